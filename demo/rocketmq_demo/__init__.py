@@ -1,0 +1,1 @@
+"""A whole RocketMQ group on loopback, for people and for tests."""
