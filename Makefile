@@ -1,0 +1,48 @@
+# make demo and make test are all a newcomer needs; every target sets up what it uses in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ENGINE ?= light
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format proto constraints clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(STAMP): constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## create .venv with the pinned packages and this project
+
+demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGINE=apache: official brokers)
+	$(BIN)/rocketmq-demo --engine $(ENGINE) $(DEMO_ARGS)
+
+test: $(STAMP) ## all tests (with CI=true a missing tool is a failure, not a skip)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: $(STAMP) ## format, lint, types, import borders, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+format: $(STAMP) ## rewrite the files as `make check` wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+constraints: ## pin hack/requirements.in anew
+	hack/constraints.sh
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

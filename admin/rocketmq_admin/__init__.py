@@ -1,0 +1,1 @@
+"""rocketmq-admin: mqadmin's controller commands, spoken over the wire."""

@@ -1,0 +1,1 @@
+"""The controller's rules, pure: values in, values out."""

@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol: codes, commands, typed headers and bodies, and a sans-IO connection."""

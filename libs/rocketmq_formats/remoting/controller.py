@@ -1,0 +1,228 @@
+"""Headers and bodies of the controller API (codes 904, 1001-1013), as 5.3.3 spells them.
+
+Source: controller reference, section 3. Epochs are Java ints, ids and offsets longs, times milliseconds.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from rocketmq_formats.remoting.headers import Header
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# Java puts no bound on names; 255 characters is what its topics and files can carry.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+NO_BROKER_ID = -1
+"""What electMaster carries when no broker asks: the controller itself does."""
+MAX_ELECTION_PRIORITY = 2**31 - 1
+"""Default electionPriority; a lower number is preferred."""
+
+
+class Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=False):
+    """Base of the JSON bodies: keyword-only, immutable, camelCase on the wire."""
+
+
+class SyncStateSet(Body, frozen=True):
+    """Body of 1001, 1003, 1004, 1008: `{"syncStateSet":[1,2],"syncStateSetEpoch":3}`."""
+
+    sync_state_set: frozenset[Int64] = frozenset()
+    sync_state_set_epoch: Int32 = 0
+
+
+# 1001 CONTROLLER_ALTER_SYNC_STATE_SET
+
+
+class AlterSyncStateSetRequestHeader(Header, frozen=True):
+    broker_name: Name
+    master_broker_id: Int64
+    master_epoch: Int32
+    invoke_time: Int64 = 0
+
+
+class AlterSyncStateSetResponseHeader(Header, frozen=True):
+    new_sync_state_set_epoch: Int32 = 0
+
+
+# 1002 CONTROLLER_ELECT_MASTER
+
+
+class ElectMasterRequestHeader(Header, frozen=True):
+    broker_name: Name
+    cluster_name: str = ""
+    broker_id: Int64 | None = NO_BROKER_ID
+    designate_elect: bool = False
+    invoke_time: Int64 = 0
+
+
+class ElectMasterResponseHeader(Header, frozen=True):
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+
+
+class BrokerMemberGroup(Body, frozen=True):
+    """All registered members, alive or not; Java writes the ids as unquoted keys."""
+
+    broker_addrs: dict[Int64, str]
+    broker_name: str
+    cluster: str
+
+
+class ElectMasterResponseBody(Body, frozen=True, omit_defaults=True):
+    broker_member_group: BrokerMemberGroup | None = None
+    sync_state_set: frozenset[Int64] | None = None
+
+
+# 1003 CONTROLLER_REGISTER_BROKER
+
+
+class RegisterBrokerToControllerRequestHeader(Header, frozen=True):
+    cluster_name: Name
+    broker_name: Name
+    broker_id: Int64
+    broker_address: Name
+    invoke_time: Int64 = 0
+
+
+class RegisterBrokerToControllerResponseHeader(Header, frozen=True):
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+
+
+# 1004 CONTROLLER_GET_REPLICA_INFO
+
+
+class GetReplicaInfoRequestHeader(Header, frozen=True):
+    broker_name: Name
+
+
+class GetReplicaInfoResponseHeader(Header, frozen=True):
+    master_broker_id: Int64 | None = None
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+
+
+# 1005 CONTROLLER_GET_METADATA_INFO
+
+
+class GetMetaDataResponseHeader(Header, frozen=True):
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool = False
+    peers: str = ""
+
+
+# 1006 CONTROLLER_GET_SYNC_STATE_DATA; the request's body is a JSON list of broker names
+
+
+class InSyncReplica(Body, frozen=True):
+    """One replica in `BrokerReplicasInfo`; `alive` is this controller's view."""
+
+    alive: bool
+    broker_address: str
+    broker_id: Int64
+    broker_name: str
+
+
+class ReplicasInfo(Body, frozen=True, omit_defaults=True):
+    in_sync_replicas: Sequence[InSyncReplica]
+    not_in_sync_replicas: Sequence[InSyncReplica]
+    master_epoch: Int32
+    sync_state_set_epoch: Int32
+    master_address: str | None = None
+    master_broker_id: Int64 | None = None
+
+
+class BrokerReplicasInfo(Body, frozen=True):
+    replicas_info_table: dict[str, ReplicasInfo]
+
+
+# 1007 GET_BROKER_EPOCH_CACHE, answered by brokers
+
+
+class EpochEntry(Body, frozen=True):
+    end_offset: Int64
+    epoch: Int32
+    start_offset: Int64
+
+
+class EpochEntryCache(Body, frozen=True):
+    broker_id: Int64
+    broker_name: str
+    cluster_name: str
+    epoch_list: Sequence[EpochEntry] = ()
+    max_offset: Int64 = 0
+
+
+# 1008 NOTIFY_BROKER_ROLE_CHANGED, controller to broker, oneway
+
+
+class NotifyBrokerRoleChangedRequestHeader(Header, frozen=True):
+    master_address: str | None = None
+    master_epoch: Int32 | None = None
+    sync_state_set_epoch: Int32 | None = None
+    master_broker_id: Int64 | None = None
+
+
+# 1011 CLEAN_BROKER_DATA
+
+
+class CleanControllerBrokerDataRequestHeader(Header, frozen=True):
+    broker_name: Name
+    cluster_name: str | None = None
+    broker_controller_ids_to_clean: str | None = None
+    is_clean_living_broker: bool = False
+    invoke_time: Int64 = 0
+
+
+# 1012 CONTROLLER_GET_NEXT_BROKER_ID
+
+
+class GetNextBrokerIdRequestHeader(Header, frozen=True):
+    cluster_name: Name
+    broker_name: Name
+
+
+class GetNextBrokerIdResponseHeader(Header, frozen=True):
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    next_broker_id: Int64 | None = None
+
+
+# 1013 CONTROLLER_APPLY_BROKER_ID
+
+
+class ApplyBrokerIdRequestHeader(Header, frozen=True):
+    cluster_name: Name
+    broker_name: Name
+    applied_broker_id: Int64
+    register_check_code: Name
+
+
+class ApplyBrokerIdResponseHeader(Header, frozen=True):
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+# 904 BROKER_HEARTBEAT
+
+
+class BrokerHeartbeatRequestHeader(Header, frozen=True):
+    cluster_name: Name
+    broker_addr: Name
+    broker_name: Name
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_mills: Int64 | None = None
+    election_priority: Int32 | None = None

@@ -1,0 +1,43 @@
+"""Typed custom headers and their form on the wire: a flat map of strings under Java's field names.
+
+A header is a frozen struct in snake_case; the wire key is the camelCase name, `rename` says where Java's spelling differs.
+A field without a default is one that we cannot do without (Java's @CFNotNull and more): its absence is a `HeaderError`.
+Source: remoting reference, section 2.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from rocketmq_formats.errors import HeaderError
+
+
+class Header(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Base of every custom header: keyword-only, immutable, camelCase on the wire."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+def encode_header(header: Header) -> dict[str, str]:
+    """The header as extFields: None is left out, booleans become Java's `true` and `false`."""
+    fields: dict[str, str] = {}
+    for name, wire_name in zip(header.__struct_fields__, header.__struct_encode_fields__, strict=True):
+        value = getattr(header, name)
+        if value is None:
+            continue
+        fields[wire_name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return fields
+
+
+def decode_header(header_type: type[H], fields: Mapping[str, str]) -> H:
+    """The typed header of `fields`; unknown keys are ignored as Java ignores them.
+
+    Raises:
+        HeaderError: a required field is missing, or a value does not parse as the field's type.
+    """
+    try:
+        return msgspec.convert(fields, header_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(f"{header_type.__name__}: {error}") from error
