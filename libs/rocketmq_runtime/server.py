@@ -1,0 +1,258 @@
+"""The remoting server every RocketMQ-speaking process listens with: asyncio around the sans-IO connection.
+
+Requests go to one `Handler`. It answers at once, later (a future), or never (oneway); answers made in one turn of the loop leave in
+one write. Everything a stranger can make grow is bounded here: connections, bytes of unfinished frames, requests in flight, idle time.
+"""
+
+import asyncio
+import itertools
+import resource
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import structlog
+
+from rocketmq_formats.errors import FrameError
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
+from rocketmq_formats.remoting.connection import RemotingConnection
+
+log = structlog.get_logger(__name__)
+
+Answer = RemotingCommand | asyncio.Future[RemotingCommand] | None
+
+
+class Handler(Protocol):
+    """What a process does with requests; called in the event loop, must not block."""
+
+    def on_request(self, request: RemotingCommand, peer: "Peer") -> Answer:
+        """Answer `request`; None where it was oneway or needs no answer."""
+
+    def on_close(self, peer: "Peer") -> None:
+        """`peer`'s connection is gone, for whatever reason; called once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerLimits:
+    """What one server lets strangers use."""
+
+    max_connections: int = 10_000
+    max_unfinished_bytes: int = 256 * 1024 * 1024
+    """Bytes of half received frames over all connections; above it, the connection that adds more is closed."""
+    max_in_flight: int = 4096
+    """Unanswered requests of one connection; above it the connection is not read until answers left."""
+    idle_seconds: float = 120.0
+    """Java closes a channel without traffic after 120 s (remoting reference, section 4)."""
+
+
+class Peer(asyncio.Protocol):
+    """One accepted connection. `id` is never used twice in a process."""
+
+    def __init__(self, server: "RemotingServer", connection_id: int) -> None:
+        self.id = connection_id
+        self.address = ""
+        self.last_activity = 0.0
+        self._server = server
+        self._frames = RemotingConnection()
+        self._unfinished = 0
+        self._in_flight = 0
+        self._write_paused = False
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        name = transport.get_extra_info("peername")
+        self.address = f"{name[0]}:{name[1]}" if name else ""
+        self.last_activity = self._server.now()
+        self._server.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_activity = self._server.now()
+        try:
+            commands = self._frames.receive_data(data)
+        except FrameError as error:
+            log.warning("frame refused, connection closed", peer=self.address, reason=str(error))
+            self.close()
+            return
+        for command in commands:
+            if not command.is_response:
+                self._dispatch(command)
+        self._account_unfinished()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._throttle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._frames = RemotingConnection()
+        self._account_unfinished()
+        self._server.closed(self)
+
+    # for handlers
+
+    def send(self, command: RemotingCommand) -> None:
+        """Queue `command`; everything queued in this turn of the loop is written at once. Dropped if the peer is gone."""
+        if self._transport is None:
+            return
+        if not self._out:
+            self._server.loop.call_soon(self._flush)
+        self._out.append(encode_frame(command))
+
+    def close(self) -> None:
+        """Close after what was queued has been written."""
+        if self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    # inside
+
+    def _dispatch(self, request: RemotingCommand) -> None:
+        try:
+            answer = self._server.handler.on_request(request, self)
+        except Exception as error:
+            # The last line of defence: a bug in one request must not end the connection's other traffic.
+            log.exception("request failed", code=request.code, peer=self.address)
+            answer = response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if answer is None or request.is_oneway:
+            return
+        if isinstance(answer, asyncio.Future):
+            self._in_flight += 1
+            self._throttle()
+            answer.add_done_callback(lambda done: self._answered(request, done))
+        else:
+            self.send(answer)
+
+    def _answered(self, request: RemotingCommand, done: "asyncio.Future[RemotingCommand]") -> None:
+        self._in_flight -= 1
+        self._throttle()
+        if done.cancelled():
+            self.send(response(request, ResponseCode.SYSTEM_ERROR, "cancelled: the process is stopping"))
+        elif (error := done.exception()) is not None:
+            log.error("request failed", code=request.code, peer=self.address, exc_info=error)
+            self.send(response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+        else:
+            self.send(done.result())
+
+    def _throttle(self) -> None:
+        if self._transport is None:
+            return
+        busy = self._write_paused or self._in_flight >= self._server.limits.max_in_flight
+        if busy and self._transport.is_reading():
+            self._transport.pause_reading()
+        elif not busy and not self._transport.is_reading() and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self.last_activity = self._server.now()
+            self._transport.write(b"".join(out))
+
+    def _account_unfinished(self) -> None:
+        unfinished = self._frames.buffered
+        if unfinished != self._unfinished:
+            self._server.unfinished_bytes += unfinished - self._unfinished
+            self._unfinished = unfinished
+            if self._transport is not None and self._server.unfinished_bytes > self._server.limits.max_unfinished_bytes:
+                log.warning("too many bytes of unfinished frames, connection closed", peer=self.address)
+                self._transport.abort()
+
+
+class RemotingServer:
+    """Listens on one port and hands every request to `handler`."""
+
+    def __init__(self, handler: Handler, *, host: str, port: int, limits: ServerLimits | None = None) -> None:
+        self.handler = handler
+        self.limits = limits or ServerLimits()
+        self.loop = asyncio.get_running_loop()
+        self.unfinished_bytes = 0
+        self.refused_connections = 0
+        self._host, self._port = host, port
+        self._ids = itertools.count(1)
+        self._peers: dict[int, Peer] = {}
+        self._server: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._last_refusal_logged = float("-inf")
+
+    async def start(self) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: the port cannot be bound.
+        """
+        _raise_file_limit(self.limits.max_connections)
+        self._server = await self.loop.create_server(
+            lambda: Peer(self, next(self._ids)), self._host, self._port, backlog=1024, reuse_address=True
+        )
+        self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
+
+    @property
+    def port(self) -> int:
+        """The bound port (differs from the wanted one where that was 0)."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        return len(self._peers)
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._server is not None:
+            self._server.close()
+            for peer in list(self._peers.values()):
+                peer.close()
+            await self._server.wait_closed()
+
+    def now(self) -> float:
+        return self.loop.time()
+
+    def opened(self, peer: Peer) -> None:
+        """Called by the connection itself."""
+        if len(self._peers) >= self.limits.max_connections:
+            self.refused_connections += 1
+            if self.now() - self._last_refusal_logged > 1.0:
+                self._last_refusal_logged = self.now()
+                log.warning(
+                    "connection refused: limit reached", limit=self.limits.max_connections, refused=self.refused_connections
+                )
+            peer.close()
+            return
+        self._peers[peer.id] = peer
+
+    def closed(self, peer: Peer) -> None:
+        """Called by the connection itself."""
+        if self._peers.pop(peer.id, None) is not None:
+            self.handler.on_close(peer)
+
+    @property
+    def _sweep_period(self) -> float:
+        return self.limits.idle_seconds / 12
+
+    def _close_idle(self) -> None:
+        oldest = self.now() - self.limits.idle_seconds
+        for peer in [peer for peer in self._peers.values() if peer.last_activity < oldest]:
+            log.info("idle connection closed", peer=peer.address)
+            peer.close()
+        self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
+
+
+def _raise_file_limit(connections: int) -> None:
+    """Lift the soft limit of open files so that `connections` fit, as far as the hard limit allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 1024
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        if target < wanted:
+            log.warning("open files are limited below max_connections", limit=target, wanted=wanted)
