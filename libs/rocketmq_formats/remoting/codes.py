@@ -1,7 +1,7 @@
 """Numbers of the remoting protocol under RocketMQ's names: requests, responses, languages, versions.
 
-Everything that names a code takes it from here. A number missing here is still legal on the wire: `RemotingCommand.code`
-is a plain int. Source: remoting reference, sections 2, 5, 7 and 8 (tag rocketmq-all-5.3.3).
+Everything that names a code takes it from here. A number missing here is still legal on the wire:
+`RemotingCommand.code` is a plain int. Source: remoting reference, sections 2, 5, 7 and 8 (tag rocketmq-all-5.3.3).
 """
 
 from enum import IntEnum
@@ -170,6 +170,11 @@ class RequestCode(IntEnum):
     CLEAN_BROKER_DATA = 1011
     CONTROLLER_GET_NEXT_BROKER_ID = 1012
     CONTROLLER_APPLY_BROKER_ID = 1013
+    BROKER_CLOSE_CHANNEL_REQUEST = 1014  # 1014..1018: between JRaft controllers only
+    CHECK_NOT_ACTIVE_BROKER_REQUEST = 1015
+    GET_BROKER_LIVE_INFO_REQUEST = 1016
+    GET_SYNC_STATE_DATA_REQUEST = 1017
+    RAFT_BROKER_HEART_BEAT_EVENT_REQUEST = 1018
     UPDATE_COLD_DATA_FLOW_CTR_CONFIG = 2001
     REMOVE_COLD_DATA_FLOW_CTR_CONFIG = 2002
     GET_COLD_DATA_FLOW_CTR_INFO = 2003

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from rocketmq_formats.remoting.bodies import Body
 from rocketmq_formats.remoting.headers import Header
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -19,10 +20,6 @@ NO_BROKER_ID = -1
 """What electMaster carries when no broker asks: the controller itself does."""
 MAX_ELECTION_PRIORITY = 2**31 - 1
 """Default electionPriority; a lower number is preferred."""
-
-
-class Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=False):
-    """Base of the JSON bodies: keyword-only, immutable, camelCase on the wire."""
 
 
 class SyncStateSet(Body, frozen=True):

@@ -1,6 +1,6 @@
 """Typed custom headers and their form on the wire: a flat map of strings under Java's field names.
 
-A header is a frozen struct in snake_case; the wire key is the camelCase name, `rename` says where Java's spelling differs.
+A header is a frozen struct in snake_case; the wire key is its camelCase name, `rename` says where Java differs.
 A field without a default is one that we cannot do without (Java's @CFNotNull and more): its absence is a `HeaderError`.
 Source: remoting reference, section 2.
 """

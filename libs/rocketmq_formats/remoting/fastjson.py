@@ -1,0 +1,121 @@
+"""Reads the JSON that only fastjson writes: unquoted keys `{0:"a"}` and objects as keys `{{"a":1}:2}`.
+
+`bodies.decode_body` comes here when a body is not strict JSON; nothing is ever evaluated. One pass over the text, one
+regular expression match per token, and a bounded depth.
+"""
+
+import re
+from typing import Final, TypeAlias
+
+import msgspec
+
+from rocketmq_formats.errors import BodyError
+
+Value: TypeAlias = "dict[str, Value] | list[Value] | str | int | float | bool | None"
+
+MAX_DEPTH: Final = 32
+"""Deepest nesting read; RocketMQ's deepest body has 6 levels."""
+
+# possessive, so that a broken string fails at once instead of backtracking
+_TOKEN = re.compile(r'[ \t\r\n]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[-+.\w]++)', re.ASCII | re.DOTALL)
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_decode_scalar = msgspec.json.Decoder().decode
+_encode_key = msgspec.json.Encoder(order="sorted").encode
+
+
+def loads(data: bytes) -> Value:
+    """The value in `data`, with every key a string.
+
+    An unquoted key becomes its text, an object key its compact JSON text with sorted keys (`{"topic":"t"}`); the
+    last of equal keys wins. References (`{"$ref":"$.x"}`) stay objects.
+
+    Raises:
+        BodyError: not JSON even by fastjson's lights, deeper than MAX_DEPTH, or not UTF-8.
+    """
+    try:
+        reader = _Reader(data.decode())
+        value = reader.value(reader.next_lexeme(), 0)
+    except (UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise BodyError(f"body is not JSON: {error}") from error
+    reader.expect_end()
+    return value
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._in_key = False
+
+    def next_lexeme(self) -> str:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            raise self._error("no token")
+        self._at = match.end()
+        return match[1]
+
+    def expect_end(self) -> None:
+        match = _SPACE.match(self._text, self._at)
+        if match is None or match.end() != len(self._text):
+            raise self._error("text after the value")
+
+    def value(self, lexeme: str, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            raise self._error(f"nested deeper than {MAX_DEPTH}")
+        if lexeme == "{":
+            return self._object(depth)
+        if lexeme == "[":
+            return self._list(depth)
+        return self._scalar(lexeme)
+
+    def _object(self, depth: int) -> dict[str, Value]:
+        result: dict[str, Value] = {}
+        lexeme = self.next_lexeme()
+        while lexeme != "}":
+            key = self._key(lexeme, depth)
+            if self.next_lexeme() != ":":
+                raise self._error("no ':' after a key")
+            result[key] = self.value(self.next_lexeme(), depth + 1)
+            lexeme = self._after_item("}")
+        return result
+
+    def _list(self, depth: int) -> list[Value]:
+        result: list[Value] = []
+        lexeme = self.next_lexeme()
+        while lexeme != "]":
+            result.append(self.value(lexeme, depth + 1))
+            lexeme = self._after_item("]")
+        return result
+
+    def _after_item(self, closing: str) -> str:
+        """The first lexeme of the next item, or `closing`; fastjson takes a comma before the end too."""
+        lexeme = self.next_lexeme()
+        if lexeme == closing:
+            return lexeme
+        if lexeme != ",":
+            raise self._error(f"neither ',' nor '{closing}' after a value")
+        return self.next_lexeme()
+
+    def _key(self, lexeme: str, depth: int) -> str:
+        if lexeme[0] == '"':
+            return msgspec.json.decode(lexeme, type=str)
+        if lexeme == "{":
+            # each level of keys in keys would double the escapes of the one below
+            if self._in_key:
+                raise self._error("an object key within an object key")
+            self._in_key = True
+            key = _encode_key(self._object(depth + 1)).decode()
+            self._in_key = False
+            return key
+        if lexeme in "[]:,}":
+            raise self._error("no key")
+        return lexeme
+
+    def _scalar(self, lexeme: str) -> Value:
+        if lexeme in "]}:,":
+            raise self._error("no value")
+        value: Value = _decode_scalar(lexeme)
+        return value
+
+    def _error(self, what: str) -> BodyError:
+        return BodyError(f"body is not JSON: {what} at character {self._at}")
