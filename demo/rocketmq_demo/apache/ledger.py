@@ -131,12 +131,20 @@ class Ledger(JavaProcess):
             raise ProcessDiedError(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
 
 
-def audit(folder: Path, *, nameservers: str, topic: str, ledger: Path | None = None, seconds: int = 60) -> Audit:
+def audit(
+    folder: Path,
+    *,
+    nameservers: str,
+    topic: str,
+    ledger: Path | None = None,
+    seconds: int = 60,
+    options: Sequence[str] = SMALL_HEAP,
+) -> Audit:
     """Read the whole topic from its master and compare it with the acknowledged numbers of `ledger`."""
     arguments = ["read", "--namesrv", nameservers, "--topic", topic, "--seconds", str(seconds)]
     if ledger is not None:
         arguments += ["--ledger", str(ledger)]
-    with JavaProcess(f"audit-{topic}", _MAIN, arguments, folder=folder) as process:
+    with JavaProcess(f"audit-{topic}", _MAIN, arguments, folder=folder, options=options) as process:
         code = process.wait(seconds + 30)
         if code != 0:
             raise ProcessDiedError(f"{process.name} ended with {code}:\n{process.tail()}")
