@@ -1,0 +1,48 @@
+"""The election policy, pure: who of the candidates becomes master. Called by `election`.
+
+Order of preference among the live ones: greatest epoch, greatest maxOffset, smallest electionPriority, smallest id.
+It is a total order, so the outcome depends neither on the order of the set nor on chance.
+
+Differs from 5.3.3 (`DefaultElectPolicy`): offsets are compared in full 64 bits (Java casts their difference to int),
+a candidate without a live entry is compared by defaults (Java throws), equal ones are told apart by id (Java keeps
+any).
+"""
+
+from collections.abc import Iterable
+
+from rocketmq_controller.domain.model import BrokerGroup, BrokerId, BrokerLiveInfo, LivenessView, Options
+
+_UNKNOWN = BrokerLiveInfo()
+
+Rank = tuple[int, int, int, int]
+
+
+def rank(broker_id: BrokerId, info: BrokerLiveInfo) -> Rank:
+    """Sort key of a candidate: the smallest wins."""
+    return (-info.epoch, -info.max_offset, info.election_priority, broker_id)
+
+
+def elect(
+    group: BrokerGroup, view: LivenessView, options: Options, *, preferred: BrokerId | None = None
+) -> BrokerId | None:
+    """The master to be, the present one included; None if nobody may be.
+
+    The syncStateSet is asked first, and only with unclean election all replicas after it. A live old master keeps its
+    role unless another one is preferred; if one is preferred, it is that one or nobody.
+    """
+    winner = _among(group, group.sync_state_set, view, preferred)
+    if winner is None and options.enable_elect_unclean_master:
+        winner = _among(group, group.replicas, view, preferred)
+    return winner
+
+
+def _among(
+    group: BrokerGroup, broker_ids: Iterable[BrokerId], view: LivenessView, preferred: BrokerId | None
+) -> BrokerId | None:
+    candidates = [broker_id for broker_id in broker_ids if view.alive(group.broker_name, broker_id)]
+    wanted = group.master_broker_id if preferred is None else preferred
+    if wanted in candidates:
+        return wanted
+    if preferred is not None or not candidates:
+        return None
+    return min(candidates, key=lambda broker_id: rank(broker_id, view.info(group.broker_name, broker_id) or _UNKNOWN))

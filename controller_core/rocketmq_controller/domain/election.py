@@ -1,0 +1,134 @@
+"""electMaster (1002): asked by brokers without a master, by tools (designateElect), by the controller itself (id -1).
+
+Differs from 5.3.3:
+- When nobody can be elected, no event is made. Java commits "no master" at each of the controller's tries and so
+  burns three epochs per dead set; it needs that to make brokers try again. Here the dead master stays recorded and
+  the way back is open without it: a member of the syncStateSet that returns gets no master from registerBroker (the
+  recorded one is not alive), so it asks for an election itself; `groups_needing_election` finds it in the next scan
+  as well; and a master that merely was not heard for a while goes on in its epoch as if nothing had happened.
+- The very first master must be a registered id. It need not be alive: brokers send the heartbeat that announces them
+  asynchronously, just before they ask, and it may arrive later. If the controller or a tool without an id asks first,
+  Java burns epoch 0 and can never elect again; here it is refused and the first broker that asks is elected.
+- "First" means an empty syncStateSet, not masterEpoch 0, since epochs outlive the cleaning of a whole set
+  (`cleaning`).
+- While a new controller leader has not listened for long enough to have heard the master, nobody may replace it but
+  by name.
+- An epoch that would leave Java's int is refused.
+"""
+
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    NO_BROKER_ID,
+    BrokerMemberGroup,
+    ElectMasterRequestHeader,
+    ElectMasterResponseBody,
+    ElectMasterResponseHeader,
+)
+
+from rocketmq_controller.domain import elect, events
+from rocketmq_controller.domain.decision import Decision
+from rocketmq_controller.domain.model import (
+    MAX_EPOCH,
+    BrokerGroup,
+    BrokerId,
+    LivenessView,
+    MasterEpoch,
+    Options,
+    State,
+    SyncStateSetEpoch,
+)
+
+_NO_HEADER = ElectMasterResponseHeader()
+_NOT_REGISTERED = Decision(
+    ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered", _NO_HEADER
+)
+_MASTER_NOT_AVAILABLE = Decision(
+    ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
+    "Old master has down and failed to elect a new broker master",
+    _NO_HEADER,
+)
+_ELECT_MASTER_FAILED = Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "Failed to elect a new master", _NO_HEADER)
+
+
+def elect_master(
+    group: BrokerGroup | None, request: ElectMasterRequestHeader, view: LivenessView, options: Options
+) -> Decision:
+    """Codes: 0 elected, 2011 the old master stays, 2004 or 2012 nobody can be (by who asked), 2010 unknown set."""
+    if group is None or not group.replicas:
+        return _NOT_REGISTERED
+    asking = None if request.broker_id in {None, NO_BROKER_ID} else request.broker_id
+    if group.never_elected and asking is not None:
+        return _first(group, BrokerId(asking))
+    preferred = request.broker_id if request.designate_elect else None
+    master, name = group.master_broker_id, group.broker_name
+    if preferred is None and master is not None and view.unheard(name, master):
+        return _refused(asking, f"this controller has not listened for long enough to call master {master} dead")
+    winner = elect.elect(group, view, options, preferred=None if preferred is None else BrokerId(preferred))
+    if winner is None:
+        return _MASTER_NOT_AVAILABLE if asking is None else _ELECT_MASTER_FAILED
+    return _still_there(group, winner) if winner == master else _elected(group, winner, asking)
+
+
+def groups_needing_election(state: State, view: LivenessView, options: Options) -> tuple[str, ...]:
+    """Names of the groups whose master is gone and which have somebody to take its place, sorted.
+
+    For the leader's periodic scan. Groups that never had a master are left to their brokers.
+    """
+    return tuple(sorted(name for name, group in state.items() if needs_election(group, view, options)))
+
+
+def needs_election(group: BrokerGroup, view: LivenessView, options: Options) -> bool:
+    """Whether an election now would give the group a master and it has none that lives."""
+    if group.never_elected:
+        return False
+    master, name = group.master_broker_id, group.broker_name
+    if master is not None and (view.alive(name, master) or view.unheard(name, master)):
+        return False
+    return elect.elect(group, view, options) is not None
+
+
+def _first(group: BrokerGroup, asking: BrokerId) -> Decision:
+    if asking not in group.replicas:
+        return _refused(asking, f"brokerId {asking} is not registered in broker-set {group.broker_name}")
+    return _elected(group, asking, asking)
+
+
+def _still_there(group: BrokerGroup, master: BrokerId) -> Decision:
+    header = ElectMasterResponseHeader(
+        master_broker_id=master,
+        master_address=group.address_of(master),
+        master_epoch=group.master_epoch,
+        sync_state_set_epoch=group.sync_state_set_epoch,
+    )
+    remark = f"The old master {master} is still alive, not need to elect new master for broker {group.broker_name}"
+    body = ElectMasterResponseBody(sync_state_set=group.sync_state_set)
+    return Decision(ResponseCode.CONTROLLER_MASTER_STILL_EXIST, remark, header, body)
+
+
+def _elected(group: BrokerGroup, master: BrokerId, asking: int | None) -> Decision:
+    if group.master_epoch >= MAX_EPOCH or group.sync_state_set_epoch >= MAX_EPOCH:
+        epochs = f"masterEpoch {group.master_epoch}, syncStateSetEpoch {group.sync_state_set_epoch}"
+        return _refused(asking, f"an epoch has reached {MAX_EPOCH} ({epochs})")
+    master_epoch = MasterEpoch(group.master_epoch + 1)
+    sync_state_set_epoch = SyncStateSetEpoch(group.sync_state_set_epoch + 1)
+    header = ElectMasterResponseHeader(
+        master_broker_id=master,
+        master_address=group.address_of(master),
+        master_epoch=master_epoch,
+        sync_state_set_epoch=sync_state_set_epoch,
+    )
+    body = ElectMasterResponseBody(
+        broker_member_group=BrokerMemberGroup(
+            broker_addrs={broker_id: replica.address for broker_id, replica in group.replicas.items()},
+            broker_name=group.broker_name,
+            cluster=group.cluster_name,
+        ),
+        sync_state_set=frozenset((master,)),
+    )
+    event = events.ElectMaster(group.broker_name, master, master_epoch, sync_state_set_epoch)
+    return Decision(ResponseCode.SUCCESS, None, header, body, (event,))
+
+
+def _refused(asking: int | None, reason: str) -> Decision:
+    codes = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    return Decision(codes[asking is not None], f"Failed to elect a new master: {reason}", _NO_HEADER)

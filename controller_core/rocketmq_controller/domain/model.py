@@ -1,0 +1,98 @@
+"""The replicated state: what every controller knows after applying the same events.
+
+A broker group (Java: broker-set) is the unit of consistency; the state is a dict of them by brokerName, as in Java the
+cluster's name is kept but is no part of the key. Everything here is a frozen value; `evolve` makes the next one.
+Liveness is no part of it: every controller keeps its own heartbeat table (`liveness`).
+"""
+
+from collections.abc import Mapping
+from typing import NewType, Protocol
+
+import msgspec
+from rocketmq_formats.remoting import controller
+
+BrokerId = NewType("BrokerId", int)
+"""A controller id: >= 1, lasting, never given twice (a master's outward id 0 is not known here)."""
+MasterEpoch = NewType("MasterEpoch", int)
+SyncStateSetEpoch = NewType("SyncStateSetEpoch", int)
+"""The version of a syncStateSet: grows by one with each change of the set, elections included."""
+
+FIRST_BROKER_ID = BrokerId(1)
+MAX_EPOCH = 2**31 - 1
+"""Epochs are Java ints on the wire and in brokers' epoch files."""
+MAX_BROKER_ID = 2**63 - 1
+
+
+class Replica(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One registered member; `address` is ip:port of its remoting server and may change, the rest never does."""
+
+    broker_id: BrokerId
+    address: str
+    register_check_code: str
+
+
+class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One broker-set.
+
+    `sync_state_set` is empty if and only if no master was ever elected among the present members.
+    A group without replicas is the tombstone of a cleaned one: it only remembers which ids and epochs were used.
+    """
+
+    cluster_name: str
+    broker_name: str
+    next_broker_id: BrokerId = FIRST_BROKER_ID
+    replicas: Mapping[BrokerId, Replica] = {}
+    master_broker_id: BrokerId | None = None
+    master_epoch: MasterEpoch = MasterEpoch(0)
+    sync_state_set: frozenset[BrokerId] = frozenset()
+    sync_state_set_epoch: SyncStateSetEpoch = SyncStateSetEpoch(0)
+
+    def address_of(self, broker_id: BrokerId | None) -> str | None:
+        """The member's address; None for None and for ids that are not registered."""
+        replica = None if broker_id is None else self.replicas.get(broker_id)
+        return None if replica is None else replica.address
+
+    @property
+    def never_elected(self) -> bool:
+        """Whether the next election is the first one among these members (Java asks for masterEpoch 0)."""
+        return not self.sync_state_set
+
+
+State = Mapping[str, BrokerGroup]
+"""All groups by brokerName."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Settings that change what is decided; each key as in Java's controller configuration."""
+
+    enable_elect_unclean_master: bool = False
+
+
+class BrokerLiveInfo(msgspec.Struct, frozen=True):
+    """What a broker last said about itself; the defaults stand for fields that it did not send."""
+
+    epoch: int = -1
+    max_offset: int = -1
+    election_priority: int = controller.MAX_ELECTION_PRIORITY
+    connection_id: int | None = None
+
+
+class LivenessView(Protocol):
+    """One controller's heartbeat table, looked at in one instant. Used on the leader only, never while applying."""
+
+    def alive(self, broker_name: str, broker_id: int) -> bool:
+        """Whether it has been heard of lately, on a connection that is still open."""
+        ...
+
+    def unheard(self, broker_name: str, broker_id: int) -> bool:
+        """Whether nothing is known of it because this controller has not listened for long enough."""
+        ...
+
+    def info(self, broker_name: str, broker_id: int) -> BrokerLiveInfo | None:
+        """Its last report; None unless it is alive."""
+        ...
+
+
+def presumed_alive(view: LivenessView, broker_name: str, broker_id: int) -> bool:
+    """Alive, or not yet to be called dead: what refusals go by. Candidates for mastership must be really `alive`."""
+    return view.alive(broker_name, broker_id) or view.unheard(broker_name, broker_id)
