@@ -147,9 +147,11 @@ class BrokerReplicasInfo(Body, frozen=True):
 
 
 class EpochEntry(Body, frozen=True):
-    end_offset: Int64
+    """One master term's byte range of the commit log; the current term's `end_offset` is Java's Long.MAX_VALUE."""
+
     epoch: Int32
     start_offset: Int64
+    end_offset: Int64 = 2**63 - 1
 
 
 class EpochEntryCache(Body, frozen=True):

@@ -19,6 +19,9 @@ class Header(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 H = TypeVar("H", bound=Header)
 
+_boolean_keys: dict[type[Header], tuple[str, ...]] = {}
+"""Wire keys of each header type's boolean fields; grows by one entry per type."""
+
 
 def encode_header(header: Header) -> dict[str, str]:
     """The header as extFields: None is left out, booleans become Java's `true` and `false`."""
@@ -34,10 +37,28 @@ def encode_header(header: Header) -> dict[str, str]:
 def decode_header(header_type: type[H], fields: Mapping[str, str]) -> H:
     """The typed header of `fields`; unknown keys are ignored as Java ignores them.
 
+    Booleans are read as Java reads them: "true" in any case is true, all else false. A number that does not parse is an
+    error here; Java logs it and goes on with null or 0.
+
     Raises:
         HeaderError: a required field is missing, or a value does not parse as the field's type.
     """
+    boolean_keys = _boolean_keys.get(header_type)
+    if boolean_keys is None:
+        boolean_keys = _find_boolean_keys(header_type)
+    for key in boolean_keys:
+        value = fields.get(key)
+        if value is not None:
+            fields = {**fields, key: "true" if value.lower() == "true" else "false"}
     try:
         return msgspec.convert(fields, header_type, strict=False)
     except msgspec.ValidationError as error:
         raise HeaderError(f"{header_type.__name__}: {error}") from error
+
+
+def _find_boolean_keys(header_type: type[Header]) -> tuple[str, ...]:
+    keys = tuple(
+        field.encode_name for field in msgspec.structs.fields(header_type) if field.type in (bool, bool | None)
+    )
+    _boolean_keys[header_type] = keys
+    return keys
