@@ -97,16 +97,16 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
-    """The JSON header with fastjson's spelling; UNSET keys are not written, as Java leaves out nulls."""
+    """The JSON header with fastjson's spelling and order; UNSET keys are not written, as Java leaves out nulls."""
 
     code: _Int32
-    flag: _Int32 = 0
-    opaque: _Int32 = 0
-    language: str | int | None = None
-    version: _Int32 = 0
-    remark: str | msgspec.UnsetType | None = msgspec.UNSET
     extFields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815 - the key on the wire
+    flag: _Int32 = 0
+    language: str | int | None = None
+    opaque: _Int32 = 0
+    remark: str | msgspec.UnsetType | None = msgspec.UNSET
     serializeTypeCurrentRPC: str | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815 - the key on the wire
+    version: _Int32 = 0
 
 
 class _LooseJsonHeader(msgspec.Struct, gc=False):
@@ -146,13 +146,13 @@ def encode_frame(command: RemotingCommand) -> bytes:
         header = _encode_json(
             _JsonHeader(
                 command.code,
-                command.flag,
-                command.opaque,
-                command.language,
-                command.version,
-                _UNSET if remark is None else remark,
                 _UNSET if fields is None else fields,
+                command.flag,
+                command.language,
+                command.opaque,
+                _UNSET if remark is None else remark,
                 "JSON",
+                command.version,
             )
         )
     else:
