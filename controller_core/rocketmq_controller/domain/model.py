@@ -31,7 +31,7 @@ class Replica(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     register_check_code: str
 
 
-class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class BrokerGroup(msgspec.Struct, frozen=True):
     """One broker-set.
 
     `sync_state_set` is empty if and only if no master was ever elected among the present members.
@@ -60,6 +60,54 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 State = Mapping[str, BrokerGroup]
 """All groups by brokerName."""
+
+
+class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A group as it is written down: what has no order in memory is sorted, so equal groups are equal bytes."""
+
+    cluster_name: str
+    broker_name: str
+    next_broker_id: BrokerId
+    replicas: tuple[Replica, ...]
+    master_broker_id: BrokerId | None
+    master_epoch: MasterEpoch
+    sync_state_set: tuple[BrokerId, ...]
+    sync_state_set_epoch: SyncStateSetEpoch
+
+    @classmethod
+    def of(cls, group: BrokerGroup) -> "GroupRecord":
+        """The group's record."""
+        return cls(
+            group.cluster_name,
+            group.broker_name,
+            group.next_broker_id,
+            tuple(replica for _, replica in sorted(group.replicas.items())),
+            group.master_broker_id,
+            group.master_epoch,
+            tuple(sorted(group.sync_state_set)),
+            group.sync_state_set_epoch,
+        )
+
+    def group(self) -> BrokerGroup:
+        """The group of this record."""
+        return BrokerGroup(
+            self.cluster_name,
+            self.broker_name,
+            self.next_broker_id,
+            {replica.broker_id: replica for replica in self.replicas},
+            self.master_broker_id,
+            self.master_epoch,
+            frozenset(self.sync_state_set),
+            self.sync_state_set_epoch,
+        )
+
+
+_record_encoder = msgspec.msgpack.Encoder()
+
+
+def canonical_bytes(state: State) -> bytes:
+    """The groups' records in msgpack, by name: equal states give equal bytes. For snapshots and digests."""
+    return _record_encoder.encode([GroupRecord.of(state[name]) for name in sorted(state)])
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -1,0 +1,290 @@
+"""Who lives, as this controller sees it: the heartbeat table, fed on every member and consulted on the leader.
+
+The shell passes each heartbeat (904) and each closed connection with the monotonic time in seconds; no clock in here.
+A broker is dead when its connection closes, and suspected when it has been silent for three of its own heartbeats: the
+limit is min(heartbeatTimeoutMills it declared, max(brokerSuspectTimeoutMs, 3 x observed interval)), and only the
+declared time-out while too few heartbeats were seen to know the interval.
+
+A broker never heard of by a controller that took over just now is neither alive nor dead but `unheard`, until the grace
+period ends. A closed connection is knowledge and counts at once, in a grace period as well.
+
+Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
+- A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
+  reconnected is declared dead when its old connection is closed at last.
+- The latest epoch and maxOffset count. In Java they never shrink, so a truncated broker is compared by data it lost.
+- Java knows the declared time-out only: a hung broker is noticed after 10 to 15 s.
+- Looked up by brokerName and id as the replicated state is; the cluster's name is kept for display only.
+- Bounded: entries of the dead are given up first, then newcomers are refused.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
+
+from rocketmq_controller.domain.model import BrokerLiveInfo
+
+DEFAULT_DECLARED_TIMEOUT = 10.0
+"""Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""
+DEFAULT_SUSPECT_TIMEOUT = 3.0
+"""Seconds; brokerSuspectTimeoutMs."""
+MISSED_HEARTBEATS = 3
+MAX_ENTRIES = 100_000
+FORGET_AFTER = 600.0
+"""Seconds after which a dead entry says nothing any more."""
+_SAMPLES = 5
+_ENOUGH_SAMPLES = 3
+_MAX_TIMEOUT = 86_400.0
+
+
+class BrokerKey(msgspec.Struct, frozen=True, order=True):
+    """A broker as it names itself in heartbeats; it need not be registered."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat (most are oneway and want none)."""
+
+    code: ResponseCode
+    remark: str
+    came_alive: bool = False
+    """It was unknown or dead before: its group may be able to elect now."""
+
+
+_ALIVE = Heard(ResponseCode.SUCCESS, "Heart beat success")
+_CAME_ALIVE = Heard(ResponseCode.SUCCESS, "Heart beat success", came_alive=True)
+_NO_ID = Heard(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
+_FULL = Heard(ResponseCode.SYSTEM_BUSY, f"Heart beat refused: {MAX_ENTRIES} brokers are known already")
+
+
+class BrokerEntry:
+    """One broker's last words. Read by views and metrics, written by `HeartbeatTable` only."""
+
+    __slots__ = (
+        "address",
+        "alive",
+        "confirm_offset",
+        "connection_id",
+        "declared_timeout",
+        "election_priority",
+        "epoch",
+        "intervals",
+        "key",
+        "last_heartbeat",
+        "limit",
+        "max_offset",
+    )
+
+    def __init__(self, key: BrokerKey) -> None:
+        self.key = key
+        self.address = ""
+        self.alive = False
+        self.connection_id: int | None = None
+        self.declared_timeout = DEFAULT_DECLARED_TIMEOUT
+        self.limit = DEFAULT_DECLARED_TIMEOUT
+        self.last_heartbeat = 0.0
+        self.intervals: tuple[float, ...] = ()
+        self.epoch = -1
+        self.max_offset = -1
+        self.confirm_offset = -1
+        self.election_priority = MAX_ELECTION_PRIORITY
+
+    @property
+    def interval(self) -> float | None:
+        """Median of the last intervals between heartbeats in seconds; None while too few were seen."""
+        if len(self.intervals) < _ENOUGH_SAMPLES:
+            return None
+        return sorted(self.intervals)[len(self.intervals) // 2]
+
+
+class HeartbeatTable:
+    """All brokers this controller has heard of. `now` is monotonic seconds and never goes back."""
+
+    def __init__(self, *, suspect_timeout: float = DEFAULT_SUSPECT_TIMEOUT, max_entries: int = MAX_ENTRIES) -> None:
+        self.suspect_timeout = suspect_timeout
+        self._max_entries = max_entries
+        self._entries: dict[tuple[str, int], BrokerEntry] = {}
+        self._by_connection: dict[int, set[tuple[str, int]]] = {}
+        self._grace_until = float("-inf")
+        self._listening_since = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def heartbeat(self, request: BrokerHeartbeatRequestHeader, connection_id: int, now: float) -> Heard:
+        """Take in one heartbeat. Codes: 0; 2005 without brokerId; 2 if the table is full of living brokers."""
+        if request.broker_id is None:
+            return _NO_ID
+        entry = self._admit(request.cluster_name, request.broker_name, request.broker_id, now)
+        if entry is None:
+            return _FULL
+        entry.address = request.broker_addr
+        if request.epoch is not None:
+            entry.epoch = request.epoch
+        if request.max_offset is not None:
+            entry.max_offset = request.max_offset
+        if request.confirm_offset is not None:
+            entry.confirm_offset = request.confirm_offset
+        if request.election_priority is not None:
+            entry.election_priority = request.election_priority
+        declared = request.heartbeat_timeout_mills
+        entry.declared_timeout = (
+            DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
+        )
+        if entry.alive:
+            entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
+        entry.limit = self._limit(entry)
+        return _CAME_ALIVE if self._hear(entry, connection_id, now) else _ALIVE
+
+    def touch(self, key: BrokerKey, connection_id: int, now: float) -> None:
+        """Another request that only the broker itself sends shows that it lives; it says nothing of offsets.
+
+        Meant for electMaster without designateElect, before deciding: brokers announce themselves by a heartbeat sent
+        asynchronously just before, and if that is overtaken Java makes them wait 5 s. Not for registerBroker, which
+        tells a restarted master by the connection of its last heartbeat.
+        """
+        entry = self._admit(key.cluster_name, key.broker_name, key.broker_id, now)
+        if entry is not None:
+            entry.limit = self._limit(entry)
+            self._hear(entry, connection_id, now)
+
+    def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
+        """The living brokers that were on the connection: dead at once."""
+        gone: list[BrokerKey] = []
+        for place in self._by_connection.pop(connection_id, ()):
+            entry = self._entries[place]
+            entry.connection_id = None
+            if entry.alive:
+                entry.last_heartbeat = now
+                gone.append(entry.key)
+                self._bury(entry)
+        return tuple(sorted(gone))
+
+    def expired(self, now: float) -> tuple[BrokerKey, ...]:
+        """Brokers silent for longer than their limit, each reported once until it beats again.
+
+        To be called on every member, a few times a second.
+        """
+        silent: list[BrokerKey] = []
+        forgotten: list[tuple[str, int]] = []
+        for place, entry in self._entries.items():
+            if entry.alive:
+                if self._silent(entry, now):
+                    silent.append(entry.key)
+                    self._bury(entry)
+            elif now - entry.last_heartbeat > FORGET_AFTER:
+                forgotten.append(place)
+        for place in forgotten:
+            self._forget(place)
+        return tuple(sorted(silent))
+
+    def start_grace(self, until: float) -> None:
+        """This controller begins to lead: until then a broker it never heard of is not to be called dead."""
+        self._grace_until = until
+
+    def forgive_stall(self, now: float) -> None:
+        """This process itself was held up (a tick came much too late): silence counts from now on only."""
+        self._listening_since = now
+
+    def view(self, now: float) -> "TableView":
+        """The table as it is at `now`; to be used within the same call stack."""
+        return TableView(self, now)
+
+    def entry(self, broker_name: str, broker_id: int) -> BrokerEntry | None:
+        """The entry, of a living or a dead broker."""
+        return self._entries.get((broker_name, broker_id))
+
+    def living(self, now: float) -> Iterator[BrokerEntry]:
+        """Entries of brokers alive at `now`, for metrics and the admin API."""
+        return (entry for entry in self._entries.values() if self.is_alive(entry, now))
+
+    def is_alive(self, entry: BrokerEntry, now: float) -> bool:
+        """Whether the entry's broker has been heard within its limit."""
+        return entry.alive and not self._silent(entry, now)
+
+    def in_grace(self, now: float) -> bool:
+        """Whether silence of the unknown means nothing yet."""
+        return now < self._grace_until
+
+    def _silent(self, entry: BrokerEntry, now: float) -> bool:
+        return now - max(entry.last_heartbeat, self._listening_since) > entry.limit
+
+    def _limit(self, entry: BrokerEntry) -> float:
+        interval = entry.interval
+        if interval is None:
+            return entry.declared_timeout
+        return min(entry.declared_timeout, max(self.suspect_timeout, MISSED_HEARTBEATS * interval))
+
+    def _admit(self, cluster_name: str, broker_name: str, broker_id: int, now: float) -> BrokerEntry | None:
+        place = (broker_name, broker_id)
+        entry = self._entries.get(place)
+        if entry is None:
+            if len(self._entries) >= self._max_entries and not self._make_room(now):
+                return None
+            entry = self._entries[place] = BrokerEntry(BrokerKey(cluster_name, broker_name, broker_id))
+        elif entry.key.cluster_name != cluster_name:
+            entry.key = BrokerKey(cluster_name, broker_name, broker_id)
+        return entry
+
+    def _make_room(self, now: float) -> bool:
+        for place in [place for place, entry in self._entries.items() if not self.is_alive(entry, now)]:
+            self._forget(place)
+        return len(self._entries) < self._max_entries
+
+    def _hear(self, entry: BrokerEntry, connection_id: int, now: float) -> bool:
+        """Note a sign of life; True if the broker was not alive before."""
+        came_alive = not self.is_alive(entry, now)
+        if entry.connection_id != connection_id:
+            self._leave_connection(entry)
+            entry.connection_id = connection_id
+            self._by_connection.setdefault(connection_id, set()).add((entry.key.broker_name, entry.key.broker_id))
+        entry.last_heartbeat = now
+        entry.alive = True
+        return came_alive
+
+    def _bury(self, entry: BrokerEntry) -> None:
+        # What it said before is void: when it returns it may have been truncated, and beat at another pace.
+        entry.alive = False
+        entry.intervals = ()
+        entry.epoch = entry.max_offset = entry.confirm_offset = -1
+
+    def _forget(self, place: tuple[str, int]) -> None:
+        self._leave_connection(self._entries.pop(place))
+
+    def _leave_connection(self, entry: BrokerEntry) -> None:
+        if entry.connection_id is None:
+            return
+        places = self._by_connection[entry.connection_id]
+        places.discard((entry.key.broker_name, entry.key.broker_id))
+        if not places:
+            del self._by_connection[entry.connection_id]
+
+
+class TableView:
+    """A `model.LivenessView` of the table at one instant."""
+
+    __slots__ = ("_now", "_table")
+
+    def __init__(self, table: HeartbeatTable, now: float) -> None:
+        self._table = table
+        self._now = now
+
+    def alive(self, broker_name: str, broker_id: int) -> bool:
+        """Whether it was heard within its limit."""
+        entry = self._table.entry(broker_name, broker_id)
+        return entry is not None and self._table.is_alive(entry, self._now)
+
+    def unheard(self, broker_name: str, broker_id: int) -> bool:
+        """Whether it was never heard of and the grace period lasts."""
+        return self._table.in_grace(self._now) and self._table.entry(broker_name, broker_id) is None
+
+    def info(self, broker_name: str, broker_id: int) -> BrokerLiveInfo | None:
+        """Its last report; None unless it is alive."""
+        entry = self._table.entry(broker_name, broker_id)
+        if entry is None or not self._table.is_alive(entry, self._now):
+            return None
+        return BrokerLiveInfo(entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id)
