@@ -23,6 +23,7 @@ import msgspec
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
 
+from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import BrokerLiveInfo
 
 DEFAULT_DECLARED_TIMEOUT = 10.0
@@ -47,18 +48,19 @@ class BrokerKey(msgspec.Struct, frozen=True, order=True):
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat (most are oneway and want none)."""
+    """What a heartbeat led to."""
 
-    code: ResponseCode
-    remark: str
     came_alive: bool = False
     """It was unknown or dead before: its group may be able to elect now."""
+    refused: Decision | None = None
+    """The answer if it was not taken in; otherwise it is `HEARTBEAT_SUCCESS` (most are oneway and want none)."""
 
 
-_ALIVE = Heard(ResponseCode.SUCCESS, "Heart beat success")
-_CAME_ALIVE = Heard(ResponseCode.SUCCESS, "Heart beat success", came_alive=True)
-_NO_ID = Heard(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId")
-_FULL = Heard(ResponseCode.SYSTEM_BUSY, f"Heart beat refused: {MAX_ENTRIES} brokers are known already")
+HEARTBEAT_SUCCESS = Decision(ResponseCode.SUCCESS, "Heart beat success")
+_ALIVE = Heard()
+_CAME_ALIVE = Heard(came_alive=True)
+_NO_ID = Heard(refused=Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"))
+_FULL = Heard(refused=Decision(ResponseCode.SYSTEM_BUSY, "Heart beat refused: too many brokers are alive already"))
 
 
 class BrokerEntry:
@@ -115,8 +117,8 @@ class HeartbeatTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def heartbeat(self, request: BrokerHeartbeatRequestHeader, connection_id: int, now: float) -> Heard:
-        """Take in one heartbeat. Codes: 0; 2005 without brokerId; 2 if the table is full of living brokers."""
+    def on_heartbeat(self, request: BrokerHeartbeatRequestHeader, connection_id: int, now: float) -> Heard:
+        """Take in one heartbeat (904). Refusals: 2005 without brokerId; 2 if the table is full of living brokers."""
         if request.broker_id is None:
             return _NO_ID
         entry = self._admit(request.cluster_name, request.broker_name, request.broker_id, now)

@@ -1,0 +1,42 @@
+"""updateControllerConfig (1009): which keys of an update are taken. Called by the shell that keeps the settings.
+
+Order as in Java: the black list is looked at first, for all keys, then only keys that are known are merged.
+Differs from 5.3.3: a value that does not fit its key refuses the whole update with the key's name; Java drops it silently
+and says success.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+from rocketmq_formats.remoting.codes import ResponseCode
+
+ALWAYS_BLACK_LISTED = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
+"""Keys refused whatever the configBlackList setting says."""
+
+Validator = Callable[[Mapping[str, str]], str | None]
+"""Given the values to be merged: what is wrong with them, naming the key; None if they may take effect."""
+
+
+class ConfigUpdate(msgspec.Struct, frozen=True):
+    """The answer, and on success the values to lay over the present ones (known keys only, maybe none)."""
+
+    code: ResponseCode
+    remark: str | None = None
+    values: Mapping[str, str] = {}
+
+
+def update_config(
+    update: Mapping[str, str], *, known_keys: Collection[str], config_black_list: str, validate: Validator
+) -> ConfigUpdate:
+    """Decide on the parsed body of 1009. Codes: 0, 16 black list, 2005 wrong value.
+
+    `config_black_list` is the setting of that name: keys separated by semicolons.
+    """
+    black = ALWAYS_BLACK_LISTED.union(key.strip() for key in config_black_list.split(";"))
+    if not black.isdisjoint(update):
+        return ConfigUpdate(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    values = {key: value for key, value in update.items() if key in known_keys}
+    wrong = validate(values)
+    if wrong is not None:
+        return ConfigUpdate(ResponseCode.CONTROLLER_INVALID_REQUEST, wrong)
+    return ConfigUpdate(ResponseCode.SUCCESS, None, values)
