@@ -30,6 +30,7 @@ _COMMON = (
     "-Dfile.encoding=UTF-8",
     "-Duser.language=en",
     "-Djava.net.preferIPv4Stack=true",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",  # or a controller prints pages of traces on Java 17
 )
 _POLL = 0.02
 
