@@ -49,7 +49,7 @@ class AlterSyncStateSetResponseHeader(Header, frozen=True):
 class ElectMasterRequestHeader(Header, frozen=True):
     broker_name: Name
     cluster_name: str = ""
-    broker_id: Int64 | None = NO_BROKER_ID
+    broker_id: Int64 = NO_BROKER_ID
     designate_elect: bool = False
     invoke_time: Int64 = 0
 

@@ -1,0 +1,175 @@
+"""Bodies: the bytes Java readers need, and the bytes Java writers send that no strict JSON reader takes."""
+
+import pytest
+
+from rocketmq_formats.errors import BodyError
+from rocketmq_formats.remoting import fastjson
+from rocketmq_formats.remoting.bodies import LOOSE_LIMIT, decode_body, encode_body
+from rocketmq_formats.remoting.controller import (
+    BrokerMemberGroup,
+    BrokerReplicasInfo,
+    ElectMasterResponseBody,
+    EpochEntry,
+    EpochEntryCache,
+    InSyncReplica,
+    ReplicasInfo,
+    SyncStateSet,
+)
+from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
+
+GROUP = BrokerMemberGroup(broker_addrs={2: "b:1", 1: "a:1"}, broker_name="n", cluster="c")
+REPLICA = InSyncReplica(alive=True, broker_address="a:1", broker_id=1, broker_name="n")
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [
+        (SyncStateSet(), b'{"syncStateSet":[],"syncStateSetEpoch":0}'),
+        (
+            SyncStateSet(sync_state_set=frozenset({30, 2, 1}), sync_state_set_epoch=4),
+            b'{"syncStateSet":[1,2,30],"syncStateSetEpoch":4}',
+        ),
+        (GROUP, b'{"brokerAddrs":{"1":"a:1","2":"b:1"},"brokerName":"n","cluster":"c"}'),
+        (ElectMasterResponseBody(), b"{}"),
+        (
+            ElectMasterResponseBody(broker_member_group=GROUP, sync_state_set=frozenset()),
+            b'{"brokerMemberGroup":{"brokerAddrs":{"1":"a:1","2":"b:1"},"brokerName":"n","cluster":"c"},"syncStateSet":[]}',
+        ),
+        (
+            BrokerReplicasInfo(
+                replicas_info_table={
+                    "n": ReplicasInfo(
+                        in_sync_replicas=[REPLICA], not_in_sync_replicas=[], master_epoch=0, sync_state_set_epoch=0
+                    )
+                }
+            ),
+            (
+                b'{"replicasInfoTable":{"n":{"inSyncReplicas":[{"alive":true,"brokerAddress":"a:1","brokerId":1,"brokerName":"n"}],'
+                b'"masterEpoch":0,"notInSyncReplicas":[],"syncStateSetEpoch":0}}}'
+            ),
+        ),
+        (["b", "a"], b'["b","a"]'),
+        (
+            EpochEntryCache(
+                broker_id=1, broker_name="n", cluster_name="c", epoch_list=[EpochEntry(epoch=1, start_offset=0)]
+            ),
+            (
+                b'{"brokerId":1,"brokerName":"n","clusterName":"c","epochList":'
+                b'[{"endOffset":9223372036854775807,"epoch":1,"startOffset":0}],"maxOffset":0}'
+            ),
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else "",
+)
+def test_bodies_are_written_as_java_writes_them(body: object, data: bytes) -> None:
+    assert encode_body(body) == data
+
+
+def test_unquoted_integer_keys_of_a_typed_body() -> None:
+    data = b'{"brokerAddrs":{1:"a:1",2:"b:1"},"brokerName":"n","cluster":"c","unknown":{7:[]}}'
+    assert decode_body(BrokerMemberGroup, data) == GROUP
+
+
+def test_cluster_info_of_a_name_server() -> None:
+    data = (
+        b'{"brokerAddrTable":{"n":{"brokerAddrs":{0:"a:1"},"brokerName":"n","cluster":"c","enableActingMaster":false}},'
+        b'"clusterAddrTable":{"c":["n"]}}'
+    )
+    assert decode_body(ClusterInfo, data) == ClusterInfo(
+        broker_addr_table={"n": BrokerData(broker_name="n", cluster="c", broker_addrs={0: "a:1"})},
+        cluster_addr_table={"c": frozenset({"n"})},
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b'{0:"a"}', {"0": "a"}),
+        (b"{-1:1,true:2,null:3,1.5:4}", {"-1": 1, "true": 2, "null": 3, "1.5": 4}),
+        (b'{{"topic":"t","brokerName":"b"}:{"x":1}}', {'{"brokerName":"b","topic":"t"}': {"x": 1}}),
+        (b"[{1:[{2:{}}]},]", [{"1": [{"2": {}}]}]),
+        (b'\t{ 0 : "\\u00e9\\n" }\r\n', {"0": "é\n"}),
+        (b'{0:{"$ref":"$.x"}}', {"0": {"$ref": "$.x"}}),
+        (b"{0:1,0:2}", {"0": 2}),
+        (b"{0:-1.5e3}", {"0": -1500.0}),
+    ],
+)
+def test_what_only_fastjson_writes(data: bytes, value: object) -> None:
+    assert fastjson.loads(data) == value
+
+
+def nested(levels: int) -> bytes:
+    return b"{0:" + b"[" * levels + b"]" * levels + b"}"
+
+
+DAMAGE = {
+    "nothing": b"",
+    "blank": b" \n",
+    "open object": b"{",
+    "open list": b"[1",
+    "key only": b"{0",
+    "no value": b"{0:}",
+    "no value at the end": b"{0:",
+    "no comma": b"{0:1 1:2}",
+    "two commas": b"{0:1,,1:2}",
+    "comma first": b"{,0:1}",
+    "closed by the wrong bracket": b"{0:[1}}",
+    "list as key": b"{[1]:2}",
+    "word as value": b"{0:yes}",
+    "NaN": b"{0:NaN}",
+    "leading zero": b"{0:01}",
+    "open string": b'{0:"a',
+    "open escape": b'{0:"a\\',
+    "unknown escape": b'{0:"\\x41"}',
+    "control character in a string": b'{0:"\x01"}',
+    "single quotes": b"{0:'a'}",
+    "comment": b"{0:1}/* */",
+    "a second value": b"{0:1}{0:1}",
+    "key in a key": b"{{{0:1}:2}:3}",
+    "not UTF-8": b'{0:"\xff"}',
+    "BOM": b"\xef\xbb\xbf{0:1}",
+    "deeper than read": nested(40),
+    "a deep bomb": b"{0:" + b"[" * 1_000_000,
+    "a deep bomb of objects": b'{"a":' * 200_000,
+    "a deep bomb of keys": b"{" * 1_000_000,
+    "backslashes": b'{0:"' + b"\\" * 999_999,
+    "an endless number": b"{0:" + b"9" * 1_000_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("data", DAMAGE.values(), ids=DAMAGE.keys())
+def test_damaged_bodies_are_refused(data: bytes) -> None:
+    with pytest.raises(BodyError) as refusal:
+        decode_body(object, data)
+    assert len(str(refusal.value)) < 200
+
+
+def test_the_depth_that_is_still_read() -> None:
+    assert fastjson.loads(nested(fastjson.MAX_DEPTH)) is not None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"null",
+        b"[]",
+        b"{}x",
+        b'{"syncStateSet":null}',
+        b'{"syncStateSet":[1.5]}',
+        b'{"syncStateSet":["1"]}',
+        b'{"syncStateSet":[9223372036854775808]}',
+        b'{"syncStateSetEpoch":2147483648}',
+        b'{"syncStateSetEpoch":"1"}',
+        b'{"syncStateSet":[1],"syncStateSetEpoch":{0:1}}',
+    ],
+)
+def test_json_of_another_shape_is_refused(data: bytes) -> None:
+    with pytest.raises(BodyError):
+        decode_body(SyncStateSet, data)
+
+
+def test_the_slow_reader_takes_no_more_than_its_limit() -> None:
+    data = b'{0:"' + b"x" * LOOSE_LIMIT + b'"}'
+    with pytest.raises(BodyError):
+        decode_body(dict[int, str], data)
+    assert decode_body(dict[int, str], data, loose_limit=2 * LOOSE_LIMIT) == {0: "x" * LOOSE_LIMIT}
