@@ -15,8 +15,6 @@ from rocketmq_runtime.settings import Settings
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
-NOT_UPDATABLE = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})
-"""Keys that updateControllerConfig refuses whatever configBlackList says."""
 UPDATABLE = frozenset(
     {
         "scanNotActiveBrokerInterval",
@@ -65,7 +63,8 @@ class ControllerSettings(Settings, frozen=True):
     config_black_list: str = "configBlackList;configStorePath"
     """Keys that updateControllerConfig refuses, separated by `;`."""
     scan_not_active_broker_interval: Millis = 5000
-    """How often silent brokers are dropped from the table at the latest; suspicion itself does not wait for the scan."""
+    """How often silent brokers are dropped from the table at the latest; suspicion itself does not wait for the
+    scan."""
     scan_inactive_master_interval: Millis = 5000
     """How often every group is looked at for a dead master, as the safety net behind the events."""
     elect_master_max_retry_count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
@@ -84,8 +83,8 @@ class ControllerSettings(Settings, frozen=True):
     controller_listen_host: str = "0.0.0.0"  # noqa: S104 - brokers on other hosts must reach it
     """Address that the remoting, Raft and gRPC ports bind to."""
     controller_raft_port: Port = 0
-    """0: remoting port + 1. What is set here is taken as a distance from this member's remoting port, and peers keep the same
-    distance from theirs, so one value serves Kubernetes (equal ports everywhere) and loopback alike."""
+    """0: remoting port + 1. What is set here is taken as a distance from this member's remoting port, and peers keep
+    the same distance from theirs, so one value serves Kubernetes (equal ports everywhere) and loopback alike."""
     controller_raft_secret_file: str = ""
     """File with the secret that every member shares. Required: without it anybody could write the log."""
     controller_grpc_port: Port = 0
@@ -97,9 +96,10 @@ class ControllerSettings(Settings, frozen=True):
     broker_suspect_timeout_ms: Millis = 3000
     """A broker that beats each second is suspected after this silence; see liveness."""
     raft_heartbeat_interval_ms: Millis = 100
-    raft_election_timeout_ms: Millis = 500
-    """Shortest silence after which a member stands for election; the longest is 1.6 times that."""
-    raft_snapshot_entries: Annotated[int, msgspec.Meta(ge=100)] = 20_000
+    raft_election_timeout_ms: Millis = 400
+    """Shortest silence after which a member stands for election; the longest is 1.75 times that, the leader's lease
+    7/8 of it."""
+    raft_snapshot_entries: Annotated[int, msgspec.Meta(ge=100)] = 10_000
     """Entries of the log after which a snapshot is written and the log cut."""
     max_connections: Annotated[int, msgspec.Meta(ge=10, le=1_000_000)] = 10_000
     log_format: Literal["json", "console"] = "console"
@@ -109,26 +109,31 @@ class ControllerSettings(Settings, frozen=True):
         peers = parse_peers(self.controller_d_leger_peers)
         if self.controller_d_leger_self_id not in peers:
             raise ValueError(
-                f"controllerDLegerSelfId={self.controller_d_leger_self_id!r} is not among the ids of controllerDLegerPeers "
-                f"({', '.join(peers)})"
+                f"controllerDLegerSelfId={self.controller_d_leger_self_id!r} is not among the ids of "
+                f"controllerDLegerPeers ({', '.join(peers)})"
             )
         if len(peers) % 2 == 0:
-            raise ValueError(f"controllerDLegerPeers names {len(peers)} members: an even number adds no safety, use 1, 3 or 5")
+            raise ValueError(
+                f"controllerDLegerPeers names {len(peers)} members: an even number adds no safety, use 1, 3 or 5"
+            )
         if not self.controller_raft_secret_file:
             raise ValueError("controllerRaftSecretFile is not set: name a file that holds the secret all members share")
-        tls = (self.controller_grpc_tls_cert_file, self.controller_grpc_tls_key_file, self.controller_grpc_tls_ca_file)
+        tls = (
+            self.controller_grpc_tls_cert_file,
+            self.controller_grpc_tls_key_file,
+            self.controller_grpc_tls_ca_file,
+        )
         if any(tls) and not all(tls):
-            raise ValueError("controllerGrpcTlsCertFile, controllerGrpcTlsKeyFile and controllerGrpcTlsCaFile go together")
-        if self.raft_election_timeout_ms < 3 * self.raft_heartbeat_interval_ms:
             raise ValueError(
-                f"raftElectionTimeoutMs={self.raft_election_timeout_ms} is less than three times "
-                f"raftHeartbeatIntervalMs={self.raft_heartbeat_interval_ms}: one late heartbeat would depose a good leader"
+                "controllerGrpcTlsCertFile, controllerGrpcTlsKeyFile and controllerGrpcTlsCaFile go together"
             )
         ports = {"remoting": self.self_peer.port, "Raft": self.raft_port, "gRPC": self.grpc_port}
         if self.metrics_prom_exporter_port:
             ports["metrics"] = self.metrics_prom_exporter_port
         if len(set(ports.values())) < len(ports):
             raise ValueError("two ports are the same: " + ", ".join(f"{name} {port}" for name, port in ports.items()))
+        if not all(0 < port < 65536 for port in ports.values()):
+            raise ValueError("a port is out of range: " + ", ".join(f"{name} {port}" for name, port in ports.items()))
         parse_labels(self.metrics_label)
 
     @property
@@ -163,7 +168,11 @@ class ControllerSettings(Settings, frozen=True):
     @property
     def update_path(self) -> Path:
         """Where runtime updates are kept."""
-        return Path(self.config_store_path).expanduser() if self.config_store_path else self.store_path / "controller.properties"
+        return (
+            Path(self.config_store_path).expanduser()
+            if self.config_store_path
+            else self.store_path / "controller.properties"
+        )
 
 
 def parse_peers(text: str) -> dict[str, Peer]:

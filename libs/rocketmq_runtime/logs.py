@@ -1,6 +1,7 @@
 """Logs of every process: structlog events with key/value pairs, to stderr, as JSON lines or for a console.
 
-Messages are constant; everything that varies is a key. Logs of libraries (stdlib logging) pass through the same renderer.
+Messages are constant; everything that varies is a key. Logs of libraries (stdlib logging) pass through the same
+renderer.
 """
 
 import logging
@@ -26,7 +27,9 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     if log_format == "json":
         renderer: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     else:
-        renderer = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        renderer = [
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -43,7 +43,8 @@ class ProbeServer:
         def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             match environ.get("PATH_INFO"):
                 case "/metrics":
-                    return metrics(environ, start_response)
+                    page: Iterable[bytes] = metrics(environ, start_response)
+                    return page
                 case "/healthz" | "/livez":
                     return _answer(start_response, healthy())
                 case "/readyz":

@@ -1,7 +1,9 @@
-"""Configuration as RocketMQ users know it: a Java properties file, `ROCKETMQ_<KEY>` from the environment over it, typed and checked.
+"""Configuration as RocketMQ users know it: a Java properties file, `ROCKETMQ_<KEY>` from the environment over it,
+typed and checked.
 
-Each process has one frozen settings struct (camelCase keys, a docstring under every field). Unknown keys are reported and ignored,
-because a Java configuration file carries keys of parts that we do not have; a wrong value is refused with the key's name.
+Each process has one frozen settings struct (camelCase keys, a docstring under every field). Unknown keys are reported
+and ignored, because a Java configuration file carries keys of parts that we do not have; a wrong value is refused with
+the key's name.
 """
 
 import os
@@ -11,7 +13,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from rocketmq_formats.properties import parse_properties
+from rocketmq_formats import properties
+from rocketmq_formats.errors import BodyError
 
 ENVIRONMENT_PREFIX = "ROCKETMQ_"
 
@@ -21,7 +24,8 @@ class SettingsError(Exception):
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Base of the processes' settings structs; `__post_init__` raises ValueError for values that contradict each other."""
+    """Base of the processes' settings structs; `__post_init__` raises ValueError for values that contradict each
+    other."""
 
 
 S = TypeVar("S", bound=Settings)
@@ -41,15 +45,15 @@ def read_properties_file(path: Path) -> dict[str, str]:
         SettingsError: the file cannot be read or is not text.
     """
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return properties.parse(path.read_bytes())
+    except (OSError, BodyError) as error:
         raise SettingsError(f"cannot read configuration file {path}: {error}") from error
 
 
 def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Values of `ROCKETMQ_<KEY>`, by configuration key. Case and underscores after the prefix do not count, so both
-    `ROCKETMQ_controllerRaftPort` and `ROCKETMQ_CONTROLLER_RAFT_PORT` set controllerRaftPort; other variables with the prefix
-    (Kubernetes makes some for its services) are none of our business."""
+    `ROCKETMQ_controllerRaftPort` and `ROCKETMQ_CONTROLLER_RAFT_PORT` set controllerRaftPort; other variables with the
+    prefix (Kubernetes makes some for its services) are none of our business."""
     by_folded = {_fold(key): key for key in spec.__struct_encode_fields__}
     values: dict[str, str] = {}
     for variable, value in environ.items():
@@ -81,7 +85,9 @@ def build_settings(spec: type[S], *layers: Mapping[str, str]) -> Loaded[S]:
 def to_text_values(settings: Settings) -> dict[str, str]:
     """Every key with its value as text, sorted by key; None is left out, booleans are `true` and `false`."""
     values: dict[str, str] = {}
-    for name, key in sorted(zip(settings.__struct_fields__, settings.__struct_encode_fields__, strict=True), key=lambda pair: pair[1]):
+    for name, key in sorted(
+        zip(settings.__struct_fields__, settings.__struct_encode_fields__, strict=True), key=lambda pair: pair[1]
+    ):
         value = getattr(settings, name)
         if value is not None:
             values[key] = str(value).lower() if isinstance(value, bool) else str(value)

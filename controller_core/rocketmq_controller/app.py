@@ -1,0 +1,174 @@
+"""The composition root: builds one controller from its configuration, starts it in order, ends it in order.
+
+Start: Raft (which loads and verifies everything on disk) before any port that answers. End: leadership is handed over
+first, so that the others go on without an election.
+"""
+
+import asyncio
+
+import structlog
+
+from rocketmq_controller.config import LiveConfig
+from rocketmq_controller.domain.liveness import HeartbeatTable
+from rocketmq_controller.elections import Elections
+from rocketmq_controller.health import Health
+from rocketmq_controller.metrics import ControllerMetrics
+from rocketmq_controller.notifier import RoleNotifier
+from rocketmq_controller.pipeline import Pipeline
+from rocketmq_controller.raft import Limits, RaftSettings, Replica, Timings
+from rocketmq_controller.remoting_api import RemotingApi
+from rocketmq_controller.service import ControllerService
+from rocketmq_controller.settings import ControllerSettings, parse_labels
+from rocketmq_controller.state_machine import ControllerStateMachine
+from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.probes import ProbeServer
+from rocketmq_runtime.server import RemotingServer, ServerLimits
+from rocketmq_runtime.settings import SettingsError
+
+log = structlog.get_logger(__name__)
+
+
+class ControllerApp:
+    """One controller process; also what the name server hosts in embedded mode."""
+
+    def __init__(self, config: LiveConfig) -> None:
+        """Wire everything; nothing is opened yet. Needs a running event loop.
+
+        Raises:
+            SettingsError: settings that the Raft member cannot run with, or an unreadable secret.
+        """
+        settings = config.settings
+        self._loop = asyncio.get_running_loop()
+        self.config = config
+        self.machine = ControllerStateMachine()
+        self.stopping = asyncio.Event()
+        self.fatal: Exception | None = None
+        self.metrics = ControllerMetrics(
+            address=settings.self_peer.address,
+            group=settings.group,
+            peer_id=settings.self_peer.id,
+            extra_labels=parse_labels(settings.metrics_label),
+        )
+        self.replica = Replica(raft_settings(settings), self.machine)
+        self.client = RemotingClient()
+        self.heartbeats = HeartbeatTable(suspect_timeout=settings.broker_suspect_timeout_ms / 1000)
+        self.notifier = RoleNotifier(self.client)
+        pipeline = Pipeline(self.replica, self.machine, self.metrics)
+        self.elections = Elections(
+            config=config,
+            replica=self.replica,
+            machine=self.machine,
+            pipeline=pipeline,
+            heartbeats=self.heartbeats,
+            notifier=self.notifier,
+            metrics=self.metrics,
+        )
+        self.service = ControllerService(
+            config=config,
+            replica=self.replica,
+            machine=self.machine,
+            pipeline=pipeline,
+            heartbeats=self.heartbeats,
+            elections=self.elections,
+            metrics=self.metrics,
+        )
+        self.server = RemotingServer(
+            RemotingApi(self.service),
+            host=settings.controller_listen_host,
+            port=settings.self_peer.port,
+            limits=ServerLimits(max_connections=settings.max_connections),
+        )
+        self.health = Health(self.replica.status)
+        self.probes: ProbeServer | None = None
+        self.replica.on_role_change = self.elections.on_role_change
+        self.replica.on_fatal = self._on_fatal
+        config.on_update(self._on_update)
+        self.metrics.read_at_scrape(
+            self.replica.status, self._active_brokers, lambda: len(self.machine.groups), settings.store_path
+        )
+
+    async def start(self) -> None:
+        """Load state, join the quorum, open the ports.
+
+        Raises:
+            FatalRaftError, StorageError: state on disk that cannot be trusted, or no state could be written.
+            OSError: a port cannot be bound.
+        """
+        settings = self.config.settings
+        await self.replica.start()
+        self.elections.start()
+        self.health.start()
+        await self.server.start()
+        if settings.metrics_prom_exporter_port:
+            self.probes = ProbeServer(
+                host=settings.metrics_prom_exporter_host or settings.controller_listen_host,
+                port=settings.metrics_prom_exporter_port,
+                registry=self.metrics.registry,
+                healthy=self.health.healthy,
+                ready=self.health.ready,
+            )
+        log.info(
+            "controller started",
+            self_id=settings.self_peer.id,
+            remoting=settings.self_peer.port,
+            raft=settings.raft_port,
+            grpc=settings.grpc_port,
+            metrics=settings.metrics_prom_exporter_port or None,
+            groups=len(self.machine.groups),
+        )
+
+    async def stop(self) -> None:
+        """Hand over leadership, then close everything; each part at most once, whatever failed before."""
+        self.health.stop()
+        await self.elections.stop()
+        await self.replica.stop(hand_over=self.fatal is None)
+        await self.server.stop()
+        await self.notifier.stop()
+        await self.client.close()
+        if self.probes is not None:
+            self.probes.stop()
+        log.info("controller stopped")
+
+    def _on_fatal(self, error: Exception) -> None:
+        log.critical("controller cannot go on", reason=str(error), error=type(error).__name__)
+        self.health.failed(str(error))
+        self.fatal = error
+        self.stopping.set()
+
+    def _on_update(self, settings: ControllerSettings) -> None:
+        self.heartbeats.suspect_timeout = settings.broker_suspect_timeout_ms / 1000
+
+    def _active_brokers(self) -> list[tuple[str, str]]:
+        now = self._loop.time()
+        return [(entry.key.cluster_name, entry.key.broker_name) for entry in self.heartbeats.living(now)]
+
+
+def raft_settings(settings: ControllerSettings) -> RaftSettings:
+    """The Raft member's part of the controller's settings.
+
+    Raises:
+        SettingsError: the secret cannot be read.
+        RaftSettingsError: timings that contradict each other.
+    """
+    path = settings.controller_raft_secret_file
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            secret = file.read().strip()
+    except OSError as error:
+        raise SettingsError(f"controllerRaftSecretFile: cannot read {path}: {error.strerror}") from error
+    election = settings.raft_election_timeout_ms / 1000
+    return RaftSettings(
+        self_id=settings.self_peer.id,
+        peers={peer.id: (peer.host, settings.raft_port_of(peer)) for peer in settings.peers.values()},
+        secret=secret,
+        store_path=settings.store_path,
+        bind_host=settings.controller_listen_host,
+        bind_port=settings.raft_port,
+        timings=Timings(
+            heartbeat=settings.raft_heartbeat_interval_ms / 1000,
+            election_min=election,
+            election_max=1.75 * election,
+            lease=0.875 * election,
+        ),
+        limits=Limits(compact_after=settings.raft_snapshot_entries),
+    )
