@@ -48,7 +48,7 @@ class QueueData(Body, frozen=True):
     topic_sys_flag: int = 0
 
 
-class TopicRouteData(Body, frozen=True):
+class TopicRouteData(Body, frozen=True, omit_defaults=True):
     """Body of 105's response."""
 
     broker_datas: Sequence[BrokerData] = ()
