@@ -115,7 +115,9 @@ class Elections:
         if isinstance(answer, Decision):
             self._decided(header.broker_name, answer)
         else:
-            answer.add_done_callback(lambda done: self._decided(header.broker_name, done.result()))
+            answer.add_done_callback(
+                lambda done: None if done.cancelled() else self._decided(header.broker_name, done.result())
+            )
         return answer
 
     # Inside
