@@ -1,0 +1,124 @@
+"""The controller's keys: what contradicts itself is refused in words that help, and updates survive a restart."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_controller.config import LiveConfig
+from rocketmq_controller.settings import ControllerSettings
+from rocketmq_formats.errors import BodyError
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_runtime.settings import SettingsError, build_settings
+
+PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9868;n2-127.0.0.1:9858"
+GOOD = {"controllerDLegerPeers": PEERS, "controllerDLegerSelfId": "n0", "controllerRaftSecretFile": "/run/secret"}
+
+
+def settings(**overrides: str) -> ControllerSettings:
+    return build_settings(ControllerSettings, {**GOOD, **overrides}).settings
+
+
+def test_ports_follow_the_remoting_port() -> None:
+    made = settings()
+    assert (made.self_peer.port, made.raft_port, made.grpc_port) == (9878, 9879, 9880)
+    assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9879, 9869, 9859]
+
+
+def test_a_raft_port_of_its_own_is_a_distance_that_peers_keep() -> None:
+    made = settings(controllerRaftPort="9900")
+    assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9900, 9890, 9880]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        ({"controllerDLegerPeers": ""}, "controllerDLegerPeers is not set"),
+        ({"controllerDLegerPeers": "n0=127.0.0.1:1"}, "id-host:port"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1"}, "host:port"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1:x"}, "host:port"),
+        ({"controllerDLegerPeers": "n0-127.0.0.1:70000"}, "host:port"),
+        ({"controllerDLegerPeers": "n0-a:1;n0-b:1;n1-c:1"}, "occurs twice"),
+        ({"controllerDLegerPeers": "n0-a:1;n1-a:1;n2-c:1"}, "same address"),
+        ({"controllerDLegerPeers": "n0-a:1;n1-b:1"}, "even number"),
+        ({"controllerDLegerSelfId": "n9"}, "controllerDLegerSelfId='n9'"),
+        ({"controllerRaftSecretFile": ""}, "controllerRaftSecretFile is not set"),
+        ({"controllerGrpcTlsCertFile": "c.pem"}, "go together"),
+        ({"controllerGrpcPort": "9878"}, "two ports are the same"),
+        ({"controllerRaftPort": "1"}, None),
+        ({"metricsPromExporterPort": "9879"}, "two ports are the same"),
+        ({"metricsPromExporterPort": "70000"}, "metricsPromExporterPort"),
+        ({"metricsLabel": "no-colon"}, "metricsLabel"),
+        ({"brokerSuspectTimeoutMs": "0"}, "brokerSuspectTimeoutMs"),
+        ({"controllerType": "jRaft"}, "controllerType"),
+        ({"logFormat": "xml"}, "logFormat"),
+    ],
+)
+def test_contradictions_are_refused_in_words(overrides: dict[str, str], says: str | None) -> None:
+    if says is None:
+        settings(**overrides)
+        return
+    with pytest.raises(SettingsError, match=says):
+        settings(**overrides)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveConfig:
+    return LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
+
+
+def test_an_update_takes_effect_and_survives_a_restart(live: LiveConfig, tmp_path: Path) -> None:
+    told: list[int] = []
+    live.on_update(lambda changed: told.append(changed.broker_suspect_timeout_ms))
+    assert live.update(b"brokerSuspectTimeoutMs=1500\nsomeJavaKey=1\n").code is ResponseCode.SUCCESS
+    assert live.settings.broker_suspect_timeout_ms == 1500
+    assert told == [1500]
+    again = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
+    assert again.settings.broker_suspect_timeout_ms == 1500
+    assert again.kept_updates == ("brokerSuspectTimeoutMs",)
+
+
+def test_an_update_of_nothing_is_a_success(live: LiveConfig) -> None:
+    assert live.update(b"").code is ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"configStorePath=/x\n", ResponseCode.NO_PERMISSION),
+        (b"configBlackList=\n", ResponseCode.NO_PERMISSION),
+        (b"rocketmqHome=/x\n", ResponseCode.NO_PERMISSION),
+        (b"brokerSuspectTimeoutMs=soon\n", ResponseCode.CONTROLLER_INVALID_REQUEST),
+        (b"controllerDLegerSelfId=n1\n", ResponseCode.CONTROLLER_INVALID_REQUEST),
+    ],
+)
+def test_refused_updates_change_nothing(live: LiveConfig, tmp_path: Path, text: bytes, code: ResponseCode) -> None:
+    before = live.settings
+    assert live.update(b"scanInactiveMasterInterval=9\n" + text).code is code
+    assert live.settings == before
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_update_that_cannot_be_written_is_not_done(tmp_path: Path) -> None:
+    config = LiveConfig({**GOOD, "configStorePath": str(tmp_path / "no" / "such" / "folder" / "x")}, {})
+    assert config.update(b"brokerSuspectTimeoutMs=1500\n").code is ResponseCode.SYSTEM_ERROR
+    assert config.settings.broker_suspect_timeout_ms == 3000
+
+
+def test_a_key_from_the_environment_cannot_be_updated(tmp_path: Path) -> None:
+    config = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {"brokerSuspectTimeoutMs": "4000"})
+    decision = config.update(b"brokerSuspectTimeoutMs=1500\n")
+    assert decision.code is ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert decision.remark is not None
+    assert "environment" in decision.remark
+
+
+def test_an_update_that_is_not_properties_text_is_a_bad_body(live: LiveConfig) -> None:
+    with pytest.raises(BodyError):
+        live.update(b"\xff\xfe")
+
+
+def test_the_listing_is_sorted_properties(live: LiveConfig) -> None:
+    lines = live.as_properties().decode().splitlines()
+    keys = [line.partition("=")[0] for line in lines]
+    assert keys == sorted(keys)
+    assert "controllerDLegerSelfId=n0" in lines

@@ -1,0 +1,65 @@
+"""Configuration: files in Java's form, the environment over them, and refusals that name the key."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_runtime.settings import (
+    Settings,
+    SettingsError,
+    build_settings,
+    from_environment,
+    read_properties_file,
+    to_text_values,
+)
+
+
+class Sample(Settings, frozen=True):
+    broker_name: str = "b"
+    inSyncReplicas: int = 1  # noqa: N815 - a key that is camelCase already
+    enable_it: bool = False
+    maybe: str | None = None
+
+
+def test_later_layers_win_and_unknown_keys_are_reported() -> None:
+    loaded = build_settings(Sample, {"brokerName": "x", "listenPort": "1"}, {"brokerName": "y", "enableIt": "true"})
+    assert loaded.settings == Sample(broker_name="y", enable_it=True)
+    assert loaded.unknown_keys == ("listenPort",)
+
+
+@pytest.mark.parametrize(("key", "value"), [("inSyncReplicas", "three"), ("inSyncReplicas", ""), ("enableIt", "maybe")])
+def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=key):
+        build_settings(Sample, {key: value})
+
+
+def test_values_are_taken_without_the_blanks_around_them() -> None:
+    assert build_settings(Sample, {"inSyncReplicas": " 2 "}).settings.inSyncReplicas == 2
+
+
+@pytest.mark.parametrize("variable", ["ROCKETMQ_brokerName", "ROCKETMQ_BROKERNAME", "ROCKETMQ_BROKER_NAME"])
+def test_the_environment_names_keys_in_any_case(variable: str) -> None:
+    assert from_environment(Sample, {variable: "z"}) == {"brokerName": "z"}
+
+
+def test_other_variables_with_the_prefix_are_left_alone() -> None:
+    assert from_environment(Sample, {"ROCKETMQ_CONTROLLER_SERVICE_HOST": "10.0.0.1", "BROKER_NAME": "no"}) == {}
+
+
+def test_a_file_that_is_missing_is_refused_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nowhere\.conf"):
+        read_properties_file(tmp_path / "nowhere.conf")
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.conf").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match=r"x\.conf"):
+        read_properties_file(tmp_path / "x.conf")
+
+
+def test_text_values_are_sorted_and_javas() -> None:
+    assert list(to_text_values(Sample(enable_it=True)).items()) == [
+        ("brokerName", "b"),
+        ("enableIt", "true"),
+        ("inSyncReplicas", "1"),
+    ]
