@@ -16,12 +16,11 @@ Differs from 5.3.3:
 
 import re
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import CleanControllerBrokerDataRequestHeader
-
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, LivenessView, presumed_alive
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import CleanControllerBrokerDataRequestHeader
 
 _JAVA_LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 

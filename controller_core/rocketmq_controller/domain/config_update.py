@@ -1,13 +1,14 @@
 """updateControllerConfig (1009): which keys of an update are taken. Called by the shell that keeps the settings.
 
 Order as in Java: the black list is looked at first, for all keys, then only keys that are known are merged.
-Differs from 5.3.3: a value that does not fit its key refuses the whole update with the key's name; Java drops it silently
-and says success.
+Differs from 5.3.3: a value that does not fit its key refuses the whole update with the key's name; Java drops it
+silently and says success.
 """
 
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
+
 from rocketmq_formats.remoting.codes import ResponseCode
 
 ALWAYS_BLACK_LISTED = frozenset({"configBlackList", "configStorePath", "rocketmqHome"})

@@ -4,11 +4,11 @@ A refusal is a Decision like any other; exceptions mean bugs.
 """
 
 import msgspec
+
+from rocketmq_controller.domain.events import Event
 from rocketmq_formats.remoting.bodies import Body
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.headers import Header
-
-from rocketmq_controller.domain.events import Event
 
 
 class Decision(msgspec.Struct, frozen=True):

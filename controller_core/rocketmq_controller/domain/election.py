@@ -16,15 +16,6 @@ Differs from 5.3.3:
 - An epoch that would leave Java's int is refused.
 """
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    NO_BROKER_ID,
-    BrokerMemberGroup,
-    ElectMasterRequestHeader,
-    ElectMasterResponseBody,
-    ElectMasterResponseHeader,
-)
-
 from rocketmq_controller.domain import elect, events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import (
@@ -36,6 +27,14 @@ from rocketmq_controller.domain.model import (
     Options,
     State,
     SyncStateSetEpoch,
+)
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    NO_BROKER_ID,
+    BrokerMemberGroup,
+    ElectMasterRequestHeader,
+    ElectMasterResponseBody,
+    ElectMasterResponseHeader,
 )
 
 _NO_HEADER = ElectMasterResponseHeader()

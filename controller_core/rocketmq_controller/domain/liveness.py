@@ -20,11 +20,11 @@ Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
 from collections.abc import Iterator
 
 import msgspec
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
 
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import BrokerLiveInfo
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
 
 DEFAULT_DECLARED_TIMEOUT = 10.0
 """Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NewType, Protocol
 
 import msgspec
+
 from rocketmq_formats.remoting import controller
 
 BrokerId = NewType("BrokerId", int)

@@ -3,6 +3,8 @@
 
 from collections.abc import Sequence
 
+from rocketmq_controller.domain.decision import Decision
+from rocketmq_controller.domain.model import BrokerGroup, LivenessView, State
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
@@ -11,9 +13,6 @@ from rocketmq_formats.remoting.controller import (
     ReplicasInfo,
     SyncStateSet,
 )
-
-from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.domain.model import BrokerGroup, LivenessView, State
 
 _UNKNOWN_SET = Decision(
     ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, "Broker metadata is not existed", GetReplicaInfoResponseHeader()

@@ -15,17 +15,6 @@ Differs from 5.3.3:
   a second time, at another offset. No epoch is spent by it; whoever of the syncStateSet has the longest log wins.
 """
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    ApplyBrokerIdRequestHeader,
-    ApplyBrokerIdResponseHeader,
-    GetNextBrokerIdRequestHeader,
-    GetNextBrokerIdResponseHeader,
-    RegisterBrokerToControllerRequestHeader,
-    RegisterBrokerToControllerResponseHeader,
-    SyncStateSet,
-)
-
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import (
@@ -35,6 +24,16 @@ from rocketmq_controller.domain.model import (
     BrokerId,
     LivenessView,
     presumed_alive,
+)
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    ApplyBrokerIdRequestHeader,
+    ApplyBrokerIdResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    RegisterBrokerToControllerRequestHeader,
+    RegisterBrokerToControllerResponseHeader,
+    SyncStateSet,
 )
 
 SEPARATOR = "#"

@@ -8,13 +8,6 @@ Differs from 5.3.3: a replica of which a new controller leader cannot know yet c
 a change of leader), and an epoch that would leave Java's int is refused.
 """
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    AlterSyncStateSetRequestHeader,
-    AlterSyncStateSetResponseHeader,
-    SyncStateSet,
-)
-
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import (
@@ -24,6 +17,12 @@ from rocketmq_controller.domain.model import (
     LivenessView,
     SyncStateSetEpoch,
     presumed_alive,
+)
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    AlterSyncStateSetRequestHeader,
+    AlterSyncStateSetResponseHeader,
+    SyncStateSet,
 )
 
 _NO_HEADER = AlterSyncStateSetResponseHeader()
