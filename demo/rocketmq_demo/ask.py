@@ -1,0 +1,40 @@
+"""One question, one answer, over a connection of its own, without an event loop.
+
+For those who start processes and wait for them: controllers, tests, benchmarks. Whatever talks for longer uses
+`rocketmq_runtime.client`.
+"""
+
+import socket
+import time
+
+from rocketmq_formats.errors import FrameError
+from rocketmq_formats.remoting.command import RemotingCommand, encode_frame
+from rocketmq_formats.remoting.connection import RemotingConnection
+from rocketmq_runtime.client import parse_address
+
+_CHUNK = 65_536
+
+
+def ask(address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
+    """The answer to `request` from `address` (host:port), whatever its code.
+
+    Raises:
+        OSError: no connection, no answer within `timeout` seconds (TimeoutError), or the other side hung up.
+    """
+    deadline = time.monotonic() + timeout
+    frames = RemotingConnection()
+    with socket.create_connection(parse_address(address), timeout=timeout) as connection:
+        connection.sendall(encode_frame(request))
+        while (left := deadline - time.monotonic()) > 0:
+            connection.settimeout(left)
+            data = connection.recv(_CHUNK)
+            if not data:
+                raise ConnectionError(f"{address} hung up")
+            try:
+                answers = frames.receive_data(data)
+            except FrameError as error:
+                raise ConnectionError(f"{address} sent a bad frame: {error}") from error
+            for answer in answers:
+                if answer.is_response and answer.opaque == request.opaque:
+                    return answer
+    raise TimeoutError(f"no answer from {address} within {timeout:g} s")

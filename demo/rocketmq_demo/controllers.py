@@ -1,0 +1,234 @@
+"""Real controllers as processes on loopback, for the demo, process tests, interop tests and benchmarks.
+
+    with PortPool() as ports, ControllerCluster(folder, ports=ports) as controllers:
+        controllers.start()
+        leader = controllers.wait_leader()
+        controllers[leader].kill9()
+        ...
+        controllers.start_member(leader)   # same ports, same store: a restart
+
+Blocking calls, no event loop. Each member has four ports in a row: remoting p, Raft p + 1, gRPC p + 2, metrics and
+health p + 3. Nothing is ended that was not started here.
+"""
+
+import os
+import secrets
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.ask import ask
+from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
+from rocketmq_formats import properties
+from rocketmq_formats.errors import HeaderError
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, GetNextBrokerIdRequestHeader
+from rocketmq_formats.remoting.headers import decode_header
+
+_POLL = 0.02
+_NOBODY = GetNextBrokerIdRequestHeader(cluster_name="nobody", broker_name="nobody")
+
+
+class ControllerProcess(OwnedProcess):
+    """One controller."""
+
+    def __init__(self, member: str, port: int, config: Path, *, folder: Path) -> None:
+        self.member = member
+        self.port = port
+        super().__init__(
+            f"controller-{member}",
+            [sys.executable, "-m", "rocketmq_controller", "-c", str(config)],
+            folder=folder,
+            environment=clean_environment(),
+        )
+
+    @property
+    def address(self) -> str:
+        """Where brokers and tools reach it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def grpc_address(self) -> str:
+        """Where the admin service listens."""
+        return f"{HOST}:{self.port + 2}"
+
+    def metadata(self, timeout: float = 1.0) -> GetMetaDataResponseHeader | None:
+        """Its answer to 1005; None if there was none within `timeout` seconds."""
+        return metadata(self.address, timeout)
+
+    def decides(self, timeout: float = 1.0) -> bool:
+        """Whether it is the leader and answers as such: it may decide, not only believe that it may."""
+        try:
+            answer = ask(self.address, request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, _NOBODY), timeout=timeout)
+        except OSError:
+            return False
+        return answer.code == ResponseCode.SUCCESS
+
+    def http(self, path: str, timeout: float = 2.0) -> tuple[int, str]:
+        """Status and text of `/metrics`, `/healthz` or `/readyz`; status 0 if nobody answered."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.port + 3}{path}", timeout=timeout) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def wait_ready(self, timeout: float = 30.0) -> float:
+        """Wait until it knows a leader (it may be one); returns the seconds since its start.
+
+        Raises:
+            ProcessDiedError, TimeoutError: it ended, or took longer.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            known = self.metadata()
+            if known is not None and known.controller_leader_address:
+                return time.monotonic() - self.started
+            if not self.alive:
+                raise ProcessDiedError(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} knows no leader after {timeout:g} s, see {self.log_path}")
+            time.sleep(_POLL)
+
+
+class ControllerCluster:
+    """A quorum of controllers, by member id (`n0`, `n1`, ...). A member that is started again keeps ports and store."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        ports: PortPool,
+        members: int = 3,
+        config: Mapping[str, str] | None = None,
+        group: str = "demo",
+    ) -> None:
+        """Choose ports, write the secret; nothing runs yet. `config` are controller keys that win over ours."""
+        self.folder = folder
+        self.group = group
+        self.ports = {f"n{number}": ports.block() for number in range(members)}
+        self.processes: dict[str, ControllerProcess] = {}
+        """The latest process of each member, running or not."""
+        self._config = dict(config or {})
+        folder.mkdir(parents=True, exist_ok=True)
+        self._secret = folder / "raft.secret"
+        if not self._secret.exists():
+            handle = os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_hex(32))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Remoting addresses of all members."""
+        return tuple(f"{HOST}:{port}" for port in self.ports.values())
+
+    @property
+    def controller_addr(self) -> str:
+        """The same as brokers' `controllerAddr` wants it."""
+        return ";".join(self.addresses)
+
+    def __getitem__(self, member: str) -> ControllerProcess:
+        return self.processes[member]
+
+    def __iter__(self) -> Iterator[ControllerProcess]:
+        return iter(self.processes.values())
+
+    def start(self) -> None:
+        """Start every member that does not run; returns at once."""
+        for member in self.ports:
+            if member not in self.processes or not self.processes[member].alive:
+                self.start_member(member)
+
+    def start_member(self, member: str) -> ControllerProcess:
+        """Start one member, for the first time or again; returns at once."""
+        folder = self.folder / member
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "controller.conf"
+        config.write_bytes(properties.dump(self.settings(member)))
+        self.processes[member] = ControllerProcess(member, self.ports[member], config, folder=folder)
+        return self.processes[member]
+
+    def settings(self, member: str) -> dict[str, str]:
+        """The configuration of `member`, by key."""
+        port = self.ports[member]
+        return {
+            "controllerDLegerGroup": self.group,
+            "controllerDLegerPeers": ";".join(f"{name}-{HOST}:{its}" for name, its in self.ports.items()),
+            "controllerDLegerSelfId": member,
+            "controllerStorePath": str(self.folder / member / "store"),
+            "controllerRaftSecretFile": str(self._secret),
+            "controllerListenHost": HOST,
+            "controllerRaftPort": str(port + 1),
+            "controllerGrpcPort": str(port + 2),
+            "metricsPromExporterPort": str(port + 3),
+            "metricsPromExporterHost": HOST,
+            "logFormat": "json",
+        } | self._config
+
+    def leader(self) -> str | None:
+        """The member that decides right now; None while there is none."""
+        for process in self.processes.values():
+            if process.alive and process.decides():
+                return process.member
+        return None
+
+    def wait_leader(self, timeout: float = 30.0) -> str:
+        """Wait until a member decides; its id.
+
+        Raises:
+            ProcessDiedError: the processes that are left are no majority.
+            TimeoutError: it took longer than `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            leader = self.leader()
+            if leader is not None:
+                return leader
+            dead = [process for process in self if not process.alive]
+            if len(self.processes) - len(dead) <= len(self.ports) // 2:
+                ends = "\n".join(
+                    f"{process.name} ended with {process.exit_code}:\n{process.tail()}" for process in dead
+                )
+                raise ProcessDiedError(f"too few controllers are left to elect a leader\n{ends}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no controller leads after {timeout:g} s, see {self.folder}")
+            time.sleep(_POLL)
+
+    def wait_ready(self, timeout: float = 30.0) -> str:
+        """Wait until every member that runs knows a leader, and one decides; the leader's id."""
+        deadline = time.monotonic() + timeout
+        for process in self:
+            if process.alive:
+                process.wait_ready(max(deadline - time.monotonic(), 0.1))
+        return self.wait_leader(max(deadline - time.monotonic(), 0.1))
+
+    def close(self) -> None:
+        """End every member at once; harmless to repeat."""
+        for process in self:
+            process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def metadata(address: str, timeout: float = 1.0) -> GetMetaDataResponseHeader | None:
+    """What the controller at `address` says of the quorum (1005); None without an answer within `timeout` seconds."""
+    try:
+        answer = ask(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout=timeout)
+        return decode_header(GetMetaDataResponseHeader, answer.ext_fields or {})
+    except (OSError, HeaderError):
+        return None

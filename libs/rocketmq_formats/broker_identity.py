@@ -1,0 +1,108 @@
+"""The two one-line texts in which a broker keeps who it is, as 5.3.3 writes them.
+
+    file                     text
+    brokerIdentity           clusterName#brokerName#brokerId
+    brokerIdentity-temp      clusterName#brokerName#brokerId#registerCheckCode
+
+UTF-8, no line end, split at `#` by position and never escaped: names with a `#` cannot be kept, so they are refused.
+Whoever keeps an identity on disk writes these; when and in which order is not this module's business.
+Source: broker-agent reference, section 1 (`BrokerMetadata`, `TempBrokerMetadata`).
+"""
+
+from typing import Final
+
+import msgspec
+
+from rocketmq_formats.errors import FormatError
+
+FILE_NAME: Final = "brokerIdentity"
+TEMPORARY_FILE_NAME: Final = "brokerIdentity-temp"
+"""An id that was asked for with its check code and may or may not have been given."""
+
+MAX_LENGTH: Final = 4096
+"""Largest text accepted, in bytes."""
+
+_SEPARATOR = "#"
+
+
+class IdentityError(FormatError):
+    """A text that is no identity, or names that could not be read back from one."""
+
+
+class BrokerIdentity(msgspec.Struct, frozen=True):
+    """`brokerName:brokerId` is given once and for ever."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
+class AppliedIdentity(msgspec.Struct, frozen=True):
+    """What a broker asked to become; `register_check_code` (`address;millis`) proves a repeated request."""
+
+    identity: BrokerIdentity
+    register_check_code: str
+
+
+def encode_identity(identity: BrokerIdentity) -> bytes:
+    """The text of `brokerIdentity`.
+
+    Raises:
+        IdentityError: a part is empty or has a `#` in it.
+    """
+    return _join(identity.cluster_name, identity.broker_name, str(identity.broker_id))
+
+
+def decode_identity(data: bytes) -> BrokerIdentity:
+    """The identity in `data`.
+
+    Raises:
+        IdentityError: not the three parts that `encode_identity` writes.
+    """
+    return _identity(_split(data, 3))
+
+
+def encode_applied(applied: AppliedIdentity) -> bytes:
+    """The text of `brokerIdentity-temp`.
+
+    Raises:
+        IdentityError: a part is empty or has a `#` in it.
+    """
+    identity = applied.identity
+    return _join(identity.cluster_name, identity.broker_name, str(identity.broker_id), applied.register_check_code)
+
+
+def decode_applied(data: bytes) -> AppliedIdentity:
+    """The applied identity in `data`.
+
+    Raises:
+        IdentityError: not the four parts that `encode_applied` writes.
+    """
+    parts = _split(data, 4)
+    return AppliedIdentity(_identity(parts[:3]), parts[3])
+
+
+def _join(*parts: str) -> bytes:
+    for part in parts:
+        if not part or _SEPARATOR in part:
+            raise IdentityError(f"cannot be part of an identity: {part!r}")
+    return _SEPARATOR.join(parts).encode()
+
+
+def _split(data: bytes, count: int) -> list[str]:
+    if len(data) > MAX_LENGTH:
+        raise IdentityError(f"{len(data)} bytes are no broker identity")
+    try:
+        parts = data.decode().split(_SEPARATOR)
+    except UnicodeDecodeError as error:
+        raise IdentityError(f"a broker identity that is not UTF-8: {error}") from error
+    if len(parts) != count or not all(parts):
+        raise IdentityError(f"a broker identity has {count} parts between `#`: {data!r}")
+    return parts
+
+
+def _identity(parts: list[str]) -> BrokerIdentity:
+    cluster_name, broker_name, number = parts
+    if not (number.isascii() and number.isdecimal() and len(number) <= 19):
+        raise IdentityError(f"not a broker id: {number!r}")
+    return BrokerIdentity(cluster_name, broker_name, int(number))
