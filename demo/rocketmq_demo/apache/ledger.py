@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,7 @@ class Ledger(JavaProcess):
             "--until-stdin-closes",
         ]
         arguments += [text for name, value in numbers.items() for text in (f"--{name}", str(value))]
-        super().__init__(f"ledger-{topic}", _MAIN, arguments, folder=folder, options=options)
+        super().__init__(f"ledger-{topic}", _MAIN, arguments, folder=folder, options=options, tethered=False)
 
     def acknowledged(self) -> list[Acknowledged]:
         """Everything acknowledged so far."""
@@ -153,10 +154,13 @@ def audit(
     return result
 
 
-def longest_gap(entries: Sequence[Acknowledged]) -> float:
-    """The longest time without any acknowledgement, in seconds."""
-    times = sorted(entry.monotonic_ns for entry in entries)
-    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0) / 1e9
+def longest_gap(acknowledged: Sequence[Acknowledged], failed: Sequence[Failed] = ()) -> float:
+    """The longest time without any acknowledgement, in seconds; with `failed`, also when none came any more."""
+    if not acknowledged:
+        return math.inf
+    times = sorted(entry.monotonic_ns for entry in acknowledged)
+    end = max((entry.monotonic_ns for entry in failed), default=0)
+    return max(later - earlier for earlier, later in itertools.pairwise([*times, max(end, times[-1])])) / 1e9
 
 
 def _rows(path: Path) -> list[list[str]]:

@@ -1,7 +1,8 @@
 """Starts, breaks and ends single Java processes; what they are for is said in `servers`, `admin` and `ledger`.
 
 A process gets its own folder (which is also its home directory, because RocketMQ logs to ``~/logs/rocketmqlogs``), its
-own process group, and an owner that ends exactly what it started. Faults are signals: killed, hung, resumed.
+own process group, and an owner that ends exactly what it started. Faults are signals: killed, hung, resumed. Should the
+owner be killed itself, the process notices the end of its standard input and follows.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _COMMON = (
     "-Djava.net.preferIPv4Stack=true",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",  # or a controller prints pages of traces on Java 17
 )
+_TETHER = "io.github.rocketmqha.lab.Tether"
 _POLL = 0.02
 
 
@@ -52,6 +54,7 @@ class JavaProcess:
         ports: Iterable[int] = (),
         options: Sequence[str] = SMALL_HEAP,
         logging: str = "client",
+        tethered: bool = True,  # False for a program that reads its standard input itself
     ) -> None:
         self.name = name
         self.folder = folder
@@ -59,6 +62,8 @@ class JavaProcess:
         self.log_path = folder / "out.log"
         """What the process printed, over all its lives in this folder."""
         folder.mkdir(parents=True, exist_ok=True)
+        if tethered:
+            main, arguments = _TETHER, [main, *arguments]
         self.started = time.monotonic()
         with self.log_path.open("ab") as log:
             self._log_start = log.tell()

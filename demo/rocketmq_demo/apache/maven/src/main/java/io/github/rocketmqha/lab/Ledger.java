@@ -12,10 +12,12 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeSet;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
@@ -41,15 +43,12 @@ public final class Ledger {
 
     public static void main(String[] args) throws Exception {
         Options options = new Options(args);
-        switch (options.mode) {
-            case "send":
-                send(options);
-                break;
-            case "read":
-                read(options);
-                break;
-            default:
-                throw new IllegalArgumentException("the mode is send or read, not " + options.mode);
+        if (options.mode.equals("send")) {
+            send(options);
+        } else if (options.mode.equals("read")) {
+            read(options);
+        } else {
+            throw new IllegalArgumentException("the mode is send or read, not " + options.mode);
         }
         System.exit(0); // the client library leaves threads behind that are no daemons
     }
@@ -104,7 +103,7 @@ public final class Ledger {
         }
         producer.shutdown();
         book.close();
-        System.out.printf("{\"acknowledged\":%d,\"failed\":%d,\"attempts\":%d}%n", acknowledged.get(), failed.get(), next.get() - options.number("first", 0));
+        System.out.printf("{\"acknowledged\":%d,\"failed\":%d}%n", acknowledged.get(), failed.get());
         System.out.flush();
     }
 
@@ -191,11 +190,7 @@ public final class Ledger {
     }
 
     private static void sleep(int milliseconds) {
-        try {
-            Thread.sleep(milliseconds);
-        } catch (InterruptedException stopped) {
-            Thread.currentThread().interrupt();
-        }
+        LockSupport.parkNanos(milliseconds * 1_000_000L);
     }
 
     /** Ends the sending: after its time, or earlier when whoever started us closes our standard input (or dies). */
@@ -210,7 +205,7 @@ public final class Ledger {
                     try {
                         System.in.transferTo(java.io.OutputStream.nullOutputStream());
                     } catch (IOException closed) {
-                        // as good as the end of the file
+                        // as good as the end
                     }
                     asked = true;
                 }, "stdin");
@@ -294,10 +289,7 @@ public final class Ledger {
         }
 
         String text(String name) {
-            if (!has(name)) {
-                throw new IllegalArgumentException("--" + name + " is missing");
-            }
-            return values.get(name);
+            return Objects.requireNonNull(values.get(name), () -> "--" + name + " is missing");
         }
 
         int number(String name, int otherwise) {
