@@ -155,8 +155,8 @@ def test_json_scalars_in_ext_fields_keep_their_text_and_nulls_vanish() -> None:
 
 
 def test_what_fastjson_tolerates_in_a_header_is_tolerated() -> None:
-    header = b'{"code":"34","flag":null,"opaque":null,"version":null,"language":null,"extFields":null,"x":[{}]}'
-    assert decode_frame(payload(header)) == RemotingCommand(34, language="OTHER", version=0)
+    header = b'{"code":"34","flag":null,"opaque":"7","version":null,"language":null,"extFields":null,"x":[{}]}'
+    assert decode_frame(payload(header)) == RemotingCommand(34, opaque=7, language="OTHER", version=0)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,20 @@ def test_damaged_json_headers_are_refused(header: bytes) -> None:
 
 
 INT32 = (-(2**31), -1, 2**31 - 1)
+# Negative lengths that would fit if offsets were allowed to run backwards; the first two would loop for ever.
+BACKWARDS = {
+    "a key that ends before itself": binary(ext=field(b"k", b"\0\0\0\0") + struct.pack(">h", -6) + bytes(4)),
+    "a value that ends at its key": binary(ext=field(b"k", b"", value_length=-7)),
+    "a remark that ends in the ext fields": FIXED.pack(904, 0, 479, 7, 0)
+    + struct.pack(">i", -117)
+    + bytes(3)
+    + struct.pack(">hi", 0, 102)
+    + bytes(74)
+    + struct.pack(">ihi", 296, 0, 110)
+    + bytes(90),
+}
 BINARY_DAMAGE = {
+    **BACKWARDS,
     "empty header": b"",
     "fixed part cut": binary()[:16],
     "no ext length": binary()[:-4],
@@ -254,7 +267,7 @@ BINARY_DAMAGE = {
     **{f"remark length {n}": binary(remark=b"re", remark_length=n) for n in (*INT32, 1, 3, 6, 7)},
     **{f"ext length {n}": binary(ext=field(b"k", b"v"), ext_length=n) for n in (*INT32, 0, 7, 9)},
     **{f"key length {n}": binary(ext=field(b"k", b"v", key_length=n)) for n in (-(2**15), -1, -2, 0, 2, 2**15 - 1)},
-    **{f"value length {n}": binary(ext=field(b"k", b"v", value_length=n)) for n in (*INT32, -8, 0, 2)},
+    **{f"value length {n}": binary(ext=field(b"k", b"v", value_length=n)) for n in (*INT32, -8, -7, 0, 2)},
 }
 
 
