@@ -126,7 +126,7 @@ class Elections:
         # A broker that asks for an election lives; the heartbeat it sent before may have been overtaken.
         group = self._pipeline.group(header.broker_name)
         broker_id = header.broker_id
-        if group is not None and broker_id is not None and BrokerId(broker_id) in group.replicas:
+        if group is not None and BrokerId(broker_id) in group.replicas:
             key = BrokerKey(group.cluster_name, group.broker_name, broker_id)
             self._heartbeats.touch(key, connection_id, self._loop.time())
 
