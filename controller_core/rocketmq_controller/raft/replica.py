@@ -1,0 +1,312 @@
+"""One member of the quorum in the event loop: sockets, timers and the disk around the machine. The application's way into Raft.
+
+Everything that arrives in one turn of the loop (messages, proposals) is handled by one tick of the machine in the next: one append,
+one sync, one message per follower. The journal's sync runs in the loop itself: it takes 0.1 ms to a few ms on a healthy disk, and on
+a disk that hangs it makes this member look dead, which is what the others should believe of it.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+from pysyncobj.node import Node
+
+from rocketmq_controller.raft import messages
+from rocketmq_controller.raft.errors import FatalRaftError, NotLeaderError, RaftError, TransferError, WireError
+from rocketmq_controller.raft.machine import RaftMachine
+from rocketmq_controller.raft.seam import Clock
+from rocketmq_controller.raft.settings import RaftSettings
+from rocketmq_controller.raft.status import RaftStatus, Role
+from rocketmq_controller.raft.interim_store import open_store
+from rocketmq_controller.raft.stores import StateMachine
+from rocketmq_controller.raft.transport import Events, TcpTransport
+
+log = structlog.get_logger(__name__)
+
+
+def boot_clock() -> float:
+    """Seconds since boot, time asleep included: a lease must not outlive a suspended machine."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Replica:
+    """See the module's docstring. All methods run in the event loop that `start` ran in."""
+
+    def __init__(
+        self,
+        settings: RaftSettings,
+        state_machine: StateMachine,
+        *,
+        on_role_change: Callable[[RaftStatus], None] | None = None,
+        on_fatal: Callable[[FatalRaftError], None] | None = None,
+        clock: Clock = boot_clock,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`on_role_change` is told whenever role, term, known leader or `is_serving` has changed. `on_fatal` is told once, when
+        this member cannot go on; the process has to stop then. `clock` and `rng` are for tests."""
+        self._settings = settings
+        self._state_machine = state_machine
+        self._on_role_change = on_role_change
+        self._on_fatal = on_fatal
+        self._clock = clock
+        self._rng = rng or random.Random()  # noqa: S311 - spreads elections, guards nothing
+        self._machine: RaftMachine | None = None
+        self._transport: TcpTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn_due = False
+        self._told: tuple[Role, int, Node | None, bool] | None = None
+        self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._fatal: FatalRaftError | None = None
+        self._fatal_future: asyncio.Future[FatalRaftError] | None = None
+        self.port = 0
+        """Port that the other members reach, once started."""
+
+    async def start(self) -> None:
+        """Recover what is on disk, listen, and join the quorum.
+
+        Raises:
+            FatalRaftError: what is on disk is damaged or does not belong together; the text names the file.
+            OSError: the port cannot be bound, the folder cannot be used.
+        """
+        settings = self._settings
+        self._loop = asyncio.get_running_loop()
+        self._fatal_future = self._loop.create_future()
+        events = Events(self._receive, lambda _: self._wake(), self._disconnected)
+        transport = TcpTransport(settings.self_id, settings.peers, settings.secret, events)
+        store = open_store(settings)
+        try:
+            self._machine = RaftMachine(
+                settings.self_id,
+                settings.others,
+                journal=store.journal,
+                snapshots=store.snapshots,
+                state_machine=self._state_machine,
+                transport=transport,
+                clock=self._clock,
+                rng=self._rng,
+                timings=settings.timings,
+                limits=settings.limits,
+            )
+            self.port = await transport.start(
+                settings.bind_host, settings.bind_port or settings.peers[settings.self_id][1]
+            )
+        except BaseException:
+            store.close()
+            raise
+        self._transport, self._store = transport, store
+        log.info("raft member started", member=settings.self_id, port=self.port, **_picture(self._machine))
+        self._wake()
+
+    async def stop(self, *, hand_over: bool) -> None:
+        """Leave the quorum; with `hand_over` a leader first lets another member take over."""
+        machine, transport = self._machine, self._transport
+        if machine is None or transport is None:
+            return
+        if hand_over and self._fatal is None and machine.role is Role.LEADER and machine.connected:
+            with contextlib.suppress(RaftError):
+                await self.transfer_leadership(None)
+        self._machine = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._settle_waiters(leaving=True)
+        machine.abandon()
+        await transport.stop()
+        if self._fatal is None:
+            self._store.close()
+
+    # -- the application's side
+
+    @property
+    def is_leader(self) -> bool:
+        """Leads, has applied an entry of its own term, and its lease holds right now: local reads are as good as through the log."""
+        return self._machine is not None and self._fatal is None and self._machine.is_leader
+
+    def propose(self, command: bytes) -> "asyncio.Future[object]":
+        """Replicate `command`; the future holds what `apply` returned here, once the command is committed and applied.
+
+        The future fails with ProposalLostError when leadership was lost in between (the outcome is unknown), or NotLeaderError when
+        it was lost before the command reached the log.
+
+        Raises:
+            NotLeaderError, OverloadedError, CommandTooLargeError: nothing was proposed.
+        """
+        machine = self._alive()
+        future: asyncio.Future[object] = self._loop.create_future()
+        machine.propose(command, partial(_settle, future))
+        self._wake()
+        return future
+
+    async def barrier(self) -> None:
+        """Wait until everything that was committed anywhere before this call is applied here, proven by a round to a majority.
+
+        Raises:
+            NotLeaderError: this member does not lead, or lost leadership meanwhile.
+        """
+        machine = self._alive()
+        future: asyncio.Future[object] = self._loop.create_future()
+        machine.barrier(partial(_settle, future))
+        self._wake()
+        await future
+
+    async def transfer_leadership(self, target: str | None) -> None:
+        """Hand leadership to `target`, or to the member that holds most; proposals are refused meanwhile.
+
+        Raises:
+            NotLeaderError: this member does not lead.
+            TransferError: it still leads; the text says why.
+        """
+        machine = self._alive()
+        term = machine.term
+        machine.transfer(target)
+        self._wake()
+        await self._until(lambda: not machine.transferring)
+        if machine.term == term and machine.role is Role.LEADER:
+            raise TransferError("the other member did not catch up or did not take over in time")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.timings.election_max):
+                await self._until(lambda: machine.leader is not None)
+
+    def status(self) -> RaftStatus:
+        """A picture of this member; only before `start` and after `stop` there is none.
+
+        Raises:
+            NotLeaderError: not started.
+        """
+        if self._machine is None:
+            raise NotLeaderError(None)
+        return self._machine.status()
+
+    async def wait_fatal(self) -> FatalRaftError:
+        """Wait until this member cannot go on; returns why."""
+        if self._fatal_future is None:
+            raise NotLeaderError(None)
+        return await asyncio.shield(self._fatal_future)
+
+    # -- driving the machine
+
+    def _alive(self) -> RaftMachine:
+        if self._machine is None or self._fatal is not None:
+            raise NotLeaderError(None)
+        return self._machine
+
+    def _wake(self) -> None:
+        if not self._turn_due and self._fatal is None:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        machine = self._machine
+        if machine is None or self._fatal is not None:
+            return
+        try:
+            machine.doTick()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the machine's state cannot be trusted after it
+            self._die(error)
+            return
+        self._tell_role(machine)
+        self._settle_waiters()
+        self._arm(machine)
+
+    def _arm(self, machine: RaftMachine) -> None:
+        delay = machine.next_deadline() - self._clock()
+        if delay <= 0:
+            self._wake()
+            return
+        when = self._loop.time() + delay
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return  # fires early, and is armed anew then
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wake()
+
+    def _receive(self, peer: str, message: messages.AnyMessage) -> None:
+        machine = self._machine
+        if machine is None or self._fatal is not None:
+            return
+        try:
+            machine.receive(peer, message)
+        except WireError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in _turn
+            self._die(error)
+            return
+        self._wake()
+
+    def _disconnected(self, peer: str, ended_by_peer: bool) -> None:  # noqa: FBT001 - a callback
+        if self._machine is not None and ended_by_peer:
+            self._machine.connection_gone(peer)
+        self._wake()
+
+    def _tell_role(self, machine: RaftMachine) -> None:
+        picture = (machine.role, machine.term, machine.leader, machine.is_serving)
+        if picture == self._told:
+            return
+        self._told = picture
+        log.info("raft role", member=self._settings.self_id, **_picture(machine))
+        if self._on_role_change is not None:
+            self._on_role_change(machine.status())
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append((condition, future))
+        self._wake()
+        await future
+
+    def _settle_waiters(self, *, leaving: bool = False) -> None:
+        waiters, self._waiters = self._waiters, []
+        for condition, future in waiters:
+            if future.done():
+                continue
+            if leaving or condition():
+                future.set_result(None)
+            else:
+                self._waiters.append((condition, future))
+
+    def _die(self, error: Exception) -> None:
+        fatal = error if isinstance(error, FatalRaftError) else FatalRaftError(f"{type(error).__name__}: {error}")
+        if fatal is not error:
+            fatal.__cause__ = error
+        self._fatal = fatal
+        log.critical("raft member cannot go on", member=self._settings.self_id, reason=str(fatal), exc_info=error)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._machine is not None:
+            self._machine.abandon()
+        self._settle_waiters(leaving=True)
+        if self._transport is not None:
+            self._transport.abort()
+        if self._fatal_future is not None and not self._fatal_future.done():
+            self._fatal_future.set_result(fatal)
+        if self._on_fatal is not None:
+            self._on_fatal(fatal)
+
+
+def _settle(future: "asyncio.Future[object]", value: object, error: RaftError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+def _picture(machine: RaftMachine) -> dict[str, object]:
+    return {
+        "role": machine.role.value,
+        "serving": machine.is_serving,
+        "term": machine.term,
+        "leader": machine.leader.id if machine.leader is not None else None,
+        "last_index": machine.last_index,
+        "commit_index": machine.commit_index,
+        "applied": machine.last_applied,
+        "snapshot_index": machine.snapshot_index,
+    }
