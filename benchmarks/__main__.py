@@ -1,0 +1,87 @@
+"""`make bench`: every measurement several times, the two engines in turn; medians and ratios to build/bench.
+
+Exit code 1 where a figure of ours misses its target; the table says which.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks import controller, engines, report
+from benchmarks.controller import Figures
+from benchmarks.targets import TARGETS
+
+Measure = Callable[[engines.Quorum], Coroutine[Any, Any, Figures]]
+
+MEASUREMENTS: dict[str, Measure] = {
+    "requests": controller.requests,
+    "masters_lost": controller.masters_lost,
+    "leader_killed": controller.leader_killed,
+    "leader_hung": controller.leader_hung,
+    "restart": controller.restart,
+}
+OURS_ONLY = {"restart"}
+"""Java would need minutes to make 100,000 events."""
+ONCE = {"restart"}
+
+
+def main() -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make bench", description="Ours and the Java controller side by side.")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement (default 3)")
+    parser.add_argument("--only", nargs="*", choices=sorted(MEASUREMENTS), help="only these measurements")
+    parser.add_argument("--without-java", action="store_true", help="measure ours alone")
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/bench"), help="folder of results.json and results.md"
+    )
+    options = parser.parse_args()
+    kept: dict[str, dict[str, list[float]]] = {"ours": {}, "java": {}}
+    for name in options.only or MEASUREMENTS:
+        for number in range(1 if name in ONCE else options.rounds):
+            for engine in ("ours",) if options.without_java or name in OURS_ONLY else ("ours", "java"):
+                figures = _measure(name, engine)
+                print(f"{name} {number + 1} {engine}: {report.line(figures)}", flush=True)
+                for figure, value in figures.items():
+                    kept[engine].setdefault(figure, []).append(value)
+    results = {
+        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()},
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "rounds": options.rounds,
+        "figures": kept,
+    }
+    table, missed = report.table(kept)
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (options.output / "results.md").write_text(table)
+    print("\n" + table)
+    for figure in missed:
+        median = statistics.median(kept["ours"][figure])
+        print(f"missed: {TARGETS[figure].what}: {median:.4g} {TARGETS[figure].unit}")
+    return 1 if missed else 0
+
+
+def _measure(name: str, engine: str) -> Figures:
+    folder = Path(tempfile.mkdtemp(prefix=f"rocketmq-ha-bench-{engine}-"))
+    start: Callable[[Path], AbstractContextManager[engines.Quorum]] = engines.ours if engine == "ours" else engines.java
+    try:
+        with start(folder) as quorum, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(MEASUREMENTS[name](quorum))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The two systems under test, behind one face: three controllers of ours, or three of Apache RocketMQ 5.3.3."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.apache.servers import start_controller
+from rocketmq_demo.controllers import ControllerCluster
+
+MEMBERS = 3
+
+
+class Process(Protocol):
+    """What both kinds of process can do."""
+
+    def kill9(self) -> None: ...
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
+    def resident_bytes(self) -> int: ...
+
+
+class Quorum(Protocol):
+    """Three controllers that run."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]: ...
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        """By address."""
+
+    def stop_all(self) -> None:
+        """SIGTERM, and wait."""
+
+    def start_all(self) -> None:
+        """Start again on the same folders; returns at once."""
+
+
+class _Ours:
+    def __init__(self, cluster: ControllerCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self._cluster.addresses
+
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        return {process.address: process for process in self._cluster}
+
+    def stop_all(self) -> None:
+        for process in self._cluster:
+            process.stop()
+
+    def start_all(self) -> None:
+        self._cluster.start()
+
+
+class _Java:
+    """Heap and collector as the official start script has them, scaled to what three members need here."""
+
+    options = ("-Xms256m", "-Xmx512m")
+
+    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
+        self._folder, self._ports = folder, ports
+        self._running = {name: self._start(name) for name in ports}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(f"{HOST}:{port}" for port in self._ports.values())
+
+    @property
+    def processes(self) -> Mapping[str, Process]:
+        return {f"{HOST}:{self._ports[name]}": process for name, process in self._running.items()}
+
+    def stop_all(self) -> None:
+        for process in self._running.values():
+            process.stop()
+
+    def start_all(self) -> None:
+        self._running = {name: self._start(name) for name in self._ports}
+
+    def close(self) -> None:
+        for process in self._running.values():
+            process.close()
+
+    def _start(self, name: str) -> JavaProcess:
+        return start_controller(self._folder / name, member=name, peers=self._ports, options=self.options)
+
+
+@contextmanager
+def ours(folder: Path, config: Mapping[str, str] | None = None) -> Iterator[Quorum]:
+    """Three rocketmq-controller processes."""
+    with PortPool() as ports, ControllerCluster(folder, ports=ports, members=MEMBERS, config=config) as cluster:
+        cluster.start()
+        cluster.wait_ready()
+        yield _Ours(cluster)
+
+
+@contextmanager
+def java(folder: Path) -> Iterator[Quorum]:
+    """Three controllers of Apache RocketMQ 5.3.3."""
+    with PortPool() as ports:
+        quorum = _Java(folder, {f"n{number}": ports.block() for number in range(MEMBERS)})
+        try:
+            yield quorum
+        finally:
+            quorum.close()

@@ -1,0 +1,54 @@
+"""Figures as text: a line while measuring, a table of medians with spread, ratio and target at the end."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from benchmarks.targets import TARGETS, Target
+
+Kept = Mapping[str, Mapping[str, Sequence[float]]]
+"""engine -> figure -> one value a round."""
+
+
+def line(figures: Mapping[str, float]) -> str:
+    """One round's figures."""
+    return ", ".join(f"{name} {number(value)}" for name, value in figures.items())
+
+
+def table(kept: Kept) -> tuple[str, list[str]]:
+    """A Markdown table, and the figures whose target is missed."""
+    rows = ["| what | Java 5.3.3 | ours | ours / Java | promised | kept |", "|---|---|---|---|---|---|"]
+    missed: list[str] = []
+    for name, target in TARGETS.items():
+        values, others = kept["ours"].get(name), kept["java"].get(name)
+        if not values:
+            continue
+        ours, java = statistics.median(values), statistics.median(others) if others else None
+        if not target.met(ours, java):
+            missed.append(name)
+        rows.append(
+            f"| {target.what} | {_spread(others, target.unit)} | {_spread(values, target.unit)} "
+            f"| {number(ours / java) if java else '-'} | {_promise(target)} | {'no' if name in missed else 'yes'} |"
+        )
+    return "\n".join(rows) + "\n", missed
+
+
+def number(value: float) -> str:
+    """Three digits that matter, without exponents."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _spread(values: Sequence[float] | None, unit: str) -> str:
+    if not values:
+        return "-"
+    median = number(statistics.median(values))
+    return f"{median} {unit}" if len(values) < 2 else f"{median} {unit} ({number(min(values))}..{number(max(values))})"
+
+
+def _promise(target: Target) -> str:
+    sign = "at least" if target.more_is_better else "at most"
+    promises = []
+    if target.ratio is not None:
+        promises.append(f"{sign} {number(target.ratio)}x Java")
+    if target.bound is not None:
+        promises.append(f"{sign} {number(target.bound)} {target.unit}")
+    return ", ".join(promises) or "-"
