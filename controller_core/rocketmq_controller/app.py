@@ -15,7 +15,7 @@ from rocketmq_controller.health import Health
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
 from rocketmq_controller.pipeline import Pipeline
-from rocketmq_controller.raft import Limits, RaftSettings, Replica, Timings
+from rocketmq_controller.raft import FatalRaftError, Limits, RaftSettings, Replica, Timings
 from rocketmq_controller.remoting_api import RemotingApi
 from rocketmq_controller.service import ControllerService
 from rocketmq_controller.settings import ControllerSettings, parse_labels
@@ -42,14 +42,19 @@ class ControllerApp:
         self.config = config
         self.machine = ControllerStateMachine()
         self.stopping = asyncio.Event()
-        self.fatal: Exception | None = None
+        self.fatal: FatalRaftError | None = None
         self.metrics = ControllerMetrics(
             address=settings.self_peer.address,
             group=settings.group,
             peer_id=settings.self_peer.id,
             extra_labels=parse_labels(settings.metrics_label),
         )
-        self.replica = Replica(raft_settings(settings), self.machine)
+        self.replica = Replica(
+            raft_settings(settings),
+            self.machine,
+            on_role_change=lambda _: self.elections.on_role_change(),
+            on_fatal=self._on_fatal,
+        )
         self.client = RemotingClient()
         self.heartbeats = HeartbeatTable(suspect_timeout=settings.broker_suspect_timeout_ms / 1000)
         self.notifier = RoleNotifier(self.client)
@@ -80,11 +85,9 @@ class ControllerApp:
         )
         self.health = Health(self.replica.status)
         self.probes: ProbeServer | None = None
-        self.replica.on_role_change = self.elections.on_role_change
-        self.replica.on_fatal = self._on_fatal
         config.on_update(self._on_update)
         self.metrics.read_at_scrape(
-            self.replica.status, self._active_brokers, lambda: len(self.machine.groups), settings.store_path
+            lambda: self.health.status, self._active_brokers, lambda: len(self.machine.groups), settings.store_path
         )
 
     async def start(self) -> None:
@@ -129,7 +132,7 @@ class ControllerApp:
             self.probes.stop()
         log.info("controller stopped")
 
-    def _on_fatal(self, error: Exception) -> None:
+    def _on_fatal(self, error: FatalRaftError) -> None:
         log.critical("controller cannot go on", reason=str(error), error=type(error).__name__)
         self.health.failed(str(error))
         self.fatal = error

@@ -18,7 +18,7 @@ from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Options
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
 from rocketmq_controller.pipeline import Pipeline
-from rocketmq_controller.raft import RaftStatus, Replica
+from rocketmq_controller.raft import Replica
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
@@ -96,9 +96,8 @@ class Elections:
         gone = self._heartbeats.on_connection_closed(connection_id, self._loop.time())
         self._lost(gone, "its connection closed")
 
-    def on_role_change(self, status: RaftStatus) -> None:
+    def on_role_change(self) -> None:
         """Begin to act, or stop to, as this member gains or loses leadership."""
-        del status
         is_leader = self._replica.is_leader
         if is_leader and not self._was_leader:
             self._heartbeats.start_grace(self._loop.time() + self._config.settings.broker_suspect_timeout_ms / 1000)

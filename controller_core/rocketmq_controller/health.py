@@ -17,14 +17,15 @@ stuck."""
 
 
 class Health:
-    """Fed by the event loop, read by the probes."""
+    """Fed by the event loop, read by the probes. `status` is the Raft member as it was at the last beat."""
 
-    def __init__(self, status: Callable[[], RaftStatus], now: Callable[[], float] = time.monotonic) -> None:
-        self._status = status
+    def __init__(self, ask: Callable[[], RaftStatus], now: Callable[[], float] = time.monotonic) -> None:
+        """`ask` is called in the event loop only, between `start` and `stop`."""
+        self.status: RaftStatus | None = None
+        self._ask = ask
         self._now = now
-        self._last_beat = now()
+        self._last_beat = self._last_progress = now()
         self._last_applied = -1
-        self._last_progress = now()
         self._fatal: str | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -47,20 +48,19 @@ class Health:
         if (silence := self._now() - self._last_beat) > STUCK_AFTER:
             return f"event loop stuck for {silence:.1f} s"
         if (stuck := self._now() - self._last_progress) > STUCK_AFTER:
-            status = self._status()
-            return f"entries {status.last_applied + 1}..{status.commit_index} wait to be applied for {stuck:.1f} s"
+            return f"committed entries after {self._last_applied} have not been applied for {stuck:.1f} s"
         return None
 
     def ready(self) -> str | None:
         """None, or why this member is of no use just now."""
         trouble = self.healthy()
-        if trouble is None and self._status().leader_id is None:
+        if trouble is None and (self.status is None or self.status.leader_id is None):
             return "no leader: the quorum is electing one, or too few members reach each other"
         return trouble
 
     def _beat(self) -> None:
         self._last_beat = self._now()
-        status = self._status()
+        status = self.status = self._ask()
         if status.last_applied != self._last_applied or status.last_applied >= status.commit_index:
             self._last_applied = status.last_applied
             self._last_progress = self._last_beat

@@ -100,7 +100,7 @@ class ControllerMetrics:
 
     def read_at_scrape(
         self,
-        status: Callable[[], RaftStatus],
+        status: Callable[[], RaftStatus | None],
         active_brokers: Callable[[], Iterable[tuple[str, str]]],
         group_count: Callable[[], int],
         store_path: Path,
@@ -113,7 +113,7 @@ class _Gauges(Collector):
     def __init__(
         self,
         common: Mapping[str, str],
-        status: Callable[[], RaftStatus],
+        status: Callable[[], RaftStatus | None],
         active_brokers: Callable[[], Iterable[tuple[str, str]]],
         group_count: Callable[[], int],
         store_path: Path,
@@ -124,7 +124,8 @@ class _Gauges(Collector):
 
     def collect(self) -> Iterable[Metric]:
         status = self._status()
-        yield self._gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader", ROLE_VALUES.get(status.role, 0))
+        role = 0 if status is None else ROLE_VALUES[status.role]
+        yield self._gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader", role)
         yield self._gauge(
             "dledger_disk_usage_bytes", "Bytes of journal, snapshots and vote", disk_usage(self._store_path)
         )
@@ -137,6 +138,10 @@ class _Gauges(Collector):
             active.add_metric([*self._values, cluster, broker_set], count)
         yield active
         yield self._gauge("rocketmq_controller_groups", "Broker groups in the state machine", self._group_count())
+        if status is not None:
+            yield from self._raft(status)
+
+    def _raft(self, status: RaftStatus) -> Iterable[Metric]:
         yield self._gauge("rocketmq_controller_raft_term", "Current term", status.term)
         yield self._gauge("rocketmq_controller_raft_commit_index", "Newest committed entry", status.commit_index)
         yield self._gauge("rocketmq_controller_raft_applied_index", "Newest applied entry", status.last_applied)

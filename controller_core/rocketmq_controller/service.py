@@ -132,7 +132,7 @@ class ControllerService:
 
     def leader(self) -> Peer | None:
         """Who leads, as far as this member knows."""
-        leader_id = self.replica.leader_id
+        leader_id = self.replica.status().leader_id
         return None if leader_id is None else self.config.settings.peers.get(leader_id)
 
     def _read(self, answer: Callable[[], Answer]) -> Answer:

@@ -25,7 +25,12 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     if log_format == "json":
-        renderer: list[Processor] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        # Local variables may hold secrets: they stay out of the log.
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        renderer: list[Processor] = [
+            structlog.processors.ExceptionRenderer(tracebacks),
+            structlog.processors.JSONRenderer(),
+        ]
     else:
         renderer = [
             structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -11,6 +11,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import structlog
 from pysyncobj.node import Node
@@ -83,8 +84,8 @@ class Connection(asyncio.Protocol):
         self.closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: uvloop's transports are no subclasses of asyncio.Transport.
+        self._transport = cast("asyncio.Transport", transport)
         self._owner.opened(self)
         if transport.is_closing():
             return
