@@ -107,7 +107,7 @@ def alter(*, master: int = 1, epoch: int = 4) -> AlterSyncStateSetRequestHeader:
     return AlterSyncStateSetRequestHeader(broker_name=NAME, master_broker_id=master, master_epoch=epoch)
 
 
-def elect(broker_id: int | None = -1, *, designate: bool = False) -> ElectMasterRequestHeader:
+def elect(broker_id: int = -1, *, designate: bool = False) -> ElectMasterRequestHeader:
     return ElectMasterRequestHeader(cluster_name="C", broker_name=NAME, broker_id=broker_id, designate_elect=designate)
 
 

@@ -65,12 +65,12 @@ class PlainGroup:
         self.set_epoch += 1
         return 0
 
-    def elect(self, broker_id: int | None, *, designate: bool) -> int:
+    def elect(self, broker_id: int, *, designate: bool) -> int:
         if not self.members:
             return 2010
-        nobody = 2004 if broker_id in {None, -1} else 2012
+        nobody = 2004 if broker_id == -1 else 2012
         winner: int | None = None
-        if not self.in_sync and broker_id not in {None, -1}:
+        if not self.in_sync and broker_id != -1:
             if broker_id not in self.members:
                 return 2012
             winner = broker_id

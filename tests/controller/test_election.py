@@ -54,7 +54,6 @@ def elected(decision: decide.Decision) -> int | None:
         (make_group(in_sync=(1, 2)), elect(3, designate=True), {1, 2, 3}, 2012, FAILED),
         (make_group(), elect(2, designate=True), {1, 3}, 2012, FAILED),
         (make_group(), elect(), set[int](), 2004, NOT_AVAILABLE),
-        (make_group(), elect(None), set[int](), 2004, NOT_AVAILABLE),
         (make_group(in_sync=(1,)), elect(), {2, 3}, 2004, NOT_AVAILABLE),
         (make_group(), elect(-1, designate=True), {1, 2}, 2004, NOT_AVAILABLE),
     ],
@@ -86,7 +85,7 @@ def test_success_answers_epochs_and_all_members() -> None:
     assert only_event(decision) == events.ElectMaster("broker-a", BrokerId(2), MasterEpoch(5), SyncStateSetEpoch(8))
     after = settled(group, decision)
     assert (after.master_broker_id, after.master_epoch) == (2, 5)
-    assert (after.sync_state_set, after.sync_state_set_epoch) == ({2}, 8)
+    assert (set(after.sync_state_set), after.sync_state_set_epoch) == ({2}, 8)
 
 
 @pytest.mark.parametrize("request_header", [elect(), elect(1), elect(2), elect(1, designate=True)])
@@ -133,7 +132,7 @@ def test_first_election_takes_whoever_asks() -> None:
     decision = decide.elect_master(fresh_group(), elect(3), StaticView({1, 2, 3}), CLEAN)
     assert elected(decision) == 3
     after = settled(fresh_group(), decision)
-    assert (after.master_epoch, after.sync_state_set_epoch, after.sync_state_set) == (1, 1, {3})
+    assert (after.master_epoch, after.sync_state_set_epoch, set(after.sync_state_set)) == (1, 1, {3})
 
 
 def test_differs_from_5_3_3_first_master_must_be_registered() -> None:

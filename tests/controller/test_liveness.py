@@ -11,11 +11,9 @@ from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
 NAME = "broker-a"
 
 
-def beat(
-    broker_id: int | None = 1, *, cluster: str = "C", name: str = NAME, **fields: int
-) -> BrokerHeartbeatRequestHeader:
+def beat(broker_id: int | None = 1, cluster: str = "C", **fields: int) -> BrokerHeartbeatRequestHeader:
     return BrokerHeartbeatRequestHeader(
-        cluster_name=cluster, broker_addr=f"10.0.0.{broker_id}:1", broker_name=name, broker_id=broker_id, **fields
+        cluster_name=cluster, broker_addr=f"10.0.0.{broker_id}:1", broker_name=NAME, broker_id=broker_id, **fields
     )
 
 
@@ -27,7 +25,7 @@ def beating(table: HeartbeatTable, *, period: float, until: float, connection_id
     """Heartbeats of broker 1 from 0 to `until`."""
     beats = int(until / period)
     for number in range(beats + 1):
-        table.on_heartbeat(beat(**fields), connection_id, number * period)
+        table.on_heartbeat(beat(1, "C", **fields), connection_id, number * period)
 
 
 def test_heartbeat_makes_alive_and_is_remembered() -> None:
@@ -258,7 +256,7 @@ def test_one_entry_per_name_and_id() -> None:
 @pytest.mark.parametrize("declared", [-(2**63), 2**63 - 1])
 def test_absurd_declared_time_outs_are_bounded(declared: int) -> None:
     table = HeartbeatTable()
-    table.on_heartbeat(beat(heartbeat_timeout_mills=declared), 1, 0.0)
+    table.on_heartbeat(beat(1, "C", heartbeat_timeout_mills=declared), 1, 0.0)
     entry = table.entry(NAME, 1)
     assert entry is not None
     assert 0 <= entry.limit <= 86_400

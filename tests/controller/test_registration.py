@@ -253,7 +253,7 @@ def test_differs_from_5_3_3_restarted_master_must_be_elected_anew(view: StaticVi
     assert (decision.code, decision.header) == (ResponseCode.SUCCESS, NO_MASTER)
     assert only_event(decision) == events.MasterRestarted("broker-a", BrokerId(1), MasterEpoch(4))
     vacant = settled(group, decision)
-    assert (vacant.master_broker_id, vacant.master_epoch, vacant.sync_state_set) == (None, 4, {1, 2})
+    assert (vacant.master_broker_id, vacant.master_epoch, set(vacant.sync_state_set)) == (None, 4, {1, 2})
 
     back = StaticView({1: BrokerLiveInfo(4, 900), 2: BrokerLiveInfo(4, 1000)})
     better = settled(vacant, decide.elect_master(vacant, elect(1), back, CLEAN))

@@ -133,8 +133,8 @@ class OneGroup(RuleBasedStateMachine):
         assert header.new_sync_state_set_epoch == (self.plain.set_epoch if expected == 0 else 0)
         self.commit(decision)
 
-    @rule(broker_id=st.one_of(st.none(), st.just(-1), ids), designate=st.booleans())
-    def elects(self, broker_id: int | None, designate: bool) -> None:
+    @rule(broker_id=st.just(-1) | ids, designate=st.booleans())
+    def elects(self, broker_id: int, designate: bool) -> None:
         decision = decide.elect_master(self.group, elect(broker_id, designate=designate), self.view, self.options)
         expected = self.plain.elect(broker_id, designate=designate)
         assert decision.code == expected

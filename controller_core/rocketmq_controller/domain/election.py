@@ -55,14 +55,14 @@ def elect_master(
     """Codes: 0 elected, 2011 the old master stays, 2004 or 2012 nobody can be (by who asked), 2010 unknown set."""
     if group is None or not group.replicas:
         return _NOT_REGISTERED
-    asking = None if request.broker_id in {None, NO_BROKER_ID} else request.broker_id
+    asking = None if request.broker_id == NO_BROKER_ID else request.broker_id
     if group.never_elected and asking is not None:
         return _first(group, BrokerId(asking))
-    preferred = request.broker_id if request.designate_elect else None
+    preferred = BrokerId(request.broker_id) if request.designate_elect else None
     master, name = group.master_broker_id, group.broker_name
     if preferred is None and master is not None and view.unheard(name, master):
         return _refused(asking, f"this controller has not listened for long enough to call master {master} dead")
-    winner = elect.elect(group, view, options, preferred=None if preferred is None else BrokerId(preferred))
+    winner = elect.elect(group, view, options, preferred=preferred)
     if winner is None:
         return _MASTER_NOT_AVAILABLE if asking is None else _ELECT_MASTER_FAILED
     return _still_there(group, winner) if winner == master else _elected(group, winner, asking)

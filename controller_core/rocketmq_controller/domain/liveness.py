@@ -30,6 +30,9 @@ DEFAULT_DECLARED_TIMEOUT = 10.0
 """Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""
 DEFAULT_SUSPECT_TIMEOUT = 3.0
 """Seconds; brokerSuspectTimeoutMs."""
+DEFAULT_GRACE = 5.0
+"""Seconds a new leader waits for the first word of those it never heard: brokers look for controllers that have come
+(back) every 3 s and beat each second after that."""
 MISSED_HEARTBEATS = 3
 MAX_ENTRIES = 100_000
 FORGET_AFTER = 600.0
