@@ -11,7 +11,7 @@ from rocketmq_controller.raft.log_image import LogImage
 from rocketmq_controller.raft.mark import MarkFile
 from rocketmq_controller.raft.segments import Segment, SegmentWriter, create_segment
 from rocketmq_controller.raft.storage_codec import SEGMENT_HEADER, SegmentHeader, encode_frame
-from rocketmq_controller.raft.storage_errors import StorageFailedError
+from rocketmq_controller.raft.storage_errors import StorageError, StorageFailedError
 from rocketmq_runtime.filesystem import DISK_FULL_ERRNOS, FileSystem, storage_errors
 
 
@@ -52,10 +52,17 @@ class JournalFiles:
             self._mark = MarkFile(folder, store_id, filesystem)
         self.commit_index = self._mark.last.commit_index if self._mark.last else 0
         """The commit index found; 0 if none was."""
-        self.image, self._segments = recover(folder, store_id, self._mark, must_exist=must_exist, filesystem=filesystem)
-        self._state = state_of(self.image)
-        self._writer = self._open_writer()
-        self._write_mark(self.commit_index)
+        try:
+            self.image, self._segments = recover(
+                folder, store_id, self._mark, must_exist=must_exist, filesystem=filesystem
+            )
+            self._state = state_of(self.image)
+            self._writer = self._open_writer(self._segments[-1])
+            self._write_mark(self.commit_index)
+        except StorageError:
+            with suppress(OSError):
+                self._mark.close()
+            raise
 
     @property
     def position(self) -> tuple[int, int]:
@@ -110,16 +117,16 @@ class JournalFiles:
             with suppress(OSError):
                 file.close()
 
-    def _open_writer(self) -> SegmentWriter:
-        with storage_errors(self._segments[-1].path, "open"):
-            return SegmentWriter(self._filesystem, self._segments[-1], self._zero_ahead_bytes)
+    def _open_writer(self, segment: Segment) -> SegmentWriter:
+        with storage_errors(segment.path, "open"):
+            return SegmentWriter(self._filesystem, segment, self._zero_ahead_bytes)
 
     def _roll(self, full: Segment) -> Segment:
         """Begin the next segment. Its header vouches for the whole of the one before."""
         header = SegmentHeader(self._store_id, full.sequence + 1, *self._state, full.end)
         segment = create_segment(self._folder, header, self._filesystem)
-        self._segments.append(segment)
-        old, self._writer = self._writer, self._open_writer()
+        old, self._writer = self._writer, self._open_writer(segment)
+        self._segments.append(segment)  # from here on nothing can fail: until now the call can be repeated
         with suppress(OSError):
             old.close()
         return segment

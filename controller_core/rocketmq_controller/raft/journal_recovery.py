@@ -21,7 +21,7 @@ from rocketmq_controller.raft.segments import (
 from rocketmq_controller.raft.storage_codec import SegmentHeader
 from rocketmq_controller.raft.storage_errors import JournalCorruptError
 from rocketmq_runtime import atomic_file
-from rocketmq_runtime.filesystem import FileSystem, read_file, storage_errors, write_all
+from rocketmq_runtime.filesystem import FileSystem, read_file, storage_errors
 
 log = structlog.get_logger(__name__)
 
@@ -96,22 +96,14 @@ def _read(folder: Path, store_id: bytes, sequence: int, filesystem: FileSystem) 
 def _make_durable(path: Path, data: bytes, tail: Tail, proven: int, filesystem: FileSystem) -> None:
     """Remove what a crash left after the last frame, and sync the last frame if nothing proves that it was.
 
-    The frame is written again first: if its sync failed in the process before us, the kernel believes its pages clean.
+    As a new file in place of the old one: after a failed sync in the process before us the kernel may believe pages
+    clean that never reached the disk, and writing over acknowledged bytes would put them at risk.
     """
-    rewrite = proven < tail.end > tail.last_frame
-    if tail.clean and not rewrite:
+    if tail.clean and (tail.end == tail.last_frame or tail.end <= proven):
         return
-    with storage_errors(path, "repair the end"):
-        handle = filesystem.open(path)
-        try:
-            if not tail.clean:
-                log.warning("torn tail of the journal cut", file=str(path), offset=tail.end, bytes=len(data) - tail.end)
-                filesystem.truncate(handle, tail.end)
-            if rewrite:
-                write_all(filesystem, handle, data[tail.last_frame : tail.end], tail.last_frame)
-            filesystem.fsync(handle)
-        finally:
-            filesystem.close(handle)
+    if not tail.clean:
+        log.warning("torn tail of the journal cut", file=str(path), offset=tail.end, bytes=len(data) - tail.end)
+    atomic_file.write_atomically(path, data[: tail.end], mode=0o600, filesystem=filesystem)
 
 
 def _check_whole(image: LogImage, segments: list[Segment], mark: MarkFile) -> None:

@@ -106,7 +106,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader:
     magic, version, crc, *fields = SEGMENT_HEADER.unpack_from(data)
     _check_prefix(magic, SEGMENT_MAGIC, version, "journal segment")
     if zlib.crc32(data[16 : SEGMENT_HEADER.size]) != crc:
-        raise CodecError(16, "the segment's header does not match its checksum")
+        raise CodecError(12, "the segment's header does not match its checksum")
     return SegmentHeader(*fields)
 
 
@@ -181,3 +181,111 @@ def _check_prefix(magic: bytes, expected: bytes, version: int, what: str) -> Non
         raise CodecError(0, f"this is no {what}")
     if version != VERSION:
         raise CodecError(8, f"{what} of version {version}, this program reads version {VERSION}")
+
+
+HARD_STATE_MAGIC = b"RMQRVOTE"
+HARD_STATE_HEADER = struct.Struct(
+    "<"
+    "8s"  #  0 magic
+    "I"  #   8 version
+    "I"  #  12 CRC of the bytes from 16 on, to the end of the file
+    "16s"  # 16 store id
+    "Q"  #  32 term
+    "I"  #  40 flags: 1 there is a vote, 2 the journal was begun
+    "I"  #  44 count of strings
+)  #        48 strings: self id, the id voted for or "", ids of all members in order; each u32 length, UTF-8
+STRING_LENGTH = struct.Struct("<I")
+FLAG_VOTED, FLAG_JOURNAL_BEGUN = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class HardStateRecord:
+    """What the file of term and vote says."""
+
+    store_id: bytes
+    self_id: str
+    members: tuple[str, ...]
+    term: int
+    voted_for: str | None
+    journal_begun: bool
+
+
+def encode_hard_state(record: HardStateRecord) -> bytes:
+    flags = FLAG_VOTED * (record.voted_for is not None) | FLAG_JOURNAL_BEGUN * record.journal_begun
+    strings = [text.encode() for text in (record.self_id, record.voted_for or "", *record.members)]
+    tail = b"".join(STRING_LENGTH.pack(len(string)) + string for string in strings)
+    fields = (record.store_id, record.term, flags, len(strings))
+    body = HARD_STATE_HEADER.pack(HARD_STATE_MAGIC, VERSION, 0, *fields)[16:] + tail
+    return HARD_STATE_HEADER.pack(HARD_STATE_MAGIC, VERSION, zlib.crc32(body), *fields) + tail
+
+
+def decode_hard_state(data: bytes) -> HardStateRecord:
+    """Raises `CodecError`."""
+    if len(data) < HARD_STATE_HEADER.size:
+        raise CodecError(len(data), "the file ends within its header")
+    magic, version, crc, store_id, term, flags, count = HARD_STATE_HEADER.unpack_from(data)
+    _check_prefix(magic, HARD_STATE_MAGIC, version, "file of term and vote")
+    if zlib.crc32(data[16:]) != crc:
+        raise CodecError(12, "the file does not match its checksum")
+    strings: list[str] = []
+    offset = HARD_STATE_HEADER.size
+    for _ in range(count):
+        start = offset + STRING_LENGTH.size
+        offset = start + STRING_LENGTH.unpack_from(data, offset)[0]
+        strings.append(data[start:offset].decode())
+    self_id, voted_for, *members = strings
+    voted = voted_for if flags & FLAG_VOTED else None
+    return HardStateRecord(store_id, self_id, tuple(members), term, voted, bool(flags & FLAG_JOURNAL_BEGUN))
+
+
+SNAPSHOT_MAGIC = b"RMQRSNAP"
+SNAPSHOT_HEADER = struct.Struct(
+    "<"
+    "8s"  #  0 magic
+    "I"  #   8 version
+    "I"  #  12 CRC of the bytes from 16 to 40
+    "Q"  #  16 index of the last entry applied
+    "Q"  #  24 its term
+    "Q"  #  32 length of the state in bytes
+)  #        40 state in blocks: u32 CRC of the header's CRC field and all of the state up to the block's end, block
+SNAPSHOT_BLOCK_SIZE = 64 * 1024
+BLOCK_CRC = struct.Struct("<I")
+
+
+def encode_snapshot(index: int, term: int, state: bytes) -> bytes:
+    fields = SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, VERSION, 0, index, term, len(state))[16:]
+    crc = zlib.crc32(fields)
+    parts: list[bytes | memoryview] = [SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, VERSION, crc, index, term, len(state))]
+    view = memoryview(state)
+    for start in range(0, len(state), SNAPSHOT_BLOCK_SIZE):
+        block = view[start : start + SNAPSHOT_BLOCK_SIZE]
+        crc = zlib.crc32(block, crc)
+        parts += [BLOCK_CRC.pack(crc), block]
+    return b"".join(parts)
+
+
+def decode_snapshot(data: bytes) -> tuple[int, int, bytes]:
+    """Index, term and state; raises `CodecError`, with the offset of the block that is wrong."""
+    if len(data) < SNAPSHOT_HEADER.size:
+        raise CodecError(len(data), "the snapshot ends within its header")
+    magic, version, crc, index, term, length = SNAPSHOT_HEADER.unpack_from(data)
+    _check_prefix(magic, SNAPSHOT_MAGIC, version, "snapshot")
+    if zlib.crc32(data[16 : SNAPSHOT_HEADER.size]) != crc:
+        raise CodecError(12, "the snapshot's header does not match its checksum")
+    blocks: list[memoryview] = []
+    view = memoryview(data)
+    offset, missing = SNAPSHOT_HEADER.size, length
+    while missing:
+        size = min(missing, SNAPSHOT_BLOCK_SIZE)
+        start = offset + BLOCK_CRC.size
+        if start + size > len(data):
+            raise CodecError(offset, f"the snapshot ends {missing} bytes early")
+        block = view[start : start + size]
+        crc = zlib.crc32(block, crc)
+        if BLOCK_CRC.unpack_from(data, offset)[0] != crc:
+            raise CodecError(offset, "a block of the snapshot does not match its checksum")
+        blocks.append(block)
+        offset, missing = start + size, missing - size
+    if offset != len(data):
+        raise CodecError(offset, "bytes after the snapshot's end")
+    return index, term, b"".join(blocks)
