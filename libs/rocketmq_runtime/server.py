@@ -1,12 +1,14 @@
 """The remoting server every RocketMQ-speaking process listens with: asyncio around the sans-IO connection.
 
-Requests go to one `Handler`. It answers at once, later (a future), or never (oneway); answers made in one turn of the loop leave in
-one write. Everything a stranger can make grow is bounded here: connections, bytes of unfinished frames, requests in flight, idle time.
+Requests go to one `Handler`. It answers at once, later (a future), or never (oneway); answers made in one turn of the
+loop leave in one write. Everything a stranger can make grow is bounded here: connections, bytes of unfinished frames,
+requests in flight, answers not taken, idle time.
 """
 
 import asyncio
 import itertools
 import resource
+from collections import deque
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -18,6 +20,12 @@ from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, res
 from rocketmq_formats.remoting.connection import RemotingConnection
 
 log = structlog.get_logger(__name__)
+
+FLUSH_BYTES = 64 * 1024
+"""Answers are written when so many bytes wait, not only at the end of the turn: one read can hold thousands of
+requests, and only a write finds out whether the peer takes their answers."""
+MAX_REMARK = 1024
+"""Characters of an unexpected error's text that go to the peer."""
 
 Answer = RemotingCommand | asyncio.Future[RemotingCommand] | None
 
@@ -41,8 +49,13 @@ class ServerLimits:
     """Bytes of half received frames over all connections; above it, the connection that adds more is closed."""
     max_in_flight: int = 4096
     """Unanswered requests of one connection; above it the connection is not read until answers left."""
+    max_unsent_bytes: int = 64 * 1024 * 1024
+    """Bytes written for one peer that it has not taken; above it the connection is closed. A peer that does not read
+    is not read either, so only answers already promised and pushes can come so far."""
     idle_seconds: float = 120.0
     """Java closes a channel without traffic after 120 s (remoting reference, section 4)."""
+    linger_seconds: float = 2.0
+    """How long a closing connection may take to deliver what was written; then it is cut off."""
 
 
 class Peer(asyncio.Protocol):
@@ -55,9 +68,13 @@ class Peer(asyncio.Protocol):
         self._server = server
         self._frames = RemotingConnection()
         self._unfinished = 0
+        self._backlog: deque[RemotingCommand] = deque()
+        """Requests received but not handled: only while the connection is throttled."""
         self._in_flight = 0
         self._write_paused = False
+        self._closing = False
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._transport: asyncio.Transport | None = None
 
     # asyncio.Protocol
@@ -65,22 +82,23 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
-        self.address = f"{name[0]}:{name[1]}" if name else ""
+        if name:
+            self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
         self.last_activity = self._server.now()
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
         self.last_activity = self._server.now()
         try:
-            commands = self._frames.receive_data(data)
+            self._backlog.extend(self._frames.receive_data(data))
         except FrameError as error:
             log.warning("frame refused, connection closed", peer=self.address, reason=str(error))
             self.close()
             return
-        for command in commands:
-            if not command.is_response:
-                self._dispatch(command)
         self._account_unfinished()
+        self._work()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -88,10 +106,14 @@ class Peer(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._throttle()
+        self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            log.debug("connection lost", peer=self.address, reason=str(exc))
+        self._closing = True
         self._transport = None
+        self._backlog.clear()
         self._frames = RemotingConnection()
         self._account_unfinished()
         self._server.closed(self)
@@ -99,20 +121,55 @@ class Peer(asyncio.Protocol):
     # for handlers
 
     def send(self, command: RemotingCommand) -> None:
-        """Queue `command`; everything queued in this turn of the loop is written at once. Dropped if the peer is gone."""
-        if self._transport is None:
+        """Queue `command`; everything queued in this turn of the loop is written at once. Dropped if the peer is gone.
+
+        Raises:
+            ValueError: `command` does not fit a frame.
+        """
+        if self._closing:
             return
+        frame = encode_frame(command)
         if not self._out:
             self._server.loop.call_soon(self._flush)
-        self._out.append(encode_frame(command))
+        self._out.append(frame)
+        self._out_bytes += len(frame)
 
     def close(self) -> None:
-        """Close after what was queued has been written."""
+        """Close after what was queued has been written; requests not handled yet are dropped."""
+        if self._transport is None or self._closing:
+            return
+        self._flush()
+        self._closing = True
+        self._backlog.clear()
+        if self._transport.is_closing():
+            return
+        unsent = self._transport.get_write_buffer_size()
+        self._transport.close()
+        if unsent:
+            # A peer that does not read would never let the connection end.
+            self._server.loop.call_later(self._server.limits.linger_seconds, self.abort)
+
+    def abort(self) -> None:
+        """Close now, whatever was queued."""
+        self._closing = True
         if self._transport is not None:
-            self._flush()
-            self._transport.close()
+            self._transport.abort()
 
     # inside
+
+    @property
+    def _busy(self) -> bool:
+        return self._write_paused or self._in_flight >= self._server.limits.max_in_flight
+
+    def _work(self) -> None:
+        """Handle what was received, as far as the peer takes answers."""
+        while self._backlog and not self._busy:
+            command = self._backlog.popleft()
+            if not command.is_response:
+                self._dispatch(command)
+                if self._out_bytes >= FLUSH_BYTES:
+                    self._flush()
+        self._throttle()
 
     def _dispatch(self, request: RemotingCommand) -> None:
         try:
@@ -120,50 +177,68 @@ class Peer(asyncio.Protocol):
         except Exception as error:
             # The last line of defence: a bug in one request must not end the connection's other traffic.
             log.exception("request failed", code=request.code, peer=self.address)
-            answer = response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            answer = _failure(request, error)
         if answer is None or request.is_oneway:
             return
         if isinstance(answer, asyncio.Future):
             self._in_flight += 1
-            self._throttle()
             answer.add_done_callback(lambda done: self._answered(request, done))
         else:
-            self.send(answer)
+            self._answer(request, answer)
 
     def _answered(self, request: RemotingCommand, done: "asyncio.Future[RemotingCommand]") -> None:
         self._in_flight -= 1
-        self._throttle()
         if done.cancelled():
-            self.send(response(request, ResponseCode.SYSTEM_ERROR, "cancelled: the process is stopping"))
+            self._answer(request, response(request, ResponseCode.SYSTEM_ERROR, "cancelled: the process is stopping"))
         elif (error := done.exception()) is not None:
             log.error("request failed", code=request.code, peer=self.address, exc_info=error)
-            self.send(response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+            self._answer(request, _failure(request, error))
         else:
-            self.send(done.result())
+            self._answer(request, done.result())
+        self._work()
+
+    def _answer(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        try:
+            self.send(answer)
+        except ValueError as error:
+            log.exception("answer cannot be written", code=request.code, peer=self.address)
+            self.send(_failure(request, error))
 
     def _throttle(self) -> None:
-        if self._transport is None:
+        """Read while there is room."""
+        if self._transport is None or self._transport.is_closing():
             return
-        busy = self._write_paused or self._in_flight >= self._server.limits.max_in_flight
-        if busy and self._transport.is_reading():
+        if self._busy or self._backlog:
             self._transport.pause_reading()
-        elif not busy and not self._transport.is_reading() and not self._transport.is_closing():
+        else:
             self._transport.resume_reading()
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._transport is not None and out:
-            self.last_activity = self._server.now()
-            self._transport.write(b"".join(out))
+        out, self._out, self._out_bytes = self._out, [], 0
+        if self._transport is None or self._transport.is_closing() or not out:
+            return
+        self.last_activity = self._server.now()
+        self._transport.write(b"".join(out))
+        if (
+            not self._transport.is_closing()
+            and self._transport.get_write_buffer_size() > self._server.limits.max_unsent_bytes
+        ):
+            log.warning("peer does not take its answers, connection closed", peer=self.address)
+            self.abort()
 
     def _account_unfinished(self) -> None:
         unfinished = self._frames.buffered
         if unfinished != self._unfinished:
             self._server.unfinished_bytes += unfinished - self._unfinished
             self._unfinished = unfinished
-            if self._transport is not None and self._server.unfinished_bytes > self._server.limits.max_unfinished_bytes:
+            if not self._closing and self._server.unfinished_bytes > self._server.limits.max_unfinished_bytes:
                 log.warning("too many bytes of unfinished frames, connection closed", peer=self.address)
-                self._transport.abort()
+                self._backlog.clear()
+                self.abort()
+
+
+def _failure(request: RemotingCommand, error: BaseException) -> RemotingCommand:
+    return response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"[:MAX_REMARK])
 
 
 class RemotingServer:
@@ -181,6 +256,8 @@ class RemotingServer:
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._last_refusal_logged = float("-inf")
+        self._emptied: asyncio.Future[None] | None = None
+        """Made by `stop`, done when the last connection is gone."""
 
     async def start(self) -> None:
         """Open the port.
@@ -205,26 +282,35 @@ class RemotingServer:
         return len(self._peers)
 
     async def stop(self) -> None:
-        """Close the port and every connection."""
+        """Close the port and every connection; takes `linger_seconds` where a peer does not take its last answers."""
         if self._sweep is not None:
             self._sweep.cancel()
-        if self._server is not None:
-            self._server.close()
-            for peer in list(self._peers.values()):
-                peer.close()
-            await self._server.wait_closed()
+        if self._server is None:
+            return
+        self._emptied = self.loop.create_future()
+        self._server.close()
+        for peer in list(self._peers.values()):
+            peer.close()
+        if self._peers:
+            await self._emptied
+        await self._server.wait_closed()
 
     def now(self) -> float:
         return self.loop.time()
 
     def opened(self, peer: Peer) -> None:
         """Called by the connection itself."""
+        if self._emptied is not None:
+            peer.abort()  # accepted just before the port was closed
+            return
         if len(self._peers) >= self.limits.max_connections:
             self.refused_connections += 1
             if self.now() - self._last_refusal_logged > 1.0:
                 self._last_refusal_logged = self.now()
                 log.warning(
-                    "connection refused: limit reached", limit=self.limits.max_connections, refused=self.refused_connections
+                    "connection refused: limit reached",
+                    limit=self.limits.max_connections,
+                    refused=self.refused_connections,
                 )
             peer.close()
             return
@@ -232,8 +318,11 @@ class RemotingServer:
 
     def closed(self, peer: Peer) -> None:
         """Called by the connection itself."""
-        if self._peers.pop(peer.id, None) is not None:
-            self.handler.on_close(peer)
+        if self._peers.pop(peer.id, None) is None:
+            return
+        if not self._peers and self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
+        self.handler.on_close(peer)
 
     @property
     def _sweep_period(self) -> float:

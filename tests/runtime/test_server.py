@@ -1,0 +1,256 @@
+"""The remoting server against peers that are quick, slow, silent, greedy or lying."""
+
+import asyncio
+import struct
+
+import pytest
+from tests.runtime.conftest import RawConnection, Recorder, raw, serving, until
+
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
+from rocketmq_runtime.server import Answer, Peer, RemotingServer, ServerLimits
+
+
+def ask(opaque: int, *, body: bytes = b"") -> RemotingCommand:
+    return request(1005, body=body, opaque=opaque)
+
+
+async def test_pipelined_requests_are_all_answered() -> None:
+    async with serving(Recorder()) as server, raw(server) as connection:
+        connection.send(*(ask(opaque, body=str(opaque).encode()) for opaque in range(1, 1001)))
+        answers = [await connection.receive() for _ in range(1000)]
+        assert [(answer.opaque, answer.body) for answer in answers] == [(n, str(n).encode()) for n in range(1, 1001)]
+        assert all(answer.is_response for answer in answers)
+
+
+async def test_a_request_cut_into_bytes_is_one_request() -> None:
+    async with serving(Recorder()) as server, raw(server) as connection:
+        for byte in encode_frame(ask(7, body=b"x")):
+            connection.writer.write(bytes([byte]))
+            await connection.writer.drain()
+        assert (await connection.receive()).opaque == 7
+        assert server.unfinished_bytes == 0
+
+
+async def test_answers_may_come_later_and_out_of_order() -> None:
+    promised: dict[int, asyncio.Future[RemotingCommand]] = {}
+
+    def promise(asked: RemotingCommand, peer: Peer) -> Answer:
+        promised[asked.opaque] = asyncio.get_running_loop().create_future()
+        return promised[asked.opaque]
+
+    handler = Recorder(promise)
+    async with serving(handler) as server, raw(server) as connection:
+        connection.send(ask(1), ask(2), ask(3), ask(4))
+        await until(lambda: len(promised) == 4)
+        promised[2].set_result(response(handler.requests[1], 0, "two"))
+        assert (await connection.receive()).remark == "two"
+        promised[1].set_exception(ValueError("no"))
+        failed = await connection.receive()
+        assert (failed.opaque, failed.code, failed.remark) == (1, ResponseCode.SYSTEM_ERROR, "ValueError: no")
+        promised[4].cancel()
+        assert (await connection.receive()).opaque == 4
+        promised[3].set_result(response(handler.requests[2], 0))
+        assert (await connection.receive()).opaque == 3
+
+
+async def test_oneway_requests_and_responses_get_no_answer() -> None:
+    handler = Recorder()
+    async with serving(handler) as server, raw(server) as connection:
+        connection.send(request(904, oneway=True, opaque=1), response(ask(2), 0), ask(3))
+        assert (await connection.receive()).opaque == 3
+        assert [asked.opaque for asked in handler.requests] == [1, 3]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("x" * 10_000), ValueError("\udcff")])
+async def test_a_bug_costs_one_answer_not_the_connection(error: Exception) -> None:
+    def fail(asked: RemotingCommand, peer: Peer) -> Answer:
+        if asked.opaque == 1:
+            raise error
+        return response(asked, 0)
+
+    async with serving(Recorder(fail)) as server, raw(server) as connection:
+        connection.send(ask(1), ask(2))
+        failed = await connection.receive()
+        assert (failed.opaque, failed.code) == (1, ResponseCode.SYSTEM_ERROR)
+        assert failed.remark is not None
+        assert len(failed.remark) <= 1024
+        assert (await connection.receive()).opaque == 2
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_an_answer_that_fits_no_frame_becomes_an_error(later: bool) -> None:
+    def too_much(asked: RemotingCommand, peer: Peer) -> Answer:
+        answer = response(asked, 0, body=bytes(MAX_FRAME))
+        if not later:
+            return answer
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        future.set_result(answer)
+        return future
+
+    async with serving(Recorder(too_much)) as server, raw(server) as connection:
+        connection.send(ask(1))
+        assert (await connection.receive()).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        struct.pack(">i", -1) + bytes(100),
+        struct.pack(">i", MAX_FRAME + 1),
+        struct.pack(">iii", 8, 5000, 0),
+        struct.pack(">ii", 6, 2) + b"{]",
+        struct.pack(">ii", 4, 7 << 24),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+    ],
+    ids=["negative", "huge", "header", "json", "serialize type", "http", "tls"],
+)
+async def test_a_lying_frame_closes_its_connection_only(lie: bytes) -> None:
+    handler = Recorder()
+    async with serving(handler) as server, raw(server) as honest, raw(server) as liar:
+        liar.send(ask(1))
+        assert (await liar.receive()).opaque == 1
+        liar.writer.write(lie)
+        assert await liar.ended() == b""
+        await until(lambda: len(handler.closed) == 1)
+        assert server.unfinished_bytes == 0
+        honest.send(ask(2))
+        assert (await honest.receive()).opaque == 2
+
+
+async def test_connections_above_the_limit_are_closed_and_room_is_given_again() -> None:
+    handler = Recorder()
+    async with serving(handler, ServerLimits(max_connections=1)) as server:
+        async with raw(server) as first:
+            first.send(ask(1))
+            await first.receive()
+            async with raw(server) as second:
+                assert await second.ended() == b""
+            assert (server.connections, server.refused_connections) == (1, 1)
+            first.send(ask(2))
+            await first.receive()
+        await until(lambda: server.connections == 0)
+        assert len(handler.closed) == 1  # the refused one was never ours
+        async with raw(server) as third:
+            third.send(ask(3))
+            await third.receive()
+
+
+async def test_idle_connections_are_closed() -> None:
+    handler = Recorder()
+    async with serving(handler, ServerLimits(idle_seconds=0.02)) as server, raw(server) as connection:
+        connection.send(ask(1))
+        await connection.receive()
+        assert await connection.ended() == b""
+        await until(lambda: len(handler.closed) == 1)
+
+
+async def test_half_frames_are_bounded_over_all_connections() -> None:
+    half = encode_frame(ask(1, body=bytes(1000)))[:600]
+    rest = encode_frame(ask(1, body=bytes(1000)))[600:]
+    handler = Recorder()
+    async with serving(handler, ServerLimits(max_unfinished_bytes=1000)) as server, raw(server) as first:
+        first.writer.write(half)
+        await until(lambda: server.unfinished_bytes == 600)
+        async with raw(server) as second:
+            second.writer.write(half)
+            assert await second.ended() == b""
+        await until(lambda: server.unfinished_bytes == 600)
+        first.writer.write(rest)
+        assert (await first.receive()).opaque == 1
+        assert server.unfinished_bytes == 0
+        first.writer.write(half)
+        await until(lambda: server.unfinished_bytes == 600)
+    assert server.unfinished_bytes == 0
+
+
+async def test_requests_in_flight_are_bounded_per_connection() -> None:
+    promised: list[asyncio.Future[RemotingCommand]] = []
+
+    def promise(asked: RemotingCommand, peer: Peer) -> Answer:
+        promised.append(asyncio.get_running_loop().create_future())
+        return promised[-1]
+
+    handler = Recorder(promise)
+    async with serving(handler, ServerLimits(max_in_flight=2)) as server, raw(server) as connection:
+        connection.send(*map(ask, range(5)))
+        for answered in range(5):
+            await until(lambda: len(promised) > answered)  # noqa: B023 - awaited here
+            assert len(promised) <= answered + 2
+            promised[answered].set_result(response(handler.requests[answered], 0))
+            assert (await connection.receive()).opaque == answered
+
+
+def peer_of(handler: Recorder) -> Peer:
+    (peer,) = handler.peers.values()
+    return peer
+
+
+async def paused(handler: Recorder, connection: RawConnection, requests: int) -> None:
+    """Send `requests` with large answers, read none of them, return when the server has stopped reading us."""
+    handler.respond = lambda asked, peer: response(asked, 0, body=bytes(100_000))
+    connection.send(*map(ask, range(requests)))
+    await until(lambda: bool(handler.peers) and not reading(peer_of(handler)))
+
+
+def reading(peer: Peer) -> bool:
+    return peer._transport is None or peer._transport.is_reading()
+
+
+async def test_a_slow_reader_is_not_read_and_loses_nothing() -> None:
+    handler = Recorder()
+    async with serving(handler) as server, raw(server) as connection:
+        await paused(handler, connection, 1000)
+        # A read holds hundreds of requests: the server must not have answered them all into memory.
+        transport = peer_of(handler)._transport
+        assert transport is not None
+        assert transport.get_write_buffer_size() < 1_000_000
+        assert len(handler.requests) < 1000
+        assert [(await connection.receive()).opaque for _ in range(1000)] == list(range(1000))
+
+
+async def test_a_peer_that_never_reads_cannot_hold_its_connection_by_that() -> None:
+    handler = Recorder()
+    limits = ServerLimits(linger_seconds=0.01)
+    async with serving(handler, limits) as server, raw(server) as connection:
+        await paused(handler, connection, 1000)
+        peer_of(handler).close()
+        await until(lambda: len(handler.closed) == 1)
+
+
+async def test_pushes_to_a_peer_that_does_not_read_end_its_connection() -> None:
+    handler = Recorder()
+    async with serving(handler, ServerLimits(max_unsent_bytes=1_000_000)) as server, raw(server) as connection:
+        connection.send(ask(1))
+        await connection.receive()
+        while not handler.closed:
+            peer_of(handler).send(request(40, body=bytes(500_000), oneway=True))
+            await asyncio.sleep(0)
+
+
+async def test_stop_ends_with_a_peer_that_does_not_read() -> None:
+    handler = Recorder()
+    limits = ServerLimits(linger_seconds=0.01)
+    async with serving(handler, limits) as server, raw(server) as connection:
+        await paused(handler, connection, 1000)
+        await server.stop()
+        assert len(handler.closed) == 1
+
+
+async def test_stop_delivers_what_was_answered() -> None:
+    handler = Recorder()
+    async with serving(handler) as server, raw(server) as connection:
+        connection.send(ask(1, body=bytes(1_000_000)))
+        await until(lambda: len(handler.requests) == 1)
+        stopping = asyncio.ensure_future(server.stop())
+        assert len((await connection.receive()).body) == 1_000_000
+        await stopping
+
+
+async def test_a_taken_port_is_an_oserror() -> None:
+    async with serving(Recorder()) as server:
+        second = RemotingServer(Recorder(), host="127.0.0.1", port=server.port)
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        await second.stop()
