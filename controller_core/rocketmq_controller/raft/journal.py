@@ -174,6 +174,8 @@ class Journal:
     def cut(self, index: int) -> None:
         """Drop the entries from `index` on: they conflict with the leader's. The next entry has this index."""
         self._check_alive()
+        if index <= self._commit_index:
+            raise ValueError(f"cut at {index}, but the log is committed up to {self._commit_index}")
         self._image.cut(index)
         self._pending.push(encode_record(RecordKind.CUT, index), cut=index)
         self._durable_index = min(self._durable_index, index - 1)

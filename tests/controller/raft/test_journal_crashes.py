@@ -283,6 +283,10 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
         position = data.draw(st.integers(1, len(self.journal) - 1))
+        if self.journal[position][1] <= self.journal.getRaftCommitIndex():
+            with pytest.raises(ValueError, match="committed"):
+                self.journal.deleteEntriesFrom(position)
+            return
         self.journal.deleteEntriesFrom(position)
         del self.expected[position:]
 
@@ -299,9 +303,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.rebase(index, term)
         self.expected = [(b"", index, term)]
 
-    @rule()
-    def tick(self) -> None:
-        self.journal.setRaftCommitIndex(self.journal.last_index)
+    @rule(behind=st.integers(0, 5))
+    def tick(self, behind: int) -> None:
+        self.journal.setRaftCommitIndex(max(self.journal.last_index - behind, self.journal.getRaftCommitIndex()))
         self.change(self.journal.onOneSecondTimer)
 
     @rule()
