@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
         _tune(transport.get_extra_info("socket"))
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._too_slow)
         self._handshake = self._owner.handshake(self._dial)
-        transport.write(self._handshake.begin())
+        self._transport.write(self._handshake.begin())
 
     def data_received(self, data: bytes) -> None:
         handshake = self._handshake
