@@ -38,3 +38,12 @@ def ask(address: str, request: RemotingCommand, *, timeout: float = 3.0) -> Remo
                 if answer.is_response and answer.opaque == request.opaque:
                     return answer
     raise TimeoutError(f"no answer from {address} within {timeout:g} s")
+
+
+def accepts(address: str, *, timeout: float = 1.0) -> bool:
+    """Whether somebody listens at `address` (host:port)."""
+    try:
+        with socket.create_connection(parse_address(address), timeout=timeout):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,172 @@
+"""`rocketmq-demo`: a whole group on loopback, broken on purpose, with a live view and a summary.
+
+Exit codes: 0 everything held, 1 something that is promised did not, 2 wrong options or no Java for `--engine apache`.
+"""
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from rocketmq_demo import summary, view
+from rocketmq_demo.apache.jars import ApacheEngineUnavailable
+from rocketmq_demo.apache.ports import PortPool
+from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.engine import BROKER_GROUP, Engine
+from rocketmq_demo.faults import DEFAULT_FAULTS, FAULTS, Stage
+from rocketmq_demo.light import LightEngine
+from rocketmq_demo.observer import Observer
+from rocketmq_demo.official import OfficialEngine
+from rocketmq_demo.outcome import Outcome
+from rocketmq_demo.story import Story
+from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_runtime.version import __version__
+
+EXIT_BROKEN = 1
+EXIT_USAGE = 2
+
+
+class EngineName(StrEnum):
+    """Who plays the brokers."""
+
+    LIGHT = "light"
+    APACHE = "apache"
+
+
+class Output(StrEnum):
+    """What goes to standard output at the end."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+    if wanted:
+        typer.echo(f"rocketmq-demo {__version__}")
+        raise typer.Exit
+
+
+def _fault_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(FAULTS)}")
+    return names
+
+
+@app.command()
+def demo(
+    *,
+    engine: Annotated[EngineName, typer.Option(help="light: Python agents, no log. apache: official brokers.")] = (
+        EngineName.LIGHT
+    ),
+    replicas: Annotated[int, typer.Option(min=2, max=9, help="Brokers in the group.")] = 3,
+    controllers: Annotated[int, typer.Option(min=3, max=7, help="Controllers, an odd number.")] = 3,
+    faults: Annotated[str, typer.Option(help=f"In this order, of: {', '.join(FAULTS)}.")] = ",".join(DEFAULT_FAULTS),
+    seconds: Annotated[
+        float, typer.Option(min=0, max=3600, help="Undisturbed seconds around each fault and each healing.")
+    ] = 1.0,
+    folder: Annotated[Path | None, typer.Option(help="Where logs and stores go; default: removed at the end.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the group running afterwards, until Ctrl-C.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")] = Output.TABLE,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Bring a RocketMQ broker group up on loopback, break it again and again, and show what it cost."""
+    del version
+    names = _fault_names(faults)
+    if controllers % 2 == 0:
+        raise typer.BadParameter("an even number of controllers adds no safety", param_hint="--controllers")
+    place = folder.absolute() if folder is not None else Path(tempfile.mkdtemp(prefix="rocketmq-demo-"))
+    console = Console(stderr=output is Output.JSON)
+    try:
+        outcome = _run(
+            console=console,
+            engine_name=engine,
+            folder=place,
+            replicas=replicas,
+            members=controllers,
+            faults=names,
+            quiet=seconds,
+            keep=keep,
+        )
+    except ApacheEngineUnavailable as error:
+        Console(stderr=True).print(f"--engine apache cannot run here: {error}", style="bold red", markup=False)
+        raise typer.Exit(EXIT_USAGE) from error
+    if output is Output.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=2).decode())
+    else:
+        summary.show(console, outcome)
+    if folder is not None or outcome.problems:
+        console.print(f"Logs and stores are in {place}", soft_wrap=True, markup=False)
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+    raise typer.Exit(EXIT_BROKEN if outcome.problems else 0)
+
+
+def _run(
+    *,
+    console: Console,
+    engine_name: EngineName,
+    folder: Path,
+    replicas: int,
+    members: int,
+    faults: tuple[str, ...],
+    quiet: float,
+    keep: bool,
+) -> Outcome:
+    with PortPool() as ports, ControllerCluster(folder / "controllers", ports=ports, members=members) as controllers:
+        chosen = LightEngine if engine_name is EngineName.LIGHT else OfficialEngine
+        engine: Engine = chosen(folder, ports=ports, controllers=controllers.addresses, replicas=replicas)
+        timeline = Timeline()
+        stage = Stage(engine, controllers, Observer(controllers, BROKER_GROUP, timeline), timeline)
+        try:
+            console.print(engine.remark, style="dim", soft_wrap=not console.is_terminal)
+            with view.shown(console, stage):
+                outcome = asyncio.run(Story(stage, faults=faults, quiet=quiet).run(str(folder)))
+            if keep:
+                _keep(console, stage)
+            return outcome
+        finally:
+            engine.close()
+
+
+def _keep(console: Console, stage: Stage) -> None:
+    timeline = stage.timeline
+    timeline.add(Kind.STEP, "kept running")
+    console.print(f"Controllers: {stage.controllers.controller_addr}", soft_wrap=True)
+    for broker in stage.engine.brokers:
+        console.print(f"{broker.label}: {broker.address}, pid {broker.process.pid}", soft_wrap=True)
+    console.print("The group keeps running; Ctrl-C ends it.")
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        console.print()
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    del frame
+    sys.exit(128 + number)  # through the finally blocks, which end what was started
+
+
+def main() -> None:
+    """The command's entry."""
+    signal.signal(signal.SIGTERM, _end)
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The faults of the story, each as: hit somebody, wait until the group has coped, heal, wait until it is whole.
+
+Only signals to processes that the demo started; the group finds out by itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.engine import Broker, Engine
+from rocketmq_demo.observer import GroupView, Observer
+from rocketmq_demo.timeline import Kind, Timeline
+
+
+class Stage:
+    """What a fault can reach."""
+
+    def __init__(self, engine: Engine, controllers: ControllerCluster, observer: Observer, timeline: Timeline) -> None:
+        self.engine = engine
+        self.controllers = controllers
+        self.observer = observer
+        self.timeline = timeline
+
+    @property
+    def group(self) -> GroupView:
+        """The latest picture."""
+        assert self.observer.group is not None, "nobody has registered yet"
+        return self.observer.group
+
+    def broker_of(self, broker_id: int | None) -> Broker:
+        """Who has this id now."""
+        for broker in self.engine.brokers:
+            view = self.group.by_address(broker.address)
+            if view is not None and view.broker_id == broker_id:
+                return broker
+        raise LookupError(f"no broker of ours has the id {broker_id}")
+
+    def slave(self) -> tuple[Broker, int]:
+        """A member of the SyncStateSet that is not master, and its id."""
+        broker_id = min(self.group.in_sync - {self.group.master_id or 0})
+        return self.broker_of(broker_id), broker_id
+
+    def hit(self, text: str) -> None:
+        """Note a blow."""
+        self.timeline.add(Kind.FAULT, text)
+
+    def step(self, text: str) -> None:
+        """Note a step of the story."""
+        self.timeline.add(Kind.STEP, text)
+
+    async def restart(self, broker: Broker) -> None:
+        """Start a broker again; it gets other ports."""
+        before = broker.address
+        await asyncio.to_thread(broker.start)
+        self.step(f"{broker.label} started again: {broker.address} instead of {before}")
+
+    async def another_master(self, epoch_before: int) -> None:
+        """Wait for an election."""
+        await self.observer.wait(
+            f"a master of an epoch above {epoch_before}",
+            lambda: self.group.master_epoch > epoch_before and self.group.master_id is not None,
+            self.engine.patience,
+        )
+
+    async def writes(self) -> None:
+        """Wait until a send is acknowledged that began after now, surely: the second one from now."""
+        load = self.engine.load
+        count = len(load.acknowledgements())
+        await self.observer.wait(
+            "acknowledged sends", lambda: len(load.acknowledgements()) > count + 1, self.engine.patience
+        )
+
+    async def leader(self) -> str:
+        """Wait until a controller decides."""
+        return await asyncio.to_thread(self.controllers.wait_leader, self.engine.patience)
+
+
+Heal = Callable[[], Awaitable[None]]
+Strike = Callable[[Stage], Awaitable[tuple[str, Heal]]]
+"""Hits, waits until the group has coped; who was hit, and how to heal it."""
+
+
+async def kill_master(stage: Stage) -> tuple[str, Heal]:
+    """kill -9 of the master: its connections close at once."""
+    epoch, broker_id = stage.group.master_epoch, stage.group.master_id
+    broker = stage.broker_of(broker_id)
+    stage.hit(f"kill -9 of the master: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
+    await asyncio.to_thread(broker.process.kill9)
+    await stage.another_master(epoch)
+    await stage.writes()
+    return f"{broker.label}, id {broker_id}", lambda: stage.restart(broker)
+
+
+async def hang_master(stage: Stage) -> tuple[str, Heal]:
+    """SIGSTOP of the master: its connections stay open, only its silence tells."""
+    epoch, broker_id = stage.group.master_epoch, stage.group.master_id
+    broker = stage.broker_of(broker_id)
+    process = broker.process
+    stage.hit(f"SIGSTOP of the master: broker {broker_id} ({broker.label}, pid {process.pid})")
+    process.suspend()
+
+    async def heal() -> None:
+        stage.step(f"SIGCONT of {broker.label}: it still believes to be master")
+        process.resume()
+
+    try:
+        await stage.another_master(epoch)
+        await stage.writes()
+    except BaseException:
+        process.resume()
+        raise
+    return f"{broker.label}, id {broker_id}", heal
+
+
+async def kill_slave(stage: Stage) -> tuple[str, Heal]:
+    """kill -9 of a slave: the SyncStateSet shrinks, nobody is elected."""
+    broker, broker_id = stage.slave()
+    stage.hit(f"kill -9 of a slave: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
+    await asyncio.to_thread(broker.process.kill9)
+    await stage.observer.wait(
+        f"broker {broker_id} to leave the SyncStateSet",
+        lambda: broker_id not in stage.group.in_sync,
+        stage.engine.patience,
+    )
+    await stage.writes()
+    return f"{broker.label}, id {broker_id}", lambda: stage.restart(broker)
+
+
+async def kill_controller(stage: Stage) -> tuple[str, Heal]:
+    """kill -9 of the leading controller: another one decides within a second, writes go on meanwhile."""
+    member = await stage.leader()
+    stage.hit(f"kill -9 of the leading controller: {member} (pid {stage.controllers[member].pid})")
+    await asyncio.to_thread(stage.controllers[member].kill9)
+    successor = await stage.leader()
+    stage.step(f"controller {successor} decides")
+
+    async def heal() -> None:
+        process = await asyncio.to_thread(stage.controllers.start_member, member)
+        await asyncio.to_thread(process.wait_ready, stage.engine.patience)
+        stage.step(f"controller {member} is back")
+
+    return member, heal
+
+
+async def hang_controller(stage: Stage) -> tuple[str, Heal]:
+    """SIGSTOP of the leading controller: its lease ends, another one decides."""
+    member = await stage.leader()
+    process = stage.controllers[member]
+    stage.hit(f"SIGSTOP of the leading controller: {member} (pid {process.pid})")
+    process.suspend()
+
+    async def heal() -> None:
+        stage.step(f"SIGCONT of controller {member}")
+        process.resume()
+        await asyncio.to_thread(process.wait_ready, stage.engine.patience)
+
+    try:
+        await stage.observer.wait(
+            "another controller to decide",
+            lambda: any(one.role == "leader" and one.member != member for one in stage.observer.controllers),
+            stage.engine.patience,
+        )
+        await stage.writes()
+    except BaseException:
+        process.resume()
+        raise
+    return member, heal
+
+
+async def kill_controllers(stage: Stage) -> tuple[str, Heal]:
+    """kill -9 of all controllers: the master goes on, and they find their state on disk."""
+    members = list(stage.controllers.processes)
+    stage.hit(f"kill -9 of all controllers: {', '.join(members)}")
+    for member in members:
+        await asyncio.to_thread(stage.controllers[member].kill9)
+    await stage.writes()
+    stage.step("all controllers started again")
+    await asyncio.to_thread(stage.controllers.start)
+    await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)
+
+    async def heal() -> None:
+        stage.step("all controllers are back")
+
+    return ", ".join(members), heal
+
+
+FAULTS: dict[str, Strike] = {
+    "kill-master": kill_master,
+    "hang-master": hang_master,
+    "kill-slave": kill_slave,
+    "kill-controller": kill_controller,
+    "hang-controller": hang_controller,
+    "kill-controllers": kill_controllers,
+}
+DEFAULT_FAULTS = ("kill-master", "hang-master", "kill-controller", "kill-controllers")

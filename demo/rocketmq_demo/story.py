@@ -1,0 +1,147 @@
+"""The main job: a group comes up, one fault after the other, and what each of them cost.
+
+The same story for every engine. It passes judgement only on what is promised: ids stay, one master per epoch, the group
+is whole and writable after every fault, nothing acknowledged is lost.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from rocketmq_demo.engine import BROKER_GROUP, LoadResult
+from rocketmq_demo.faults import FAULTS, Stage
+from rocketmq_demo.observer import longest_gap
+from rocketmq_demo.outcome import FaultReport, Outcome
+from rocketmq_demo.processes import ProcessDiedError
+from rocketmq_demo.timeline import Kind
+
+WRITABLE_WITHIN = 2.0
+"""Seconds: the last acknowledged send may be so old at the end."""
+
+
+class Story:
+    """One run on a stage that somebody else sets up and clears away."""
+
+    def __init__(self, stage: Stage, *, faults: Sequence[str], quiet: float) -> None:
+        """`faults` are names of `FAULTS`; `quiet` is the seconds of undisturbed load before each and after the last."""
+        self._stage = stage
+        self._faults = faults
+        self._quiet = quiet
+        self._ids: dict[str, int] = {}
+        self._problems: list[str] = []
+
+    async def run(self, folder: str) -> Outcome:
+        """Tell it. Whatever goes wrong with the group ends up in the outcome's problems."""
+        stage = self._stage
+        began = time.monotonic()
+        reports: list[FaultReport] = []
+        load_result = LoadResult(acknowledged=0, failed=0)
+        observing = asyncio.create_task(stage.observer.run())
+        try:
+            await self._come_up()
+            for name in self._faults:
+                await self._calm()
+                reports.append(await self._fault(name))
+            await self._calm()
+            self._check_writable()
+        except (TimeoutError, LookupError, ProcessDiedError, AssertionError) as error:
+            self._trouble(str(error) or repr(error))
+        finally:
+            observing.cancel()
+            await asyncio.gather(observing, return_exceptions=True)
+            load_result = await stage.engine.load.finish()
+        for problem in load_result.problems:
+            self._trouble(problem)
+        if load_result.lost:
+            self._trouble(f"{load_result.lost} acknowledged messages are lost")
+        times = self._times()
+        return Outcome(
+            engine=stage.engine.name,
+            remark=stage.engine.remark,
+            replicas=len(stage.engine.brokers),
+            controllers=len(stage.controllers.ports),
+            seconds=round(time.monotonic() - began, 3),
+            load=load_result,
+            longest_gap=round(longest_gap(times, times[0], times[-1]), 3) if times else 0.0,
+            broker_ids=self._ids,
+            faults=tuple(reports),
+            problems=tuple(self._problems),
+            timeline=tuple(stage.timeline.entries),
+            folder=folder,
+        )
+
+    async def _come_up(self) -> None:
+        stage = self._stage
+        stage.step(f"{len(stage.controllers.ports)} controllers start")
+        await asyncio.to_thread(stage.controllers.start)
+        leader = await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)
+        stage.step(f"controllers are ready, {leader} leads; {len(stage.engine.brokers)} brokers start")
+        await asyncio.to_thread(stage.engine.start)
+        await self._whole()
+        self._ids = self._broker_ids()
+        stage.step("all replicas are in sync; sends begin")
+        await stage.engine.load.start()
+        await stage.writes()
+
+    async def _fault(self, name: str) -> FaultReport:
+        stage = self._stage
+        before = stage.group
+        struck_at = time.monotonic()
+        target, heal = await FAULTS[name](stage)
+        resumed_at = time.monotonic()
+        await self._calm()
+        await heal()
+        await self._whole()
+        await stage.writes()
+        whole_at = time.monotonic()
+        after = stage.group
+        ids_kept = self._broker_ids() == self._ids
+        if not ids_kept:
+            self._trouble(f"{name}: broker ids were {self._ids} and are {self._broker_ids()}")
+        if after.master_epoch < before.master_epoch:
+            self._trouble(f"{name}: masterEpoch fell from {before.master_epoch} to {after.master_epoch}")
+        return FaultReport(
+            fault=name,
+            target=target,
+            longest_gap=round(longest_gap(self._times(), struck_at, whole_at), 3),
+            resumed_after=round(resumed_at - struck_at, 3),
+            whole_after=round(whole_at - struck_at, 3),
+            master_epoch_before=before.master_epoch,
+            master_epoch_after=after.master_epoch,
+            master_before=before.master_id,
+            master_after=after.master_id,
+            ids_kept=ids_kept,
+        )
+
+    async def _whole(self) -> None:
+        """Wait until every broker is registered at the address it has now, alive, and in the SyncStateSet."""
+        stage = self._stage
+        since = time.monotonic()
+
+        def whole() -> bool:
+            group = stage.observer.group
+            if group is None or group.master_id is None or stage.observer.group_seen_at < since:
+                return False
+            views = [group.by_address(broker.address) for broker in stage.engine.brokers]
+            return all(view is not None and view.alive and view.in_sync for view in views)
+
+        await stage.observer.wait(f"all replicas of {BROKER_GROUP} in sync", whole, 2 * stage.engine.patience)
+
+    async def _calm(self) -> None:
+        await asyncio.sleep(self._quiet)
+
+    def _broker_ids(self) -> dict[str, int]:
+        views = {broker.label: self._stage.group.by_address(broker.address) for broker in self._stage.engine.brokers}
+        return {label: view.broker_id for label, view in views.items() if view is not None}
+
+    def _times(self) -> list[float]:
+        return [one.at for one in self._stage.engine.load.acknowledgements()]
+
+    def _check_writable(self) -> None:
+        times = self._times()
+        if not times or time.monotonic() - times[-1] > WRITABLE_WITHIN:
+            self._trouble("the group does not acknowledge sends at the end")
+
+    def _trouble(self, text: str) -> None:
+        self._problems.append(text)
+        self._stage.timeline.add(Kind.TROUBLE, text)
