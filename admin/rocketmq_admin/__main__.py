@@ -1,0 +1,56 @@
+"""Entry point of `rocketmq-admin`: arguments in, exit code out, and never a traceback."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from rocketmq_admin.cli import app
+from rocketmq_admin.errors import AdminError, WrongUsageError
+from rocketmq_admin.run import PROGRAM, complain
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run_command_line(sys.argv[1:]))
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code (0 done, 1 refused, 2 wrong usage, 3 not reachable)."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(_as_mqadmin_takes_them(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except TyperException as error:
+        complain(f"{error.format_message()} (see {PROGRAM} COMMAND --help)")
+        return WrongUsageError.exit_code
+    except AdminError as error:
+        complain(error)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like the cluster's trouble
+        complain(f"bug in {PROGRAM}, please report it: {_where(error)}: {type(error).__name__}: {error}")
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _as_mqadmin_takes_them(arguments: Sequence[str]) -> list[str]:
+    """mqadmin's liberties: command names in any case, `help [COMMAND]`, no arguments for an overview."""
+    args = list(arguments)
+    names = {info.name.lower(): info.name for info in app.registered_commands if info.name}
+    at = 1 if args[:1] == ["help"] and len(args) == 2 else 0
+    if args:
+        args[at] = names.get(args[at].lower(), args[at])
+    if not args or args == ["help"]:
+        return ["--help"]
+    return [args[1], "--help"] if at else args
+
+
+def _where(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+if __name__ == "__main__":
+    main()
