@@ -33,6 +33,7 @@ check: $(STAMP) ## format, lint, types, import borders, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python hack/proto.py --check
 
 bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -40,6 +41,9 @@ bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/ben
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+proto: $(STAMP) ## make the Python of libs/rocketmq_api/*.proto anew
+	$(BIN)/python hack/proto.py
 
 constraints: ## pin hack/requirements.in anew
 	hack/constraints.sh

@@ -1,1 +1,1 @@
-"""gRPC contracts between our processes; the .proto files are the source, the Python beside them is made by `make proto`."""
+"""gRPC contracts between our processes: the .proto files are the source, `make proto` makes the Python beside them."""

@@ -1,6 +1,8 @@
+from collections.abc import Mapping
 from typing import ClassVar
 
 from google.protobuf import descriptor, message
+from google.protobuf.internal.containers import MessageMap
 
 DESCRIPTOR: descriptor.FileDescriptor
 
@@ -16,3 +18,9 @@ class HealthCheckResponse(message.Message):
     SERVICE_UNKNOWN: ClassVar[ServingStatus]
     status: ServingStatus
     def __init__(self, *, status: ServingStatus = ...) -> None: ...
+
+class HealthListRequest(message.Message): ...
+
+class HealthListResponse(message.Message):
+    statuses: MessageMap[str, HealthCheckResponse]
+    def __init__(self, *, statuses: Mapping[str, HealthCheckResponse] = ...) -> None: ...
