@@ -11,6 +11,7 @@ import structlog
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.elections import Elections
+from rocketmq_controller.grpc_api import GrpcApi
 from rocketmq_controller.health import Health
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
@@ -35,7 +36,7 @@ class ControllerApp:
         """Wire everything; nothing is opened yet. Needs a running event loop.
 
         Raises:
-            SettingsError: settings that the Raft member cannot run with, or an unreadable secret.
+            SettingsError: settings that the Raft member cannot run with, an unreadable secret or TLS file.
         """
         settings = config.settings
         self._loop = asyncio.get_running_loop()
@@ -84,6 +85,7 @@ class ControllerApp:
             limits=ServerLimits(max_connections=settings.max_connections),
         )
         self.health = Health(self.replica.status)
+        self.grpc = GrpcApi(self.service, self.heartbeats, self.health.ready)
         self.probes: ProbeServer | None = None
         config.on_update(self._on_update)
         self.metrics.read_at_scrape(
@@ -102,6 +104,7 @@ class ControllerApp:
         self.elections.start()
         self.health.start()
         await self.server.start()
+        await self.grpc.start()
         if settings.metrics_prom_exporter_port:
             self.probes = ProbeServer(
                 host=settings.metrics_prom_exporter_host or settings.controller_listen_host,
@@ -122,6 +125,7 @@ class ControllerApp:
 
     async def stop(self) -> None:
         """Hand over leadership, then close everything; each part at most once, whatever failed before."""
+        await self.grpc.stop()
         self.health.stop()
         await self.elections.stop()
         await self.replica.stop(hand_over=self.fatal is None)

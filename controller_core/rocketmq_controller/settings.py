@@ -88,7 +88,7 @@ class ControllerSettings(Settings, frozen=True):
     controller_raft_secret_file: str = ""
     """File with the secret that every member shares. Required: without it anybody could write the log."""
     controller_grpc_port: Port = 0
-    """0: remoting port + 2."""
+    """0: remoting port + 2. A distance like controllerRaftPort, where a member tells clients of the others."""
     controller_grpc_tls_cert_file: str = ""
     controller_grpc_tls_key_file: str = ""
     controller_grpc_tls_ca_file: str = ""
@@ -157,9 +157,14 @@ class ControllerSettings(Settings, frozen=True):
     def raft_port(self) -> int:
         return self.raft_port_of(self.self_peer)
 
+    def grpc_port_of(self, peer: Peer) -> int:
+        """The port that `peer` is expected to serve gRPC on; may be no legal port where ours is not its neighbour."""
+        distance = self.controller_grpc_port - self.self_peer.port if self.controller_grpc_port else 2
+        return peer.port + distance
+
     @property
     def grpc_port(self) -> int:
-        return self.controller_grpc_port or self.self_peer.port + 2
+        return self.grpc_port_of(self.self_peer)
 
     @property
     def store_path(self) -> Path:

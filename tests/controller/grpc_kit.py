@@ -1,0 +1,232 @@
+"""What the tests of the gRPC door share: a controller without Raft, its door on a loopback port, certificates."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketmq_controller.config import LiveConfig
+from rocketmq_controller.domain.liveness import HeartbeatTable
+from rocketmq_controller.elections import Elections
+from rocketmq_controller.grpc_api import GrpcApi, GrpcLimits
+from rocketmq_controller.metrics import ControllerMetrics
+from rocketmq_controller.notifier import RoleNotifier
+from rocketmq_controller.pipeline import Pipeline
+from rocketmq_controller.raft import MemberStatus, NotLeaderError, RaftError, RaftStatus, Role
+from rocketmq_controller.service import ControllerService
+from rocketmq_controller.state_machine import ControllerStateMachine
+from rocketmq_formats.remoting.controller import (
+    ApplyBrokerIdRequestHeader,
+    BrokerHeartbeatRequestHeader,
+    ElectMasterRequestHeader,
+)
+from rocketmq_runtime.client import RemotingClient
+
+NAME = "broker-a"
+LEADER, OTHER = "n0", "n1"
+LIMITS = GrpcLimits()
+REMOTING_PORTS = {"n0": 29878, "n1": 29868, "n2": 29858}
+
+
+class FakeReplica:
+    """Raft as one member sees it, said by the test: what is proposed commits in the next turn, unless `hold`."""
+
+    def __init__(self, machine: ControllerStateMachine) -> None:
+        self._machine = machine
+        self.leader_id: str | None = LEADER
+        self.lease = True
+        self.index = 0
+        self.hold: list[tuple[bytes, asyncio.Future[object]]] | None = None
+        self.barriers = 0
+        self.barrier_error: RaftError | None = None
+        self.transfer_error: RaftError | None = None
+        self.new_leader: str | None = OTHER
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == LEADER and self.lease
+
+    def propose(self, command: bytes) -> "asyncio.Future[object]":
+        if not self.is_leader:
+            raise NotLeaderError(self.leader_id)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if self.hold is None:
+            asyncio.get_running_loop().call_soon(self._commit, command, future)
+        else:
+            self.hold.append((command, future))
+        return future
+
+    def release(self) -> None:
+        for command, future in self.hold or ():
+            self._commit(command, future)
+        self.hold = None
+
+    def _commit(self, command: bytes, future: "asyncio.Future[object]") -> None:
+        self.index += 1
+        result = self._machine.apply(self.index, command)
+        future.set_result(result)
+
+    async def barrier(self) -> None:
+        self.barriers += 1
+        if self.barrier_error is not None:
+            raise self.barrier_error
+
+    async def transfer_leadership(self, target: str | None) -> None:
+        if self.transfer_error is not None:
+            raise self.transfer_error
+        self.leader_id = target or self.new_leader
+
+    def status(self) -> RaftStatus:
+        return RaftStatus(
+            self_id=LEADER,
+            role=Role.LEADER if self.leader_id == LEADER else Role.FOLLOWER,
+            is_leader=self.is_leader,
+            is_serving=self.leader_id == LEADER,
+            term=7,
+            leader_id=self.leader_id,
+            commit_index=self.index,
+            last_applied=self.index,
+            first_index=1,
+            last_index=self.index,
+            durable_index=self.index,
+            snapshot_index=0,
+            pending=0,
+            members=(
+                MemberStatus(id="n1", connected=True, match_index=self.index, next_index=self.index + 1),
+                MemberStatus(id="n2", connected=False, match_index=None, next_index=None),
+            ),
+        )
+
+
+class Door:
+    """A controller and its gRPC port; `now` of its heartbeat table is the loop's time."""
+
+    def __init__(self, folder: Path, extra: Mapping[str, str], limits: GrpcLimits) -> None:
+        self.port = free_port()
+        peers = ";".join(f"{name}-127.0.0.1:{port}" for name, port in REMOTING_PORTS.items())
+        self.config = LiveConfig(
+            {
+                "controllerDLegerPeers": peers,
+                "controllerDLegerSelfId": LEADER,
+                "controllerStorePath": str(folder),
+                "controllerRaftSecretFile": "unused",
+                "controllerListenHost": "127.0.0.1",
+                "controllerGrpcPort": str(self.port),
+                "metricsPromExporterPort": "0",
+                **extra,
+            },
+            {},
+        )
+        self.machine = ControllerStateMachine()
+        self.replica = FakeReplica(self.machine)
+        self.heartbeats = HeartbeatTable()
+        self.client = RemotingClient()
+        self.trouble: str | None = None
+        metrics = ControllerMetrics(address="a", group="g", peer_id=LEADER, extra_labels={})
+        self.pipeline = Pipeline(self.replica, self.machine, metrics)
+        self.elections = Elections(
+            config=self.config,
+            replica=self.replica,
+            machine=self.machine,
+            pipeline=self.pipeline,
+            heartbeats=self.heartbeats,
+            notifier=RoleNotifier(self.client),
+            metrics=metrics,
+        )
+        self.service = ControllerService(
+            config=self.config,
+            replica=self.replica,
+            machine=self.machine,
+            pipeline=self.pipeline,
+            heartbeats=self.heartbeats,
+            elections=self.elections,
+            metrics=metrics,
+        )
+        self.api = GrpcApi(self.service, self.heartbeats, lambda: self.trouble, limits)
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def beat(self, broker_id: int, name: str = NAME, **said: int) -> None:
+        """A heartbeat of a replica, over a connection that has its id as number."""
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name="C", broker_addr=address(broker_id), broker_name=name, broker_id=broker_id, **said
+        )
+        self.heartbeats.on_heartbeat(header, broker_id, asyncio.get_running_loop().time())
+
+    def hang_up(self, broker_id: int) -> None:
+        self.heartbeats.on_connection_closed(broker_id, asyncio.get_running_loop().time())
+
+    async def register(self, *ids: int, name: str = NAME, cluster: str = "C") -> None:
+        """Give the group these replicas; all beat."""
+        for broker_id in ids:
+            await self.service.apply_broker_id(
+                ApplyBrokerIdRequestHeader(
+                    cluster_name=cluster,
+                    broker_name=name,
+                    applied_broker_id=broker_id,
+                    register_check_code=f"{address(broker_id)};{broker_id}",
+                )
+            )
+            self.beat(broker_id, name)
+
+    async def make_group(self, name: str = NAME, cluster: str = "C") -> None:
+        """Replicas 1, 2, 3, of which 1 is master."""
+        await self.register(1, 2, 3, name=name, cluster=cluster)
+        await self.service.elect_master(ElectMasterRequestHeader(broker_name=name, broker_id=1))
+
+
+@asynccontextmanager
+async def open_door(
+    folder: Path, extra: Mapping[str, str] | None = None, limits: GrpcLimits = LIMITS
+) -> AsyncIterator[Door]:
+    door = Door(folder, extra or {}, limits)
+    await door.api.start()
+    try:
+        yield door
+    finally:
+        await door.api.stop()
+        await door.elections.stop()
+        await door.client.close()
+
+
+def address(broker_id: int) -> str:
+    return f"127.0.0.{broker_id}:10911"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Authority:
+    """A certificate authority of one test, by the openssl command."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        if shutil.which("openssl") is None:
+            if os.environ.get("CI"):
+                pytest.fail("openssl is missing")
+            pytest.skip("openssl is missing")
+        self._folder = folder
+        self.cert, self._key = folder / f"{name}.crt", folder / f"{name}.key"
+        self._openssl("req", "-x509", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.cert)
+
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key of 127.0.0.1, good for server and client alike; replaces those of the same name."""
+        cert, key = self._folder / f"{name}.crt", self._folder / f"{name}.key"
+        signed_by = ("-CA", self.cert, "-CAkey", self._key, "-addext", "subjectAltName=IP:127.0.0.1")
+        self._openssl("req", "-x509", "-subj", f"/CN={name}", "-keyout", key, "-out", cert, *signed_by)
+        return cert, key
+
+    @staticmethod
+    def _openssl(*arguments: object) -> None:
+        fresh = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+        subprocess.run(["openssl", *map(str, arguments), *fresh], check=True, capture_output=True)
