@@ -38,5 +38,5 @@ def one_line(error: object, limit: int = 2000) -> str:
 
     Remarks come from the network and may hold anything.
     """
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).splitlines())
     return "".join(char if char.isprintable() else "?" for char in text)[:limit]

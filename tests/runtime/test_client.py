@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 import pytest
-from tests.runtime.conftest import Recorder, calling, serving, until
+from tests.runtime.remoting_kit import Recorder, calling, serving, until
 
 from rocketmq_formats.remoting.codes import SerializeType
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, request, response

@@ -4,7 +4,7 @@ import asyncio
 import struct
 
 import pytest
-from tests.runtime.conftest import RawConnection, Recorder, raw, serving, until
+from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
