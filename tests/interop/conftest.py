@@ -1,0 +1,52 @@
+"""One lab for the whole session, honest skips, and the ends of all logs beside each failure."""
+
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+from tests.interop import faults
+from tests.interop.lab import Lab
+
+from rocketmq_demo.apache import jars
+
+LAB = pytest.StashKey[Lab]()
+FAULTS = pytest.StashKey[list[faults.Fault]]()
+
+
+@pytest.fixture(scope="session")
+def apache() -> None:
+    """Official processes can be started here; if not, this is a skip on a laptop and a failure in CI."""
+    try:
+        jars.java()
+        jars.classpath()
+    except jars.ApacheEngineUnavailable as error:
+        if os.environ.get("CI", "").lower() in {"", "0", "false"}:
+            pytest.skip(f"needs official RocketMQ processes: {error}")
+        pytest.fail(f"needs official RocketMQ processes: {error}")
+
+
+@pytest.fixture(scope="session")
+def lab(apache: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
+    """Three controllers of ours and a name server of theirs."""
+    laboratory = Lab(tmp_path_factory.mktemp("interop"))
+    pytestconfig.stash[LAB] = laboratory
+    try:
+        laboratory.start()
+        yield laboratory
+    finally:
+        laboratory.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and LAB in item.config.stash:
+        report.sections.extend((f"end of {name}", text) for name, text in item.config.stash[LAB].logs())
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash.get(FAULTS, []):
+        terminalreporter.section("longest time without an acknowledged send")
+        for line in faults.table(config.stash[FAULTS]):
+            terminalreporter.write_line(line)

@@ -1,0 +1,134 @@
+"""The ledger under faults: how long nothing was acknowledged, and which acknowledged sends are still there."""
+
+import itertools
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.interop.lab import Lab
+
+from rocketmq_demo.apache import ledger
+from rocketmq_demo.apache.ledger import Audit, Ledger
+
+SEND_OK = "SEND_OK"
+TIMEOUT_MS = 1000
+"""Of one send. The client's default of 3 s would be what a hung master costs, three seconds an attempt; the failover
+itself is what is measured here."""
+_THREADS = 2
+_POLL = 0.05
+
+
+@dataclass
+class Fault:
+    """What one fault cost, in seconds."""
+
+    name: str
+    longest_gap: float = 0.0
+    """Between two acknowledged sends (SEND_OK), from the blow until the group had coped."""
+    failed_sends: int = 0
+    note: str = ""
+
+
+class Load:
+    """A producer that sends as fast as it can, and its book."""
+
+    def __init__(self, lab: Lab, topic: str, *, seconds: int) -> None:
+        self._lab, self._topic = lab, topic
+        self._ledger = Ledger(
+            lab.folder / "ledger",
+            nameservers=lab.nameserver_address,
+            topic=topic,
+            seconds=seconds,
+            threads=_THREADS,
+            size=256,
+            timeout_ms=TIMEOUT_MS,
+        )
+        self._offset = 0
+        self._sent: list[int] = []
+        self.half_promises = 0
+        """Answers other than SEND_OK: stored, but not promised by all (FLUSH_SLAVE_TIMEOUT, ...)."""
+        self.faults: list[Fault] = []
+
+    @property
+    def acknowledged(self) -> list[int]:
+        """When each SEND_OK came, in monotonic nanoseconds, in the order of the book."""
+        if self._ledger.path.exists():
+            with self._ledger.path.open("rb") as book:
+                book.seek(self._offset)
+                text = book.read()
+            whole = text[: text.rfind(b"\n") + 1]  # the last line may be half written
+            self._offset += len(whole)
+            for line in whole.decode().splitlines():
+                _, _, at, _, status, _ = line.split("\t")
+                if status == SEND_OK:
+                    self._sent.append(int(at))
+                else:
+                    self.half_promises += 1
+        return self._sent
+
+    def wait_acknowledged(self, timeout: float = 60.0) -> None:
+        """Wait for sends that began after now, surely: each thread has one in flight."""
+        enough = len(self.acknowledged) + 2 * _THREADS + 1
+        deadline = time.monotonic() + timeout
+        while len(self.acknowledged) < enough:
+            if time.monotonic() > deadline:
+                failures = self._ledger.failures()[-3:]
+                raise TimeoutError(f"no acknowledged sends for {timeout:g} s; {failures}\n{self._ledger.tail()}")
+            time.sleep(_POLL)
+
+    @contextmanager
+    def measure(self, name: str, note: str = "") -> Iterator[Fault]:
+        """Strike and wait inside; afterwards the fault tells its longest gap, up to a send that came after all that."""
+        self.wait_acknowledged()
+        fault = Fault(name, note=note)
+        first, failures, begin = len(self.acknowledged) - 1, len(self._ledger.failures()), time.monotonic_ns()
+        yield fault
+        self.wait_acknowledged()
+        times = sorted(self.acknowledged[first:])
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times) if later > begin]
+        fault.longest_gap = round(max(gaps) / 1e9, 3)
+        fault.failed_sends = len(self._ledger.failures()) - failures
+        self.faults.append(fault)
+
+    def finish(self) -> Audit:
+        """Stop sending, then read the whole topic and compare it with every SEND_OK."""
+        self._ledger.finish()
+        promised = self._ledger.path.with_name("send-ok.tsv")
+        with self._ledger.path.open() as book, promised.open("w") as kept:
+            kept.writelines(line for line in book if line.split("\t")[4] == SEND_OK)
+        return ledger.audit(
+            self._lab.folder / "audit",
+            nameservers=self._lab.nameserver_address,
+            topic=self._topic,
+            ledger=promised,
+            seconds=120,
+        )
+
+    def close(self) -> None:
+        self._ledger.close()
+
+
+def table(faults: list[Fault]) -> Iterator[str]:
+    """The measured gaps, for people."""
+    yield f"{'fault':<46}{'longest gap':>12}{'failed sends':>14}  note"
+    for fault in faults:
+        yield f"{fault.name:<46}{fault.longest_gap:>10.3f} s{fault.failed_sends:>14}  {fault.note}"
+
+
+def write_report(path: Path, faults: list[Fault], audit: Audit | None, **facts: object) -> None:
+    """The same for machines, rewritten after each fault so that a broken run leaves what it has."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = {key: value for key, value in (audit or {}).items() if key not in {"queues", "duplicates"}}
+    report = {
+        "machine": platform.platform(),
+        "sendTimeoutMs": TIMEOUT_MS,
+        "threads": _THREADS,
+        "faults": [asdict(fault) for fault in faults],
+        "audit": kept or None,
+        **facts,
+    }
+    path.write_text(json.dumps(report, indent=2) + "\n")

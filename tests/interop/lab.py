@@ -1,0 +1,224 @@
+"""What the interop tests work on: our controllers, one official name server, and groups of official brokers.
+
+Only processes started here are ever signalled. Every wait is bounded and says what it waited for.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketmq_demo.apache import admin, servers
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.ask import ask
+from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_formats import broker_identity
+from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.controller import BrokerReplicasInfo
+
+CLUSTER = "DefaultCluster"
+_POLL = 0.05
+_LOG_LINES = 60
+_REJOIN = 35.0
+"""Seconds for a slave to come back into the SyncStateSet. A Java broker registers every 30 s at the latest, and is
+told then where to replicate from."""
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A broker group as the deciding controller tells it (1006)."""
+
+    master_id: int | None
+    master_epoch: int
+    sync_state_set_epoch: int
+    in_sync: frozenset[int]
+    addresses: dict[int, str]
+    alive: frozenset[int]
+
+
+class JavaBroker:
+    """An official broker: one folder (so one identity and one store), and a process in it that may be replaced."""
+
+    def __init__(self, folder: Path, start: Callable[[Path, int], JavaProcess], ports: PortPool) -> None:
+        self.folder = folder
+        self._start, self._ports = start, ports
+        self.start()
+
+    def start(self) -> None:
+        """Start it, for the first time or again, on ports it never had before; returns at once."""
+        self.port = self._ports.broker()
+        self.process = self._start(self.folder, self.port)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def identity_file(self) -> Path:
+        return self.folder / "store" / broker_identity.FILE_NAME
+
+    @property
+    def identity(self) -> broker_identity.BrokerIdentity:
+        """Who it is, from its own file."""
+        return broker_identity.decode_identity(self.identity_file.read_bytes())
+
+
+class Lab:
+    """The controllers and the name server, for all tests of a session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = PortPool()
+        self.controllers = ControllerCluster(folder / "controllers", ports=self.ports, group="lab")
+        self.nameserver_port = self.ports.single()
+        self.nameserver: JavaProcess | None = None
+        self.groups: list[Group] = []
+        self._admin_folder = folder / "mqadmin"
+
+    def start(self) -> None:
+        self.controllers.start()
+        self.nameserver = servers.start_nameserver(self.folder / "namesrv", port=self.nameserver_port)
+        self.controllers.wait_ready()
+        self.nameserver.wait_port()
+
+    @property
+    def nameserver_address(self) -> str:
+        return f"{HOST}:{self.nameserver_port}"
+
+    def view(self, name: str) -> GroupView | None:
+        """What the deciding controller says of a group; None while nobody decides or the group is unknown."""
+        for process in self.controllers:
+            if not process.alive:
+                continue
+            question = request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=f'["{name}"]'.encode())
+            try:
+                answer = ask(process.address, question, timeout=0.5)
+            except OSError:
+                continue
+            if answer.code == ResponseCode.SUCCESS:
+                group = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table.get(name)
+                if group is None:
+                    return None
+                replicas = [*group.in_sync_replicas, *group.not_in_sync_replicas]
+                return GroupView(
+                    master_id=group.master_broker_id,
+                    master_epoch=group.master_epoch,
+                    sync_state_set_epoch=group.sync_state_set_epoch,
+                    in_sync=frozenset(replica.broker_id for replica in group.in_sync_replicas),
+                    addresses={replica.broker_id: replica.broker_address for replica in replicas},
+                    alive=frozenset(replica.broker_id for replica in replicas if replica.alive),
+                )
+        return None
+
+    def mqadmin(self, *arguments: str) -> tuple[str, str]:
+        """What the official tool prints: standard output, and standard error without the lines of the stack."""
+        result = admin.run_mqadmin(arguments, folder=self._admin_folder)
+        trace = [line for line in result.stderr.splitlines() if not line.startswith("\tat ")]
+        return result.stdout, "".join(line + "\n" for line in trace)
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """The ends of all logs, for the report of a failure."""
+        for log in sorted(self.folder.rglob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            if lines:
+                yield str(log.relative_to(self.folder)), "\n".join(lines)
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+        if self.nameserver is not None:
+            self.nameserver.close()
+        self.controllers.close()
+        self.ports.close()
+
+
+class Group:
+    """Three official brokers of one name; broker 1 is started first and so becomes the first master."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        self.lab, self.name = lab, name
+        self.brokers: list[JavaBroker] = []
+        self.restarted_slaves = 0
+        """How often a live slave had to be restarted to rejoin, see `whole`."""
+        lab.groups.append(self)
+
+    def form(self) -> None:
+        """Start the brokers and wait until all three are in sync."""
+        self._add()
+        self.wait("broker 1 as master", lambda view: view.master_id == 1, 60)
+        self._add()
+        self._add()
+        self.wait("three replicas in sync", lambda view: view.in_sync == {1, 2, 3}, 120)
+
+    def _add(self) -> None:
+        self.brokers.append(
+            JavaBroker(self.lab.folder / f"{self.name}-{len(self.brokers)}", self._start, self.lab.ports)
+        )
+
+    def _start(self, folder: Path, port: int) -> JavaProcess:
+        return servers.start_broker(
+            folder,
+            port=port,
+            controllers=self.lab.controllers.addresses,
+            nameservers=[self.lab.nameserver_port],
+            cluster=CLUSTER,
+            name=self.name,
+            # Acknowledged shall mean: on every replica of the SyncStateSet, so on whoever can be elected.
+            config={"allAckInSyncStateSet": True},
+        )
+
+    @property
+    def view(self) -> GroupView:
+        """What the controllers say now; waits until they say something."""
+        return self.wait("a controller that tells of the group", lambda _: True, 30)
+
+    def wait(self, what: str, condition: Callable[[GroupView], bool], timeout: float) -> GroupView:
+        """The first picture that fulfils `condition`."""
+        deadline = time.monotonic() + timeout
+        while True:
+            view = self.lab.view(self.name)
+            if view is not None and condition(view):
+                return view
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {timeout:g} s for {what}; now {view}")
+            time.sleep(_POLL)
+
+    def broker(self, broker_id: int | None) -> JavaBroker:
+        """The broker that has this id, by its own file."""
+        return next(broker for broker in self.brokers if broker.identity.broker_id == broker_id)
+
+    def whole(self) -> GroupView:
+        """All three in sync again. A living slave that does not come back by itself is restarted.
+
+        After an election that the old master survives (a hang, electMaster), a Java slave that registers at the name
+        server before the new master did is told the old master's HA address, connects there, and never lets go.
+        """
+
+        def complete(view: GroupView) -> bool:
+            return view.in_sync == {1, 2, 3} and view.master_id is not None
+
+        self.lab.controllers.start()  # an earlier test may have failed between a blow and its repair
+        for broker in self.brokers:
+            if not broker.process.alive:
+                self.restart(broker)
+        try:
+            return self.wait("three replicas in sync", complete, _REJOIN)
+        except TimeoutError:
+            view = self.view
+            for broker_id in {1, 2, 3} - view.in_sync:
+                self.restart(self.broker(broker_id))
+                self.restarted_slaves += 1
+            return self.wait("three replicas in sync", complete, 2 * _REJOIN)
+
+    def restart(self, broker: JavaBroker) -> None:
+        """Start a broker again, on another port; ended first if it still runs."""
+        broker.process.close()
+        broker.start()
+        broker.process.wait_port()
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.process.close()

@@ -1,0 +1,219 @@
+"""Official brokers under our controllers, broken in every way while an official producer keeps sending.
+
+Each test begins and ends with three replicas in sync. How long nothing was acknowledged is measured and reported
+(terminal, build/interop/gaps.json); the limits asserted here are only what no working failover ever needs.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.interop import faults
+from tests.interop.conftest import FAULTS
+from tests.interop.faults import Load
+from tests.interop.lab import Group, GroupView, Lab
+
+from rocketmq_demo.apache.ledger import Audit
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400, func_only=True)]
+
+FAILOVER_LIMIT = 20.0
+"""Seconds; a failover takes about one, of a hung master about four."""
+SHRINK_LIMIT = 60.0
+"""Seconds; a Java master waits 15 s to 20 s for a hung slave before it goes on without."""
+UNDISTURBED_LIMIT = 5.0
+"""Seconds; brokers serve without controllers, so only the machine can make a pause."""
+HANG = 5.0
+"""Seconds that controllers hang: longer than their lease, and than the silence after which a broker is suspected."""
+
+
+@pytest.fixture(scope="module")
+def group(lab: Lab) -> Iterator[Group]:
+    brokers = Group(lab, "broker-b")
+    try:
+        brokers.form()
+        yield brokers
+    finally:
+        brokers.close()
+
+
+@pytest.fixture(scope="module")
+def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+    sender = Load(lab, "ledger", seconds=1200)
+    pytestconfig.stash[FAULTS] = sender.faults
+    try:
+        yield sender
+    finally:
+        sender.close()
+
+
+@pytest.fixture(autouse=True)
+def report(load: Load, group: Group, pytestconfig: pytest.Config) -> Iterator[None]:
+    yield
+    write_report(load, group, pytestconfig, None)
+
+
+def write_report(load: Load, group: Group, config: pytest.Config, audit: Audit | None) -> None:
+    faults.write_report(
+        config.rootpath / "build" / "interop" / "gaps.json",
+        load.faults,
+        audit,
+        acknowledged=len(load.acknowledged),
+        halfPromises=load.half_promises,
+        restartedSlaves=group.restarted_slaves,
+    )
+
+
+def same_master(before: GroupView, after: GroupView) -> bool:
+    return (after.master_id, after.master_epoch) == (before.master_id, before.master_epoch)
+
+
+def keeps_going(before: GroupView, after: GroupView) -> None:
+    """Nobody was elected, and nothing was forgotten."""
+    assert same_master(before, after), f"{before} became {after}"
+    assert after.sync_state_set_epoch >= before.sync_state_set_epoch
+
+
+def came_back(group: Group, before: GroupView) -> None:
+    """The broker on another port is the member it was."""
+    after = group.whole()
+    assert set(after.addresses) == {1, 2, 3}
+    assert {broker.identity.broker_id: broker.address for broker in group.brokers} == after.addresses
+    assert sum(before.addresses[number] != after.addresses[number] for number in after.addresses) >= 1
+
+
+def test_controller_leader_killed(lab: Lab, group: Group, load: Load) -> None:
+    before = group.whole()
+    leader = lab.controllers.wait_leader()
+    with load.measure("controller leader: kill -9") as fault:
+        lab.controllers[leader].kill9()
+        successor = lab.controllers.wait_leader()
+        after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 30)
+    assert fault.longest_gap < UNDISTURBED_LIMIT
+    assert successor != leader
+    keeps_going(before, after)
+    lab.controllers.start_member(leader).wait_ready()
+    keeps_going(before, group.whole())
+
+
+def test_controller_leader_hung(lab: Lab, group: Group, load: Load) -> None:
+    before = group.whole()
+    leader = lab.controllers.wait_leader()
+    with load.measure("controller leader: SIGSTOP") as fault:
+        lab.controllers[leader].suspend()
+        try:
+            successor = lab.controllers.wait_leader()
+            after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 30)
+        finally:
+            lab.controllers[leader].resume()
+    assert fault.longest_gap < UNDISTURBED_LIMIT
+    assert successor != leader
+    keeps_going(before, after)
+    lab.controllers[leader].wait_ready()
+    keeps_going(before, group.whole())
+
+
+def test_all_controllers_killed(lab: Lab, group: Group, load: Load) -> None:
+    before = group.whole()
+    with load.measure("all controllers: kill -9, started again") as fault:
+        for controller in lab.controllers:
+            controller.kill9()
+        load.wait_acknowledged()
+        lab.controllers.start()
+        lab.controllers.wait_ready()
+        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 30)
+    assert fault.longest_gap < UNDISTURBED_LIMIT
+    keeps_going(before, after)
+    keeps_going(before, group.whole())
+
+
+def test_all_controllers_hung(lab: Lab, group: Group, load: Load) -> None:
+    before = group.whole()
+    with load.measure(f"all controllers: SIGSTOP for {HANG:g} s") as fault:
+        for controller in lab.controllers:
+            controller.suspend()
+        try:
+            time.sleep(HANG)
+        finally:
+            for controller in lab.controllers:
+                controller.resume()
+        lab.controllers.wait_ready()
+        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 30)
+    assert fault.longest_gap < UNDISTURBED_LIMIT
+    keeps_going(before, after)
+    keeps_going(before, group.whole())
+
+
+def test_slave_killed(group: Group, load: Load) -> None:
+    before = group.whole()
+    slave = max(before.in_sync - {before.master_id})
+    broker = group.broker(slave)
+    with load.measure("slave: kill -9") as fault:
+        broker.process.kill9()
+        after = group.wait("a set without the slave", lambda view: slave not in view.in_sync, 60)
+    assert fault.longest_gap < FAILOVER_LIMIT
+    keeps_going(before, after)
+    group.restart(broker)
+    assert broker.identity.broker_id == slave
+    came_back(group, before)
+    keeps_going(before, group.view)
+
+
+def test_slave_hung(group: Group, load: Load) -> None:
+    before = group.whole()
+    slave = max(before.in_sync - {before.master_id})
+    broker = group.broker(slave)
+    with load.measure("slave: SIGSTOP", "all of it the Java master's haMaxTimeSlaveNotCatchup") as fault:
+        broker.process.suspend()
+        try:
+            after = group.wait("a set without the slave", lambda view: slave not in view.in_sync, 60)
+        finally:
+            broker.process.resume()
+    assert fault.longest_gap < SHRINK_LIMIT
+    keeps_going(before, after)
+    keeps_going(before, group.whole())
+
+
+def test_master_hung(group: Group, load: Load) -> None:
+    before = group.whole()
+    broker = group.broker(before.master_id)
+    with load.measure("master: SIGSTOP", f"with a send timeout of {faults.TIMEOUT_MS} ms") as fault:
+        broker.process.suspend()
+        try:
+            after = elected(group, before)
+            load.wait_acknowledged()
+        finally:
+            broker.process.resume()
+    assert fault.longest_gap < FAILOVER_LIMIT
+    assert broker.identity.broker_id == before.master_id
+    assert same_master(after, group.whole()), "the old master came back and took over"
+
+
+def test_master_killed(group: Group, load: Load) -> None:
+    before = group.whole()
+    broker = group.broker(before.master_id)
+    with load.measure("master: kill -9") as fault:
+        broker.process.kill9()
+        after = elected(group, before)
+    assert fault.longest_gap < FAILOVER_LIMIT
+    group.restart(broker)
+    assert broker.identity.broker_id == before.master_id
+    came_back(group, before)
+    assert same_master(after, group.view)
+
+
+def elected(group: Group, before: GroupView) -> GroupView:
+    """Wait for another master; it must be one that has every acknowledged message."""
+    after = group.wait("another master", lambda view: view.master_epoch > before.master_epoch, 60)
+    assert after.master_id in before.in_sync - {before.master_id}
+    assert after.sync_state_set_epoch > before.sync_state_set_epoch
+    return after
+
+
+def test_nothing_acknowledged_is_lost(group: Group, load: Load, pytestconfig: pytest.Config) -> None:
+    group.whole()
+    audit = load.finish()
+    write_report(load, group, pytestconfig, audit)
+    assert audit["complete"], audit["queues"]
+    assert audit["acknowledged"] == len(load.acknowledged) > 0
+    assert audit["missingCount"] == 0, audit["missing"]
