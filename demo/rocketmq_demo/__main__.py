@@ -105,6 +105,7 @@ def demo(
         )
     except ApacheEngineUnavailable as error:
         Console(stderr=True).print(f"--engine apache cannot run here: {error}", style="bold red", markup=False)
+        _clear(folder, place)
         raise typer.Exit(EXIT_USAGE) from error
     if output is Output.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=2).decode())
@@ -113,8 +114,13 @@ def demo(
     if folder is not None or outcome.problems:
         console.print(f"Logs and stores are in {place}", soft_wrap=True, markup=False)
     else:
-        shutil.rmtree(place, ignore_errors=True)
+        _clear(folder, place)
     raise typer.Exit(EXIT_BROKEN if outcome.problems else 0)
+
+
+def _clear(wanted: Path | None, place: Path) -> None:
+    if wanted is None:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _run(

@@ -88,7 +88,7 @@ async def kill_master(stage: Stage) -> tuple[str, Heal]:
     await asyncio.to_thread(broker.process.kill9)
     await stage.another_master(epoch)
     await stage.writes()
-    return f"{broker.label}, id {broker_id}", lambda: stage.restart(broker)
+    return broker.label, lambda: stage.restart(broker)
 
 
 async def hang_master(stage: Stage) -> tuple[str, Heal]:
@@ -109,7 +109,7 @@ async def hang_master(stage: Stage) -> tuple[str, Heal]:
     except BaseException:
         process.resume()
         raise
-    return f"{broker.label}, id {broker_id}", heal
+    return broker.label, heal
 
 
 async def kill_slave(stage: Stage) -> tuple[str, Heal]:
@@ -123,7 +123,7 @@ async def kill_slave(stage: Stage) -> tuple[str, Heal]:
         stage.engine.patience,
     )
     await stage.writes()
-    return f"{broker.label}, id {broker_id}", lambda: stage.restart(broker)
+    return broker.label, lambda: stage.restart(broker)
 
 
 async def kill_controller(stage: Stage) -> tuple[str, Heal]:
@@ -181,7 +181,7 @@ async def kill_controllers(stage: Stage) -> tuple[str, Heal]:
     async def heal() -> None:
         stage.step("all controllers are back")
 
-    return ", ".join(members), heal
+    return " ".join(members), heal
 
 
 FAULTS: dict[str, Strike] = {

@@ -11,7 +11,7 @@ class FaultReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     fault: str
     target: str
-    """What was hit: a broker by label and id, or a controller."""
+    """What was hit: a broker by label, or controllers by member id."""
     longest_gap: float
     """Between two acknowledged sends, from the blow until everything was whole again."""
     resumed_after: float

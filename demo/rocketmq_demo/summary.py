@@ -1,5 +1,6 @@
 """The summary at the end of a run, for people."""
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -26,11 +27,11 @@ def show(console: Console, outcome: Outcome) -> None:
 
 def _faults(outcome: Outcome) -> Table:
     title = f"{outcome.replicas} brokers ({outcome.engine}), {outcome.controllers} controllers"
-    table = Table(title=title, title_justify="left")
-    table.add_column("fault")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("fault", no_wrap=True)
     table.add_column("hit")
-    for name in ("longest gap", "resumed after", "masterEpoch", "master", "ids kept"):
-        table.add_column(name, justify="right")
+    for name in ("longest gap", "back after", "epoch", "master", "ids"):
+        table.add_column(name, justify="right", no_wrap=True)
     for fault in outcome.faults:
         table.add_row(*_row(fault), style="" if fault.ids_kept else "red")
     return table
@@ -44,7 +45,7 @@ def _row(fault: FaultReport) -> tuple[str, ...]:
         f"{fault.resumed_after:.2f} s",
         _change(fault.master_epoch_before, fault.master_epoch_after),
         _change(fault.master_before, fault.master_after),
-        "yes" if fault.ids_kept else "NO",
+        "kept" if fault.ids_kept else "LOST",
     )
 
 

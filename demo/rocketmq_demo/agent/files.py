@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rocketmq_formats import broker_identity
-from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
+from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, IdentityError
 from rocketmq_runtime import atomic_file, filesystem
 from rocketmq_runtime.filesystem import OS, FileSystem
 
@@ -21,18 +21,21 @@ class IdentityFiles:
         self._applied = folder / broker_identity.TEMPORARY_FILE_NAME
         self._disk = disk
 
-    def load(self) -> tuple[BrokerIdentity | None, AppliedIdentity | None]:
-        """What is kept; a text that cannot be read is refused, never overwritten.
+    def load(self, cluster_name: str, broker_name: str) -> tuple[BrokerIdentity | None, AppliedIdentity | None]:
+        """What is kept; a text that cannot be read, or names somebody else, is refused and never overwritten.
 
         Raises:
-            StorageError, IdentityError: it cannot be read, or is no identity.
+            StorageError, IdentityError: it cannot be read, is no identity, or belongs to another group.
         """
-        identity = filesystem.read_file(self._identity, filesystem=self._disk)
-        applied = filesystem.read_file(self._applied, filesystem=self._disk)
-        return (
-            None if identity is None else broker_identity.decode_identity(identity),
-            None if applied is None else broker_identity.decode_applied(applied),
-        )
+        kept = filesystem.read_file(self._identity, filesystem=self._disk)
+        asked = filesystem.read_file(self._applied, filesystem=self._disk)
+        identity = None if kept is None else broker_identity.decode_identity(kept)
+        applied = None if asked is None else broker_identity.decode_applied(asked)
+        for one in (identity, None if applied is None else applied.identity):
+            if one is not None and (one.cluster_name, one.broker_name) != (cluster_name, broker_name):
+                owner = f"{one.cluster_name}#{one.broker_name}"
+                raise IdentityError(f"{self._folder} belongs to {owner}, not to {cluster_name}#{broker_name}")
+        return identity, applied
 
     def save_applied(self, applied: AppliedIdentity) -> None:
         """Before the id is applied for: a restart has to ask with the same check code. Raises `StorageError`."""

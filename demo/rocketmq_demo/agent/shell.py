@@ -50,7 +50,7 @@ class Agent:
         """
         self._loop = asyncio.get_running_loop()
         self._files = IdentityFiles(folder)
-        identity, applied = self._files.load()
+        identity, applied = self._files.load(settings.cluster_name, settings.broker_name)
         self.machine = AgentMachine(
             settings,
             identity=identity,

@@ -1,0 +1,62 @@
+"""The demo's command, as a user runs it: real controllers and agents as processes, real signals."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rocketmq_demo.outcome import Outcome
+
+
+def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rocketmq_demo", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+@pytest.mark.processes
+def test_story_with_light_agents_holds(tmp_path: Path) -> None:
+    faults = "kill-slave,kill-master,hang-master,kill-controller,kill-controllers"
+    result = run("--faults", faults, "--seconds", "0.2", "-o", "json", "--folder", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    outcome = msgspec.json.decode(result.stdout, type=Outcome)
+    assert outcome.problems == ()
+    assert sorted(outcome.broker_ids.values()) == [1, 2, 3]
+    assert [report.fault for report in outcome.faults] == faults.split(",")
+    assert all(report.ids_kept for report in outcome.faults)
+    for report in outcome.faults:
+        elected = report.master_epoch_after - report.master_epoch_before
+        assert elected >= (1 if report.fault.endswith("-master") else 0), report
+    assert outcome.load.acknowledged > 0
+    assert "hold no log" in outcome.remark
+    assert "They hold no log" in result.stderr, "people are told, too"
+    secret = tmp_path / "controllers" / "raft.secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--faults", "kill-everything"], "kill-everything"),
+        (["--controllers", "4"], "an even number"),
+        (["--replicas", "1"], "--replicas"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert said in result.stderr
+
+
+def test_apache_engine_without_java_says_what_to_install(tmp_path: Path) -> None:
+    result = run("--engine", "apache", environment={"JAVA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
+    assert result.returncode == 2
+    assert "install a Java runtime" in " ".join(result.stderr.split())
