@@ -2,7 +2,7 @@
 
 As mqadmin does: any controller says who leads (1005), the request goes there. Unlike mqadmin, which gives up: a dead or
 cut off controller costs its time-out and the next address is asked, and while an election is on (nobody leads, or the
-leader answers 2007) we go round again until the time-out is over. Both are safe, for nothing was done so far.
+leader answers 2007) we go round again for as long as one answer may take. Both are safe, for nothing was done so far.
 """
 
 import asyncio
@@ -27,22 +27,27 @@ class LeaderAnswer:
     command: RemotingCommand
 
 
-async def ask_leader(caller: Caller, controllers: Sequence[str], asked: RemotingCommand) -> LeaderAnswer:
+async def ask_leader(
+    caller: Caller, controllers: Sequence[str], asked: RemotingCommand, *, patience: float | None = None
+) -> LeaderAnswer:
     """The leader's answer to `asked`; `controllers` are addresses of any of them.
+
+    `patience`: seconds to wait for the end of an election; None: as long as for an answer.
 
     Raises:
         RefusedError: the leader answered with another code than success.
         UnreachableError: no controller answers, none knows a leader, or the leader's answer stayed away (then the
             request may have taken effect).
     """
-    deadline = asyncio.get_running_loop().time() + caller.timeout
+    now = asyncio.get_running_loop().time
+    deadline = now() + (caller.timeout if patience is None else patience)
     while True:
         attempt = _Round(caller, asked)
         for address in controllers:
             answer = await attempt.through(address)
             if answer is not None:
                 return LeaderAnswer(answer.address, succeeded(answer.address, answer.command))
-        if not attempt.election or asyncio.get_running_loop().time() >= deadline:
+        if not attempt.election or now() >= deadline:
             raise attempt.failure()
         await asyncio.sleep(PAUSE_SECONDS)
 
