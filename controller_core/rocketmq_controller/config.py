@@ -113,6 +113,8 @@ class LiveConfig:
             return f"{', '.join(overridden)}: set in this process's environment, which comes before updates"
         if settings.peers.keys() != self.settings.peers.keys() or settings.self_peer.id != self.settings.self_peer.id:
             return "controllerDLegerPeers and controllerDLegerSelfId cannot be changed while running"
+        if settings.store_path != self.settings.store_path:
+            return "controllerStorePath cannot be changed while running: the next start would begin with empty state"
         return None
 
     def _build(self, updates: Mapping[str, str]) -> ControllerSettings:

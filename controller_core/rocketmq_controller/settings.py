@@ -134,6 +134,11 @@ class ControllerSettings(Settings, frozen=True):
             raise ValueError("two ports are the same: " + ", ".join(f"{name} {port}" for name, port in ports.items()))
         if not all(0 < port < 65536 for port in ports.values()):
             raise ValueError("a port is out of range: " + ", ".join(f"{name} {port}" for name, port in ports.items()))
+        if self.raft_election_timeout_ms <= 3 * self.raft_heartbeat_interval_ms:
+            raise ValueError(
+                f"raftElectionTimeoutMs={self.raft_election_timeout_ms} must be more than three times "
+                f"raftHeartbeatIntervalMs={self.raft_heartbeat_interval_ms}: one late heartbeat would depose a good leader"
+            )
         parse_labels(self.metrics_label)
 
     @property

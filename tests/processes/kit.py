@@ -1,0 +1,135 @@
+"""What the process tests share: log lines as values, questions to whoever leads, waiting without guessing times."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from rocketmq_demo.ask import ask
+from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.processes import OwnedProcess
+from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.controller import (
+    ApplyBrokerIdRequestHeader,
+    ElectMasterRequestHeader,
+    GetReplicaInfoRequestHeader,
+    GetReplicaInfoResponseHeader,
+    SyncStateSet,
+)
+from rocketmq_formats.remoting.headers import Header, decode_header
+
+PATIENCE = 60.0
+"""Seconds after which something that has to happen counts as never: generous, for machines that do other things."""
+
+NOTHING_DONE = frozenset({ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY})
+"""Answers that promise that the request changed nothing."""
+
+
+def until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+    """Wait until `condition` holds; AssertionError saying `what` was waited for if it takes longer than `timeout` s."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout:g} s for: {what}"
+        time.sleep(0.02)
+
+
+def log_lines(process: OwnedProcess) -> list[dict[str, Any]]:
+    """What the process has logged (logFormat=json); a line that is no JSON fails the test."""
+    lines = process.output().splitlines()
+    if lines and process.alive and not process.output().endswith("\n"):
+        lines.pop()  # still being written
+    return [json.loads(line) for line in lines]
+
+
+def said(process: OwnedProcess, event: str, **keys: str) -> bool:
+    """Whether it logged `event` with each of `keys` holding the given text somewhere in its value."""
+    with suppress(json.JSONDecodeError):  # killed in the middle of a line
+        return any(
+            line["event"] == event and all(text in str(line.get(key)) for key, text in keys.items())
+            for line in log_lines(process)
+        )
+    return False
+
+
+def ask_leader(
+    cluster: ControllerCluster, code: RequestCode, header: Header | None = None, body: bytes = b""
+) -> RemotingCommand:
+    """The answer of whoever leads; asks again where nothing was done. For requests that may be repeated."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        for process in cluster:
+            with suppress(OSError):
+                answer = ask(process.address, request(code, header, body), timeout=2.0)
+                if answer.code not in NOTHING_DONE:
+                    return answer
+        assert time.monotonic() < deadline, f"no controller answered {code.name} as leader"
+        time.sleep(0.02)
+
+
+def check_code(broker_name: str, broker_id: int) -> str:
+    """The register check code that `make_group` uses."""
+    return f"127.0.0.1:{10911 + 10 * broker_id};{broker_name}-{broker_id}"
+
+
+def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) -> None:
+    """Register `replicas` members of a new group and elect the first."""
+    for broker_id in range(1, replicas + 1):
+        answer = ask_leader(
+            cluster,
+            RequestCode.CONTROLLER_APPLY_BROKER_ID,
+            ApplyBrokerIdRequestHeader(
+                cluster_name="C",
+                broker_name=broker_name,
+                applied_broker_id=broker_id,
+                register_check_code=check_code(broker_name, broker_id),
+            ),
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+    answer = ask_leader(
+        cluster,
+        RequestCode.CONTROLLER_ELECT_MASTER,
+        ElectMasterRequestHeader(cluster_name="C", broker_name=broker_name, broker_id=1),
+    )
+    assert answer.code in {ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}, answer.remark
+
+
+def replica_info(cluster: ControllerCluster, broker_name: str) -> tuple[GetReplicaInfoResponseHeader, SyncStateSet]:
+    """The group as the leader tells it (1004)."""
+    answer = ask_leader(
+        cluster, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequestHeader(broker_name=broker_name)
+    )
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_header(GetReplicaInfoResponseHeader, answer.ext_fields or {}), decode_body(SyncStateSet, answer.body)
+
+
+def metric(page: str, name: str, **labels: str) -> float:
+    """The value of one metric on a /metrics page; KeyError if it is not there."""
+    for sample, found, value in samples(page):
+        if sample == name and labels.items() <= found.items():
+            return value
+    raise KeyError(f"{name} {labels}")
+
+
+def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Name, labels and value of everything on a /metrics page."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            yield sample.name, dict(sample.labels), sample.value
+
+
+def closed_by_peer(connection: socket.socket, timeout: float = PATIENCE) -> bytes:
+    """Wait until the other side has closed; what it sent before."""
+    connection.settimeout(timeout)
+    received = b""
+    try:
+        while data := connection.recv(65_536):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
