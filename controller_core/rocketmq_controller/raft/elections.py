@@ -23,6 +23,7 @@ class Elections(Seam):
 
     def start_clockwork(self) -> None:
         """Begin as a follower that may have heard a leader just before it crashed."""
+        self.disk_full = False
         self._started_at = self.now
         self._heard_at = self.now
         self._heard_stamp = NEVER
@@ -109,6 +110,9 @@ class Elections(Seam):
         if self.state == LEADER:
             if self.now > max(self.confirmed_at(), self._led_since) + self.timings.election_max:
                 self.become_follower(self.term)
+        elif self.now >= self.election_deadline and self.disk_full and self.peers:
+            # A leader that cannot write would only be in the way.
+            self.election_deadline = self.now + self._generate_timeout()
         elif self.now >= self.election_deadline:
             if self.state == CANDIDATE:
                 self.become_follower(self.term)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from queue import Empty
 
 import msgspec
+import structlog
 from pysyncobj import FAIL_REASON
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
@@ -18,7 +19,6 @@ from rocketmq_controller.raft import messages
 from rocketmq_controller.raft.errors import (
     ApplyError,
     CommandTooLargeError,
-    FatalRaftError,
     NotLeaderError,
     OverloadedError,
     ProposalLostError,
@@ -31,6 +31,9 @@ from rocketmq_controller.raft.settings import Limits, Timings
 from rocketmq_controller.raft.snapshots import Snapshots
 from rocketmq_controller.raft.status import MemberStatus, RaftStatus, Role
 from rocketmq_controller.raft.stores import LogStore, SnapshotStore, StateMachine
+from rocketmq_runtime.filesystem import DiskFullError
+
+log = structlog.get_logger(__name__)
 
 Result = Callable[[object, RaftError | None], None]
 """Told what `apply` returned, or why that is not known."""
@@ -115,6 +118,8 @@ class RaftMachine(Snapshots):
         """
         if self.state != LEADER or self._transfer is not None:
             raise NotLeaderError(self.leader.id if self.leader is not None and self.state != LEADER else None)
+        if self.disk_full:
+            raise OverloadedError("the disk is full")
         if self._waiting_count >= self.limits.max_pending:
             raise OverloadedError(f"{self._waiting_count} commands wait for commit already")
         if len(command) > self.limits.max_command_bytes:
@@ -226,13 +231,28 @@ class RaftMachine(Snapshots):
         self._checkCommandsToApply()
         self._SyncObj__sendAppendEntries()
         if self.log.durable_index < self.last_index:
-            self.log.sync()
+            self._sync_log()
         self.send_due_acks()
         self.advance_commit()
         self._SyncObj__applyLogEntries()
         self._settle_barriers()
         self._drive_transfer()
         self._SyncObj__tryLogCompaction()
+
+    def _sync_log(self) -> None:
+        """One group commit. A full disk is waited out: entries stay in memory, and neither acknowledge nor count."""
+        try:
+            self.log.sync()
+        except DiskFullError as error:
+            if not self.disk_full:
+                log.error(
+                    "disk full: this member neither leads nor acknowledges until there is space", reason=str(error)
+                )
+            self.disk_full = True
+            if self.state == LEADER and self.peers:
+                self.become_follower(self.term)
+        else:
+            self.disk_full = False
 
     def _append_commands(self) -> None:
         """Move proposed commands into the log, where we lead; PySyncObj would forward them to the leader."""

@@ -21,7 +21,7 @@ from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_controller.raft.seam import Clock
 from rocketmq_controller.raft.settings import RaftSettings
 from rocketmq_controller.raft.status import RaftStatus, Role
-from rocketmq_controller.raft.interim_store import open_store
+from rocketmq_controller.raft.store import open_store
 from rocketmq_controller.raft.stores import StateMachine
 from rocketmq_controller.raft.transport import Events, TcpTransport
 
@@ -69,15 +69,16 @@ class Replica:
         """Recover what is on disk, listen, and join the quorum.
 
         Raises:
-            FatalRaftError: what is on disk is damaged or does not belong together; the text names the file.
-            OSError: the port cannot be bound, the folder cannot be used.
+            FatalRaftError: what is on disk is damaged or does not belong together; the text names file and offset.
+            StorageError: the disk is full, or a file cannot be read or written.
+            OSError: the port cannot be bound.
         """
         settings = self._settings
         self._loop = asyncio.get_running_loop()
         self._fatal_future = self._loop.create_future()
         events = Events(self._receive, lambda _: self._wake(), self._disconnected)
         transport = TcpTransport(settings.self_id, settings.peers, settings.secret, events)
-        store = open_store(settings)
+        store = open_store(settings.store_path, settings.self_id, settings.others)
         try:
             self._machine = RaftMachine(
                 settings.self_id,

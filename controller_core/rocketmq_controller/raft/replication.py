@@ -14,6 +14,7 @@ from rocketmq_controller.raft import messages, quorum
 from rocketmq_controller.raft.elections import NEVER, Elections
 from rocketmq_controller.raft.errors import InvariantViolationError, WireError
 from rocketmq_controller.raft.seam import LEADER, NO_OP, REGULAR
+from rocketmq_controller.raft.stores import Snapshot
 
 
 class Progress(msgspec.Struct):
@@ -25,11 +26,16 @@ class Progress(msgspec.Struct):
     """While probing: an Append is under way."""
     under_way: deque[int] = msgspec.field(default_factory=deque)
     """Last index of each Append that is not acknowledged."""
+    reset_stamp: float = NEVER
+    """Newest stamp when the last refusal was heeded: what was sent before is refused too, and means nothing new."""
     sent_at: float = NEVER
-    snapshot_index: int = 0
-    """Snapshot that is being sent; 0: none yet."""
+    snapshot: Snapshot | None = None
+    """What is being sent, to its end even if there is a newer one meanwhile: else a slow link would never get one whole."""
+    snapshot_digest: bytes = b""
     snapshot_offset: int = 0
     """Bytes of it that the follower holds."""
+    chunk_stamp: float = NEVER
+    """Stamp of the chunk that is under way: only its answer asks for the next one."""
 
 
 class DueAck(msgspec.Struct):
@@ -77,6 +83,7 @@ class Replication(Elections):
         if self.next_index[node] <= self.first_index:
             self.send_snapshot(node, progress, due=due)
             return
+        progress.snapshot = None
         if due:
             progress.waiting = False
         while self._may_send(node, progress):
@@ -142,10 +149,9 @@ class Replication(Elections):
             progress.probing = progress.waiting = False
 
     def _rejected(self, node: Node, progress: Progress, message: messages.Ack) -> None:
-        stale = message.rejected_prev <= self.match_index[node] or (
-            progress.probing and message.rejected_prev != self.next_index[node] - 1
-        )
-        if stale:
+        known = message.rejected_prev <= self.match_index[node]
+        other_probe = progress.probing and message.rejected_prev != self.next_index[node] - 1
+        if known or other_probe or (not progress.probing and message.stamp <= progress.reset_stamp):
             return
         # Never above what was refused, or two members could refuse each other's guess for ever.
         wanted = min(message.next_index, message.rejected_prev)
@@ -153,6 +159,7 @@ class Replication(Elections):
         progress.probing = True
         progress.waiting = False
         progress.under_way.clear()
+        progress.reset_stamp = self._last_stamp
 
     def advance_commit(self) -> None:
         """Commit what a majority has on disk, as soon as the newest of it is of our own term."""

@@ -15,6 +15,7 @@ from rocketmq_controller.raft.errors import ApplyError, StoreMismatchError, Wire
 from rocketmq_controller.raft.replication import Progress, Replication
 from rocketmq_controller.raft.seam import LEADER, NO_OP
 from rocketmq_controller.raft.stores import LogStore, Snapshot, SnapshotStore, StateMachine
+from rocketmq_runtime.filesystem import DiskFullError
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +50,6 @@ class Snapshots(Replication):
         self._snapshots = snapshots
         self._state_machine = state_machine
         self._snapshot = snapshots.load()
-        self._snapshot_digest: bytes | None = None
         self._incoming: Incoming | None = None
         self.log = journal
         index = 1
@@ -66,6 +66,7 @@ class Snapshots(Replication):
         self._SyncObj__raftCurrentTerm = term
         self._SyncObj__votedForNodeId = journal.getVotedForNodeId()
         self.commit_index = self.last_applied = index
+        self._compact_at = index + self.limits.compact_after
 
     @property
     def snapshot_index(self) -> int:
@@ -106,8 +107,12 @@ class Snapshots(Replication):
     # -- cutting the log
 
     def compact_if_due(self) -> None:
-        if self.last_applied - max(self.snapshot_index, 1) >= self.limits.compact_after:
-            self.compact()
+        if self.last_applied >= self._compact_at:
+            try:
+                self.compact()
+            except DiskFullError as error:
+                log.warning("no space for a snapshot, the log stays as it is", reason=str(error))
+            self._compact_at = self.last_applied + self.limits.compact_after
 
     def compact(self) -> None:
         """Store the state as applied so far, then cut the log behind it."""
@@ -124,33 +129,31 @@ class Snapshots(Replication):
     def _keep(self, snapshot: Snapshot) -> None:
         self._snapshots.save(snapshot)
         self._snapshot = snapshot
-        self._snapshot_digest = None
 
     # -- leader
 
     def send_snapshot(self, node: Node, progress: Progress, *, due: bool) -> None:
         """Send the next chunk once the last one is acknowledged; again after a heartbeat's time."""
-        snapshot = self._snapshot
-        if snapshot is None:
-            raise StoreMismatchError(
-                f"the journal begins at entry {self.first_index}, and there is no snapshot to send to {node}"
-            )
-        if progress.snapshot_index != snapshot.index:
-            progress.snapshot_index, progress.snapshot_offset = snapshot.index, 0
+        if progress.snapshot is None:
+            if self._snapshot is None:
+                raise StoreMismatchError(
+                    f"the journal begins at {self.first_index}, and there is no snapshot to send to {node}"
+                )
+            progress.snapshot, progress.snapshot_offset = self._snapshot, 0
+            progress.snapshot_digest = digest_of(self._snapshot.data)
             progress.probing, progress.waiting = True, False
             progress.under_way.clear()
         if progress.waiting and not due:
             return
-        if self._snapshot_digest is None:
-            self._snapshot_digest = digest_of(snapshot.data)
-        offset = progress.snapshot_offset
+        snapshot, offset = progress.snapshot, progress.snapshot_offset
         data = snapshot.data[offset : offset + self.limits.snapshot_chunk_bytes]
         stamp = self.next_stamp()
         total = len(snapshot.data)
         chunk = messages.SnapshotChunk(
-            self.term, stamp, snapshot.index, snapshot.term, total, offset, self._snapshot_digest, data
+            self.term, stamp, snapshot.index, snapshot.term, total, offset, progress.snapshot_digest, data
         )
         self.send(node, chunk)
+        progress.chunk_stamp = stamp
         progress.waiting = True
         progress.sent_at = self.now
 
@@ -159,8 +162,8 @@ class Snapshots(Replication):
             return
         self.take_echo(node, message.stamp)
         progress = self.progress[node]
-        if message.index == progress.snapshot_index and self._snapshot is not None:
-            progress.snapshot_offset = min(message.next_offset, len(self._snapshot.data))
+        if message.stamp == progress.chunk_stamp and progress.snapshot is not None:
+            progress.snapshot_offset = min(message.next_offset, len(progress.snapshot.data))
             progress.waiting = False
         if not self.muted:
             self.replicate_to(node)
@@ -209,4 +212,5 @@ class Snapshots(Replication):
         else:
             self._begin_log_at(snapshot)
         self.commit_index = self.last_applied = snapshot.index
+        self._compact_at = snapshot.index + self.limits.compact_after
         log.info("snapshot installed", index=snapshot.index, term=snapshot.term, bytes=len(snapshot.data))

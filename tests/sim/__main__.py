@@ -1,0 +1,37 @@
+"""Tell the story of one seed, or run many: `python -m tests.sim --seed 7`, `python -m tests.sim --seed 0 --count 1000`."""
+
+import argparse
+import logging
+import sys
+import time
+
+import structlog
+
+from tests.sim.faults import STORM_SECONDS, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds; the story is told for one only")
+    parser.add_argument("--seconds", type=float, default=STORM_SECONDS, help="virtual seconds of faults")
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    started = time.perf_counter()
+    for seed in range(options.seed, options.seed + options.count):
+        story = options.count == 1
+        try:
+            outcome = run(seed, story=story, seconds=options.seconds)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has to be told
+            if not story:
+                print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+                continue
+            raise
+        if story:
+            print(outcome)
+    print(f"{options.count} seeds in {time.perf_counter() - started:.1f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,401 @@
+"""A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each step.
+
+`run(seed)` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so a seed is a story that can be
+told again. What the members replicate is a `Workload`: numbered commands by default, the application's own where it has one.
+"""
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
+from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.machine import RaftMachine
+from rocketmq_runtime.filesystem import DiskFullError
+from tests.sim.checks import Checker, Violation
+from tests.sim.commands import CommandList
+from tests.sim.disk import SimCrash
+from tests.sim.member import Member
+from tests.sim.network import Network
+
+
+class Workload(Protocol):
+    """What clients do. One object per run."""
+
+    def make_state_machine(self) -> StateMachine:
+        """A fresh one for a member that starts."""
+
+    def command(self, leader: StateMachine) -> bytes | None:
+        """What a client wants done next, decided on the leader's applied state; None: nothing now."""
+
+    def answered(self, command: bytes, index: int, result: object) -> None:
+        """A client was told that `command` is done, at `index` of the log."""
+
+    def check(self, name: str, state: StateMachine) -> None:
+        """After each step that touched the member; raises Violation."""
+
+    def finish(self, states: list[StateMachine]) -> None:
+        """At the end of the run, all members whole and caught up; raises Violation."""
+
+
+class Numbered:
+    """Commands that carry a number; every answered one must be there at the end, where the answer said."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self.done: dict[int, bytes] = {}
+
+    def make_state_machine(self) -> StateMachine:
+        return CommandList()
+
+    def command(self, leader: StateMachine) -> bytes | None:  # noqa: ARG002 - decides on nothing
+        self._next += 1
+        return b"%d" % self._next
+
+    def answered(self, command: bytes, index: int, result: object) -> None:  # noqa: ARG002
+        if self.done.setdefault(index, command) != command:
+            raise Violation(
+                f"OneAnswerPerIndex: {command!r} and {self.done[index]!r} were both answered for index {index}"
+            )
+
+    def check(self, name: str, state: StateMachine) -> None:
+        pass
+
+    def finish(self, states: list[StateMachine]) -> None:
+        for state in states:
+            assert isinstance(state, CommandList)
+            at = dict(zip(state.indexes, state.commands, strict=True))
+            lost = {index: command for index, command in self.done.items() if at.get(index) != command}
+            if lost:
+                raise Violation(f"AckedSurvives: answered and lost: {lost}")
+
+
+class World:
+    """See the module's docstring."""
+
+    def __init__(self, seed: int, workload: Workload | None = None, *, story: bool = False) -> None:
+        self.rng = rng = Random(seed)
+        self.workload = workload or Numbered()
+        self.now = 0.0
+        self.story: list[str] | None = [] if story else None
+        self.steps = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self.answers = 0
+        self.clients_stop = False
+        self.lost = 0
+        names = ["a", "b", "c", "d", "e"][: rng.choices((1, 3, 5), (1, 7, 2))[0]]
+        self.checker = Checker()
+        self.network = Network(names, rng, self.after, self._deliver)
+        limits = Limits(
+            batch_entries=rng.choice((1, 3, 4096)),
+            window_batches=rng.choice((1, 2, 16)),
+            apply_batch=rng.choice((2, 5000)),
+            snapshot_chunk_bytes=rng.choice((20, 1000)),
+            compact_after=rng.choice((5, 20, 10_000)),
+            keep_after_compaction=rng.choice((0, 3, 1000)),
+            max_pending=rng.choice((5, 1000)),
+        )
+        self.members = {
+            name: Member(
+                name,
+                [other for other in names if other != name],
+                Random(rng.random()),
+                true_time=lambda: self.now,
+                send=lambda receiver, message, sender=name: self._send(sender, receiver, message),
+                make_state_machine=self.workload.make_state_machine,
+                applied=lambda index, digest, name=name: self.checker.applied(name, index, digest),
+                timings=Timings(),
+                limits=limits,
+            )
+            for name in names
+        }
+        for member in self.members.values():
+            self.start(member)
+
+    # -- time
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (self.now + delay, self._sequence, action))
+
+    def tell(self, text: str, *values: object) -> None:
+        if self.story is not None:
+            self.story.append(f"{self.now:9.4f} {text % values}")
+
+    def step(self) -> None:
+        """The next event, and all checks."""
+        self.now, _, action = heapq.heappop(self._events)
+        self.steps += 1
+        action()
+        self.checker.leases(list(self.members.values()))
+
+    def run_for(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._events and self._events[0][0] <= end:
+            self.step()
+        self.now = end
+
+    # -- members
+
+    def start(self, member: Member) -> None:
+        if member.machine is not None:
+            return
+        try:
+            member.start()
+        except SimCrash:
+            self._crashed(member, power=True)
+            return
+        except DiskFullError as error:
+            self._gives_up(member, error)
+            return
+        self.tell("%s starts: %s", member.name, _picture(member.machine))
+        self._checked(member)
+        for other in member.others:
+            if self.members[other].machine is not None:
+                self._connect_later(member.name, other)
+        self.wake(member)
+
+    def crash(self, member: Member, *, power: bool) -> None:
+        if member.machine is not None:
+            self._crashed(member, power=power)
+
+    def _crashed(self, member: Member, *, power: bool) -> None:
+        self.tell("%s %s", member.name, "loses power" if power else "is killed")
+        member.end(power=power)
+        self.checker.forget(member.name)
+        for other in member.others:
+            self.network.disconnect_end(member.name, other)
+            # A killed process's kernel says so; a machine without power says nothing, and TCP finds out.
+            delay = self.rng.uniform(3, 5) if power and self.rng.random() < 0.5 else self.rng.uniform(0.0005, 0.05)
+            self._notice_end(other, member.name, delay, ended_by_peer=delay < 1)
+        self.after(self.rng.uniform(0.01, 3), lambda: self.start(member))
+
+    def _gives_up(self, member: Member, error: DiskFullError) -> None:
+        """Where a full disk cannot be waited out (term and vote), the process ends."""
+        if member.disk.capacity is None:
+            raise Violation(f"DiskFull: {member.name} says so of a disk with space") from error
+        self.tell("%s gives up: %s", member.name, error)
+        self._crashed(member, power=False)
+
+    def pause(self, member: Member, seconds: float) -> None:
+        if member.machine is None or member.paused:
+            return
+        self.tell("%s sleeps for %.3f", member.name, seconds)
+        member.paused = True
+        incarnation = member.incarnation
+        self.after(seconds, lambda: self._resume(member, incarnation))
+
+    def _resume(self, member: Member, incarnation: int) -> None:
+        if member.machine is None or member.incarnation != incarnation:
+            return
+        self.tell("%s wakes up", member.name)
+        member.paused = False
+        notices, member.notices = member.notices, []
+        inbox, member.inbox = member.inbox, []
+        if self.rng.random() < 0.5:  # some event loops run timers before they look at sockets
+            self._turn(member)
+        for sender, message in inbox:
+            self._take(member, sender, message)
+        for notice in notices:
+            if member.machine is not None:
+                self._guarded(member, lambda notice=notice, machine=member.machine: notice(machine))
+        self.wake(member)
+
+    def _guarded(self, member: Member, action: Callable[[], object]) -> None:
+        """Run code of a member: its disk may crash inside, and what happened is checked."""
+        if member.machine is None:
+            return
+        try:
+            action()
+        except SimCrash:
+            self._crashed(member, power=True)
+        except DiskFullError as error:
+            self._gives_up(member, error)
+        else:
+            self._checked(member)
+
+    def _checked(self, member: Member) -> None:
+        if member.machine is not None and member.state is not None:
+            self.checker.member(member.name, member.machine)
+            self.workload.check(member.name, member.state.inner)
+
+    def wake(self, member: Member) -> None:
+        if member.machine is None or member.turn_due or member.paused:
+            return
+        member.turn_due = True
+        incarnation = member.incarnation
+        self.after(self.rng.choice((0.0, 0.0002, 0.001)), lambda: self._turn_if(member, incarnation))
+
+    def _turn_if(self, member: Member, incarnation: int) -> None:
+        if member.incarnation == incarnation:
+            member.turn_due = False
+            if not member.paused:
+                self._turn(member)
+
+    def _turn(self, member: Member) -> None:
+        machine = member.machine
+        if machine is None:
+            return
+        before = (machine.role, machine.term, machine.leader)
+        self._guarded(member, machine.doTick)
+        if member.machine is None:
+            return
+        if self.story is not None and before != (machine.role, machine.term, machine.leader):
+            self.tell("%s: %s", member.name, _picture(machine))
+        self._arm(member, machine)
+
+    def _arm(self, member: Member, machine: RaftMachine) -> None:
+        at = self.now + member.true_delay(machine.next_deadline())
+        if self.now < member.timer_at <= at:
+            return
+        member.timer_at = at
+        incarnation = member.incarnation
+        self.after(at - self.now, lambda: self._timer(member, incarnation, at))
+
+    def _timer(self, member: Member, incarnation: int, at: float) -> None:
+        if member.incarnation == incarnation and member.timer_at == at and not member.paused:
+            self._turn(member)
+
+    # -- network
+
+    def _send(self, sender: str, receiver: str, message: messages.AnyMessage) -> None:
+        self.checker.sent(sender, receiver, message)
+        self.network.send(sender, receiver, message)
+
+    def _deliver(self, sender: str, receiver: str, message: messages.AnyMessage) -> None:
+        member = self.members[receiver]
+        if member.paused:
+            member.inbox.append((sender, message))
+        else:
+            self._take(member, sender, message)
+
+    def _take(self, member: Member, sender: str, message: messages.AnyMessage) -> None:
+        machine = member.machine
+        if machine is None:
+            return
+        try:
+            self._guarded(member, lambda: machine.receive(sender, message))
+        except WireError as error:
+            raise Violation(f"NoWireErrors: {member.name} refuses {message} of {sender}: {error}") from error
+        self.wake(member)
+
+    def _connect_later(self, one: str, other: str) -> None:
+        self.after(self.rng.uniform(0.0005, 0.1), lambda: self._connect(one, other))
+
+    def _connect(self, one: str, other: str) -> None:
+        ends = (self.members[one], self.members[other])
+        if any(end.machine is None for end in ends) or self.network.whole(one, other):
+            return
+        if any(end.paused for end in ends) or self._is_blocked(one, other):
+            self._connect_later(one, other)
+            return
+        for end, peer in ((one, other), (other, one)):
+            self._end_of_connection(end, peer, ended_by_peer=False)
+        self.network.connect(one, other)
+        for end, peer in ((ends[0], other), (ends[1], one)):
+            machine = end.machine
+            if machine is not None:
+                node = next(node for node in machine.peers if node.id == peer)
+                self._guarded(end, lambda machine=machine, node=node: machine._SyncObj__onNodeConnected(node))
+                self.wake(end)
+
+    def _is_blocked(self, one: str, other: str) -> bool:
+        return (one, other) in self.network.blocked or (other, one) in self.network.blocked
+
+    def reset(self, closer: str, other: str) -> None:
+        """`closer` closes its connection to `other`, which learns of it later."""
+        if not self.network.whole(closer, other) or self.members[closer].paused:
+            return
+        self.tell("%s closes its connection to %s", closer, other)
+        self._end_of_connection(closer, other, ended_by_peer=False)
+        self._notice_end(other, closer, self.rng.uniform(0.0005, 0.2), ended_by_peer=True)
+
+    def _notice_end(self, end: str, peer: str, delay: float, *, ended_by_peer: bool) -> None:
+        generation = self.network.view(end, peer)
+        if generation is not None:
+            self.after(delay, lambda: self._notice(end, peer, generation, ended_by_peer=ended_by_peer))
+
+    def _notice(self, end: str, peer: str, generation: int, *, ended_by_peer: bool) -> None:
+        if self.network.view(end, peer) == generation:
+            self._end_of_connection(end, peer, ended_by_peer=ended_by_peer)
+            self._connect_later(end, peer)
+
+    def _end_of_connection(self, end: str, peer: str, *, ended_by_peer: bool) -> None:
+        member = self.members[end]
+        if not self.network.disconnect_end(end, peer) or member.machine is None:
+            return
+
+        def notice(machine: RaftMachine) -> None:
+            node = next(node for node in machine.peers if node.id == peer)
+            machine._SyncObj__onNodeDisconnected(node)
+            if ended_by_peer:
+                machine.connection_gone(peer)
+
+        if member.paused:
+            member.notices.append(notice)
+        else:
+            machine = member.machine
+            self._guarded(member, lambda: notice(machine))
+            self.wake(member)
+
+    # -- clients
+
+    def client(self) -> None:
+        """One client asks some member; then the next one comes."""
+        if self.clients_stop:
+            return
+        self.after(self.rng.expovariate(1 / 0.03), self.client)
+        asked = [m for m in self.members.values() if m.machine is not None and not m.paused]
+        if not asked:
+            return
+        member = self.rng.choice(asked)
+        machine, state = member.machine, member.state
+        if machine is None or state is None or not machine.is_leader:
+            return
+        if self.rng.random() < 0.1:
+            self._barrier(member, machine)
+        for _ in range(self.rng.choice((1, 1, 1, 5, 20))):
+            command = self.workload.command(state.inner)
+            if command is None:
+                return
+            try:
+                machine.propose(command, lambda value, error, command=command: self._answer(command, value, error))
+            except (NotLeaderError, OverloadedError):
+                return
+        self.wake(member)
+
+    def _answer(self, command: bytes, value: object, error: RaftError | None) -> None:
+        if error is not None:
+            self.lost += 1
+            return
+        assert isinstance(value, tuple)
+        index, result = value
+        self.answers += 1
+        self.checker.acked_index = max(self.checker.acked_index, index)
+        self.workload.answered(command, index, result)
+
+    def _barrier(self, member: Member, machine: RaftMachine) -> None:
+        known = self.checker.acked_index
+
+        def passed(_: object, error: RaftError | None) -> None:
+            if error is None and machine.last_applied < known:
+                raise Violation(
+                    f"Barrier: {member.name} has applied {machine.last_applied}, {known} was answered before"
+                )
+
+        try:
+            machine.barrier(passed)
+        except NotLeaderError:
+            return
+        self.wake(member)
+
+
+def _picture(machine: RaftMachine | None) -> str:
+    if machine is None:
+        return "down"
+    return (
+        f"{machine.role.value} term {machine.term} leader {machine.leader} log {machine.first_index}..{machine.last_index} "
+        f"durable {machine.log.durable_index} commit {machine.commit_index} applied {machine.last_applied}"
+    )
