@@ -142,12 +142,22 @@ def _run(
         try:
             console.print(engine.remark, style="dim", soft_wrap=not console.is_terminal)
             with view.shown(console, stage):
-                outcome = asyncio.run(Story(stage, faults=faults, quiet=quiet).run(str(folder)))
+                outcome = asyncio.run(_tell(stage, faults=faults, quiet=quiet, folder=folder))
             if keep:
                 _keep(console, stage)
             return outcome
         finally:
             engine.close()
+
+
+async def _tell(stage: Stage, *, faults: tuple[str, ...], quiet: float, folder: Path) -> Outcome:
+    try:
+        return await Story(stage, faults=faults, quiet=quiet).run(str(folder))
+    except asyncio.CancelledError:
+        # Ctrl-C: threads that wait for these processes must not hold up the end.
+        stage.engine.close()
+        stage.controllers.close()
+        raise
 
 
 def _keep(console: Console, stage: Stage) -> None:

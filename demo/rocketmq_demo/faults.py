@@ -23,8 +23,9 @@ class Stage:
 
     @property
     def group(self) -> GroupView:
-        """The latest picture."""
-        assert self.observer.group is not None, "nobody has registered yet"
+        """The latest picture; LookupError while there is none."""
+        if self.observer.group is None:
+            raise LookupError("no broker has registered yet")
         return self.observer.group
 
     def broker_of(self, broker_id: int | None) -> Broker:
@@ -37,7 +38,10 @@ class Stage:
 
     def slave(self) -> tuple[Broker, int]:
         """A member of the SyncStateSet that is not master, and its id."""
-        broker_id = min(self.group.in_sync - {self.group.master_id or 0})
+        slaves = self.group.in_sync - {self.group.master_id}
+        if not slaves:
+            raise LookupError("no slave is in sync")
+        broker_id = min(slaves)
         return self.broker_of(broker_id), broker_id
 
     def hit(self, text: str) -> None:

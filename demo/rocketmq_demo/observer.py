@@ -22,7 +22,7 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
 PERIOD = 0.1
-TERM_PERIOD = 1.0
+TERM_PERIOD = 0.5
 TIMEOUT = 0.5
 _TERM = re.compile(r"^rocketmq_controller_raft_term(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
@@ -128,8 +128,7 @@ class Observer:
             answer = await _call(client, process.address, RequestCode.CONTROLLER_GET_METADATA_INFO)
             role = "silent"
             if answer is not None:
-                header = decode_header(GetMetaDataResponseHeader, answer.ext_fields or {})
-                role = "leader" if header.is_leader else "follower"
+                role = "leader" if _leads(answer) else "follower"
                 term = self._terms.get(process.member)
         return ControllerView(process.member, process.address, role, term)
 
@@ -192,6 +191,13 @@ def _group(info: ReplicasInfo) -> GroupView:
         info.sync_state_set_epoch,
         tuple(sorted(replicas, key=lambda one: one.broker_id)),
     )
+
+
+def _leads(answer: RemotingCommand) -> bool:
+    try:
+        return decode_header(GetMetaDataResponseHeader, answer.ext_fields or {}).is_leader
+    except FormatError:
+        return False
 
 
 async def _call(client: RemotingClient, address: str, code: RequestCode, body: bytes = b"") -> RemotingCommand | None:

@@ -5,15 +5,20 @@ is whole and writable after every fault, nothing acknowledged is lost.
 """
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Sequence
 
+from rocketmq_demo.apache import processes
 from rocketmq_demo.engine import BROKER_GROUP, LoadResult
 from rocketmq_demo.faults import FAULTS, Stage
 from rocketmq_demo.observer import longest_gap
 from rocketmq_demo.outcome import FaultReport, Outcome
 from rocketmq_demo.processes import ProcessDiedError
 from rocketmq_demo.timeline import Kind
+
+_BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, processes.ProcessDiedError, subprocess.SubprocessError)
+"""What a group that does not cope ends in; anything else is a bug of the demo."""
 
 WRITABLE_WITHIN = 2.0
 """Seconds: the last acknowledged send may be so old at the end."""
@@ -38,18 +43,23 @@ class Story:
         load_result = LoadResult(acknowledged=0, failed=0)
         observing = asyncio.create_task(stage.observer.run())
         try:
-            await self._come_up()
-            for name in self._faults:
+            try:
+                await self._come_up()
+                for name in self._faults:
+                    await self._calm()
+                    reports.append(await self._fault(name))
                 await self._calm()
-                reports.append(await self._fault(name))
-            await self._calm()
-            self._check_writable()
-        except (TimeoutError, LookupError, ProcessDiedError, AssertionError) as error:
-            self._trouble(str(error) or repr(error))
+                self._check_writable()
+            except _BROKEN as error:
+                self._trouble(str(error) or repr(error))
+            try:
+                load_result = await stage.engine.load.finish()
+            except _BROKEN as error:
+                self._trouble(f"the load could not be ended: {error}")
+            if observing.done():
+                self._trouble(f"the observer ended: {observing.exception()!r}")
         finally:
             observing.cancel()
-            await asyncio.gather(observing, return_exceptions=True)
-            load_result = await stage.engine.load.finish()
         for problem in load_result.problems:
             self._trouble(problem)
         if load_result.lost:
