@@ -54,6 +54,12 @@ class MemoryLog:
     def _destroy(self) -> None:
         pass
 
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803 - PySyncObj's names
+        pass
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802 - PySyncObj's names
+        return 1
+
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803 - PySyncObj's names
         self.term, self.voted_for = term, votedForNodeId
 

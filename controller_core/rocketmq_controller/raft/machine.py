@@ -70,7 +70,7 @@ class RaftMachine(Snapshots):
         super().__init__(self_id, others, transport=transport, clock=clock, rng=rng, timings=timings, limits=limits)
         self._barriers: list[tuple[float, int, Result]] = []
         self._waiting_count = 0
-        self._behind = False
+        self._behind = True
         self.recover(journal, snapshots, state_machine)
         self.start_clockwork()
         self.start_replication()

@@ -144,6 +144,9 @@ class Replication(Elections):
         while progress.under_way and progress.under_way[0] <= match:
             progress.under_way.popleft()
         self.next_index[node] = max(self.next_index[node], match + 1)
+        if progress.snapshot is not None and progress.snapshot.index <= match:
+            progress.snapshot = None
+            progress.waiting = False
         if match + 1 == self.next_index[node]:
             # Only the answer to a probe may let the next one go: a follower that also refuses answers twice.
             progress.probing = progress.waiting = False
@@ -168,7 +171,13 @@ class Replication(Elections):
         match = self.match_index
         index = int(quorum.reached_by_majority(self.log.durable_index, [match[node] for node in self.peers]))
         if index > self.commit_index and self.term_at(index) == self.term:
+            self.commit_up_to(index)
+
+    def commit_up_to(self, index: int) -> None:
+        """Never backwards. The journal is told so that it refuses a cut below."""
+        if index > self.commit_index:
             self.commit_index = index
+            self.log.setRaftCommitIndex(index)
 
     # -- follower
 
@@ -182,7 +191,7 @@ class Replication(Elections):
         last_verified = self._take_entries(message, due)
         if last_verified is not None:
             self.verified_up_to(last_verified)
-            self.commit_index = max(self.commit_index, min(message.commit, last_verified))
+            self.commit_up_to(min(message.commit, last_verified))
 
     def enter_term_of_leader(self) -> None:
         """First message of a term's leader: what we know to equal its log is what is committed, no more."""

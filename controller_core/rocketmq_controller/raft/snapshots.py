@@ -40,7 +40,7 @@ class Snapshots(Replication):
     _snapshot: Snapshot | None = None
 
     def recover(self, journal: LogStore, snapshots: SnapshotStore, state_machine: StateMachine) -> None:
-        """Take over what is on disk. The commit index is not on disk: the next leader tells it.
+        """Take over what is on disk.
 
         Raises:
             StoreMismatchError: journal, snapshot and vote do not belong together.
@@ -65,7 +65,9 @@ class Snapshots(Replication):
             )
         self._SyncObj__raftCurrentTerm = term
         self._SyncObj__votedForNodeId = journal.getVotedForNodeId()
-        self.commit_index = self.last_applied = index
+        # What the journal remembers as committed was synced before and can be applied before a leader is heard.
+        self.commit_index = max(index, min(journal.getRaftCommitIndex(), self.last_index))
+        self.last_applied = index
         self._compact_at = index + self.limits.compact_after
 
     @property
@@ -211,6 +213,7 @@ class Snapshots(Replication):
             self._SyncObj__deleteEntriesTo(snapshot.index)
         else:
             self._begin_log_at(snapshot)
-        self.commit_index = self.last_applied = snapshot.index
+        self.commit_up_to(snapshot.index)
+        self.last_applied = snapshot.index
         self._compact_at = snapshot.index + self.limits.compact_after
         log.info("snapshot installed", index=snapshot.index, term=snapshot.term, bytes=len(snapshot.data))

@@ -41,6 +41,12 @@ class LogStore(Protocol):
     def __getitem__(self, item: slice) -> list[Entry]: ...
     def __len__(self) -> int: ...
     def _destroy(self) -> None: ...
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803 - PySyncObj's names
+        """Entries up to here are final: the store may refuse to cut them, and may remember it with the next sync."""
+
+    def getRaftCommitIndex(self) -> int:  # noqa: N802 - PySyncObj's names
+        """A commit index from before the start, 1 if none is known; at most what is on disk."""
+
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803 - PySyncObj's names
         """Put term and vote on disk before returning."""
 
