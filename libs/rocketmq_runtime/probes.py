@@ -53,7 +53,10 @@ class ProbeServer:
                     start_response("404 Not Found", [("Content-Type", "text/plain")])
                     return [b"try /metrics, /healthz or /readyz\n"]
 
-        self._server = make_server(host, port, app, server_class=_Server, handler_class=_QuietHandler)
+        try:
+            self._server = make_server(host, port, app, server_class=_Server, handler_class=_QuietHandler)
+        except OSError as error:
+            raise OSError(error.errno, f"probes cannot listen on {host}:{port}: {error.strerror}") from error
         self.port = int(self._server.server_port)
         self._thread = threading.Thread(target=self._server.serve_forever, name="probes", daemon=True)
         self._thread.start()

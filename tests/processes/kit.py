@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.ask import ask
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import OwnedProcess
 from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
+from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
     ElectMasterRequestHeader,
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
+    RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import Header, decode_header
@@ -95,6 +98,27 @@ def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) 
         ElectMasterRequestHeader(cluster_name="C", broker_name=broker_name, broker_id=1),
     )
     assert answer.code in {ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}, answer.remark
+
+
+def fill(cluster: ControllerCluster, broker_name: str, entries: int) -> str:
+    """Make `entries` Raft entries by registering member 1 of the group at ever new addresses; the last one."""
+    leader = cluster[cluster.wait_leader()]
+    address = ""
+    frames = RemotingConnection()
+    with socket.create_connection((HOST, leader.port), timeout=PATIENCE) as connection:
+        for number in range(entries):
+            address = f"{broker_name}.at:{number + 1}"
+            header = RegisterBrokerToControllerRequestHeader(
+                cluster_name="C", broker_name=broker_name, broker_id=1, broker_address=address
+            )
+            connection.sendall(encode_frame(request(RequestCode.CONTROLLER_REGISTER_BROKER, header)))
+            answers: list[RemotingCommand] = []
+            while not answers:
+                data = connection.recv(65_536)
+                assert data, f"{leader.name} hung up:\n{leader.tail()}"
+                answers = frames.receive_data(data)
+            assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark
+    return address
 
 
 def replica_info(cluster: ControllerCluster, broker_name: str) -> tuple[GetReplicaInfoResponseHeader, SyncStateSet]:

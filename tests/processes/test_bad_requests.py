@@ -1,4 +1,5 @@
-"""Strangers and broken clients at the remoting port: each gets a clear code or a closed connection, nobody else notices.
+"""Strangers and broken clients at the remoting port: each gets a clear code or a closed connection, and nobody else
+notices.
 
 Where 5.3.3 meets a header it cannot read it logs, goes on with null, and answers code 1 with the text of whatever
 exception that leads to; here it is code 1 too, with a remark that names the field.
