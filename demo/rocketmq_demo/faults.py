@@ -4,12 +4,17 @@ Only signals to processes that the demo started; the group finds out by itself.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import Broker, Engine
 from rocketmq_demo.observer import GroupView, Observer
 from rocketmq_demo.timeline import Kind, Timeline
+
+RHYTHM_KNOWN = 5.0
+"""Seconds after which the controllers have heard enough heartbeats of everybody to miss one; before that, silence
+counts only after the time-out that the broker itself declares, 10 s."""
 
 
 class Stage:
@@ -20,6 +25,10 @@ class Stage:
         self.controllers = controllers
         self.observer = observer
         self.timeline = timeline
+        self.whole_at = time.monotonic()
+        """When the group was last seen whole after a change, in monotonic seconds."""
+        self.struck_at = self.whole_at
+        """When the last blow fell."""
 
     @property
     def group(self) -> GroupView:
@@ -45,7 +54,8 @@ class Stage:
         return self.broker_of(broker_id), broker_id
 
     def hit(self, text: str) -> None:
-        """Note a blow."""
+        """Note a blow, right before it falls."""
+        self.struck_at = time.monotonic()
         self.timeline.add(Kind.FAULT, text)
 
     def step(self, text: str) -> None:
@@ -53,10 +63,25 @@ class Stage:
         self.timeline.add(Kind.STEP, text)
 
     async def restart(self, broker: Broker) -> None:
-        """Start a broker again; it gets other ports."""
+        """Start a broker again when the others have coped; it gets other ports."""
+        await self.others_in_sync(broker)
         before = broker.address
         await asyncio.to_thread(broker.start)
         self.step(f"{broker.label} started again: {broker.address} instead of {before}")
+
+    async def others_in_sync(self, broker: Broker) -> None:
+        """Wait until all but `broker` are in the SyncStateSet.
+
+        Healed sooner, a Java slave may find the old master back before the name server has told it of the new one, and
+        then replicates from it, a slave by now, for as long as that connection lasts: it never gets in sync.
+        """
+        others = [one for one in self.engine.brokers if one is not broker]
+
+        def in_sync() -> bool:
+            views = [self.group.by_address(one.address) for one in others]
+            return all(view is not None and view.in_sync for view in views)
+
+        await self.observer.wait(f"all but {broker.label} in sync", in_sync, self.engine.patience)
 
     async def another_master(self, epoch_before: int) -> None:
         """Wait for an election."""
@@ -97,6 +122,7 @@ async def kill_master(stage: Stage) -> tuple[str, Heal]:
 
 async def hang_master(stage: Stage) -> tuple[str, Heal]:
     """SIGSTOP of the master: its connections stay open, only its silence tells."""
+    await asyncio.sleep(stage.whole_at + RHYTHM_KNOWN - time.monotonic())
     epoch, broker_id = stage.group.master_epoch, stage.group.master_id
     broker = stage.broker_of(broker_id)
     process = broker.process
@@ -104,8 +130,11 @@ async def hang_master(stage: Stage) -> tuple[str, Heal]:
     process.suspend()
 
     async def heal() -> None:
+        try:
+            await stage.others_in_sync(broker)
+        finally:
+            process.resume()
         stage.step(f"SIGCONT of {broker.label}: it still believes to be master")
-        process.resume()
 
     try:
         await stage.another_master(epoch)

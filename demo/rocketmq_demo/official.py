@@ -21,6 +21,9 @@ _CONFIG = {
     # A send is acknowledged when every member of the SyncStateSet has it: what makes "lost: 0" a promise.
     "allAckInSyncStateSet": True,
     "syncFlushTimeout": 3000,
+    # Slaves learn a new master's HA address when they register at the name server, 30 s apart by default.
+    "registerNameServerPeriod": 10_000,
+    "haHousekeepingInterval": 10_000,
 }
 
 

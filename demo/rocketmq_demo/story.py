@@ -96,9 +96,8 @@ class Story:
     async def _fault(self, name: str) -> FaultReport:
         stage = self._stage
         before = stage.group
-        struck_at = time.monotonic()
         target, heal = await FAULTS[name](stage)
-        resumed_at = time.monotonic()
+        struck_at, resumed_at = stage.struck_at, time.monotonic()
         await self._calm()
         await heal()
         await self._whole()
@@ -136,6 +135,7 @@ class Story:
             return all(view is not None and view.alive and view.in_sync for view in views)
 
         await stage.observer.wait(f"all replicas of {BROKER_GROUP} in sync", whole, 2 * stage.engine.patience)
+        stage.whole_at = time.monotonic()
 
     async def _calm(self) -> None:
         await asyncio.sleep(self._quiet)
