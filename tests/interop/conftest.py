@@ -10,7 +10,7 @@ from tests.interop.lab import Lab
 from rocketmq_demo.apache import jars
 
 LAB = pytest.StashKey[Lab]()
-FAULTS = pytest.StashKey[list[faults.Fault]]()
+LOAD = pytest.StashKey[faults.Load]()
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash.get(FAULTS, []):
+    if LOAD in config.stash:
         terminalreporter.section("longest time without an acknowledged send")
-        for line in faults.table(config.stash[FAULTS]):
+        for line in faults.table(config.stash[LOAD]):
             terminalreporter.write_line(line)

@@ -52,6 +52,8 @@ class Load:
         self.half_promises = 0
         """Answers other than SEND_OK: stored, but not promised by all (FLUSH_SLAVE_TIMEOUT, ...)."""
         self.faults: list[Fault] = []
+        self.audit: Audit | None = None
+        """What `finish` found."""
 
     @property
     def acknowledged(self) -> list[int]:
@@ -100,35 +102,40 @@ class Load:
         promised = self._ledger.path.with_name("send-ok.tsv")
         with self._ledger.path.open() as book, promised.open("w") as kept:
             kept.writelines(line for line in book if line.split("\t")[4] == SEND_OK)
-        return ledger.audit(
+        self.audit = ledger.audit(
             self._lab.folder / "audit",
             nameservers=self._lab.nameserver_address,
             topic=self._topic,
             ledger=promised,
             seconds=120,
         )
+        return self.audit
 
     def close(self) -> None:
         self._ledger.close()
 
 
-def table(faults: list[Fault]) -> Iterator[str]:
+def table(load: Load) -> Iterator[str]:
     """The measured gaps, for people."""
     yield f"{'fault':<46}{'longest gap':>12}{'failed sends':>14}  note"
-    for fault in faults:
+    for fault in load.faults:
         yield f"{fault.name:<46}{fault.longest_gap:>10.3f} s{fault.failed_sends:>14}  {fault.note}"
+    if load.audit is not None:
+        yield f"acknowledged {load.audit['acknowledged']}, of these lost {load.audit['missingCount']}"
 
 
-def write_report(path: Path, faults: list[Fault], audit: Audit | None, **facts: object) -> None:
+def write_report(path: Path, load: Load, **facts: object) -> None:
     """The same for machines, rewritten after each fault so that a broken run leaves what it has."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = {key: value for key, value in (audit or {}).items() if key not in {"queues", "duplicates"}}
+    audit = {key: value for key, value in (load.audit or {}).items() if key not in {"queues", "duplicates"}}
     report = {
         "machine": platform.platform(),
         "sendTimeoutMs": TIMEOUT_MS,
         "threads": _THREADS,
-        "faults": [asdict(fault) for fault in faults],
-        "audit": kept or None,
+        "faults": [asdict(fault) for fault in load.faults],
+        "acknowledged": len(load.acknowledged),
+        "halfPromises": load.half_promises,
+        "audit": audit or None,
         **facts,
     }
     path.write_text(json.dumps(report, indent=2) + "\n")

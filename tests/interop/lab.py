@@ -21,7 +21,10 @@ from rocketmq_formats.remoting.controller import BrokerReplicasInfo
 
 CLUSTER = "DefaultCluster"
 _POLL = 0.05
+_LOGS = {"out.log", "broker.log", "store.log", "namesrv.log"}
 _LOG_LINES = 60
+_START = 180.0
+"""Seconds for brokers to start; eight on an idle machine, but JVMs that share two cores with other work crawl."""
 _REJOIN = 35.0
 """Seconds for a slave to come back into the SyncStateSet. A Java broker registers every 30 s at the latest, and is
 told then where to replicate from."""
@@ -82,7 +85,7 @@ class Lab:
         self.controllers.start()
         self.nameserver = servers.start_nameserver(self.folder / "namesrv", port=self.nameserver_port)
         self.controllers.wait_ready()
-        self.nameserver.wait_port()
+        self.nameserver.wait_port(_START)
 
     @property
     def nameserver_address(self) -> str:
@@ -121,7 +124,7 @@ class Lab:
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """The ends of all logs, for the report of a failure."""
-        for log in sorted(self.folder.rglob("*.log")):
+        for log in sorted(path for path in self.folder.rglob("*.log") if path.name in _LOGS):
             lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
             if lines:
                 yield str(log.relative_to(self.folder)), "\n".join(lines)
@@ -148,10 +151,10 @@ class Group:
     def form(self) -> None:
         """Start the brokers and wait until all three are in sync."""
         self._add()
-        self.wait("broker 1 as master", lambda view: view.master_id == 1, 60)
+        self.wait("broker 1 as master", lambda view: view.master_id == 1, _START)
         self._add()
         self._add()
-        self.wait("three replicas in sync", lambda view: view.in_sync == {1, 2, 3}, 120)
+        self.wait("three replicas in sync", lambda view: view.in_sync == {1, 2, 3}, _START)
 
     def _add(self) -> None:
         self.brokers.append(
@@ -211,13 +214,13 @@ class Group:
             for broker_id in {1, 2, 3} - view.in_sync:
                 self.restart(self.broker(broker_id))
                 self.restarted_slaves += 1
-            return self.wait("three replicas in sync", complete, 2 * _REJOIN)
+            return self.wait("three replicas in sync", complete, _START)
 
     def restart(self, broker: JavaBroker) -> None:
         """Start a broker again, on another port; ended first if it still runs."""
         broker.process.close()
         broker.start()
-        broker.process.wait_port()
+        broker.process.wait_port(_START)
 
     def close(self) -> None:
         for broker in self.brokers:

@@ -9,19 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 from tests.interop import faults
-from tests.interop.conftest import FAULTS
+from tests.interop.conftest import LOAD
 from tests.interop.faults import Load
 from tests.interop.lab import Group, GroupView, Lab
 
-from rocketmq_demo.apache.ledger import Audit
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400, func_only=True)]
-
-FAILOVER_LIMIT = 20.0
+FAILOVER_LIMIT = 30.0
 """Seconds; a failover takes about one, of a hung master about four."""
 SHRINK_LIMIT = 60.0
 """Seconds; a Java master waits 15 s to 20 s for a hung slave before it goes on without."""
-UNDISTURBED_LIMIT = 5.0
+UNDISTURBED_LIMIT = 10.0
 """Seconds; brokers serve without controllers, so only the machine can make a pause."""
 HANG = 5.0
 """Seconds that controllers hang: longer than their lease, and than the silence after which a broker is suspected."""
@@ -40,7 +38,7 @@ def group(lab: Lab) -> Iterator[Group]:
 @pytest.fixture(scope="module")
 def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
     sender = Load(lab, "ledger", seconds=1200)
-    pytestconfig.stash[FAULTS] = sender.faults
+    pytestconfig.stash[LOAD] = sender
     try:
         yield sender
     finally:
@@ -50,18 +48,8 @@ def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
 @pytest.fixture(autouse=True)
 def report(load: Load, group: Group, pytestconfig: pytest.Config) -> Iterator[None]:
     yield
-    write_report(load, group, pytestconfig, None)
-
-
-def write_report(load: Load, group: Group, config: pytest.Config, audit: Audit | None) -> None:
-    faults.write_report(
-        config.rootpath / "build" / "interop" / "gaps.json",
-        load.faults,
-        audit,
-        acknowledged=len(load.acknowledged),
-        halfPromises=load.half_promises,
-        restartedSlaves=group.restarted_slaves,
-    )
+    path = pytestconfig.rootpath / "build" / "interop" / "gaps.json"
+    faults.write_report(path, load, restartedSlaves=group.restarted_slaves)
 
 
 def same_master(before: GroupView, after: GroupView) -> bool:
@@ -88,7 +76,7 @@ def test_controller_leader_killed(lab: Lab, group: Group, load: Load) -> None:
     with load.measure("controller leader: kill -9") as fault:
         lab.controllers[leader].kill9()
         successor = lab.controllers.wait_leader()
-        after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 30)
+        after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 60)
     assert fault.longest_gap < UNDISTURBED_LIMIT
     assert successor != leader
     keeps_going(before, after)
@@ -103,7 +91,7 @@ def test_controller_leader_hung(lab: Lab, group: Group, load: Load) -> None:
         lab.controllers[leader].suspend()
         try:
             successor = lab.controllers.wait_leader()
-            after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 30)
+            after = group.wait("all alive under the new leader", lambda view: view.alive == {1, 2, 3}, 60)
         finally:
             lab.controllers[leader].resume()
     assert fault.longest_gap < UNDISTURBED_LIMIT
@@ -121,7 +109,7 @@ def test_all_controllers_killed(lab: Lab, group: Group, load: Load) -> None:
         load.wait_acknowledged()
         lab.controllers.start()
         lab.controllers.wait_ready()
-        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 30)
+        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 60)
     assert fault.longest_gap < UNDISTURBED_LIMIT
     keeps_going(before, after)
     keeps_going(before, group.whole())
@@ -138,7 +126,7 @@ def test_all_controllers_hung(lab: Lab, group: Group, load: Load) -> None:
             for controller in lab.controllers:
                 controller.resume()
         lab.controllers.wait_ready()
-        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 30)
+        after = group.wait("all alive again", lambda view: view.alive == {1, 2, 3}, 60)
     assert fault.longest_gap < UNDISTURBED_LIMIT
     keeps_going(before, after)
     keeps_going(before, group.whole())
@@ -210,10 +198,9 @@ def elected(group: Group, before: GroupView) -> GroupView:
     return after
 
 
-def test_nothing_acknowledged_is_lost(group: Group, load: Load, pytestconfig: pytest.Config) -> None:
+def test_nothing_acknowledged_is_lost(group: Group, load: Load) -> None:
     group.whole()
     audit = load.finish()
-    write_report(load, group, pytestconfig, audit)
     assert audit["complete"], audit["queues"]
     assert audit["acknowledged"] == len(load.acknowledged) > 0
     assert audit["missingCount"] == 0, audit["missing"]

@@ -16,7 +16,7 @@ from tests.interop.lab import Group, GroupView, Lab
 from rocketmq_formats import broker_identity
 from rocketmq_formats.broker_identity import BrokerIdentity
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400, func_only=True)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 
 class Tools:
@@ -199,7 +199,7 @@ def test_election_and_cleaning_by_hand(tools: Tools, group: Group, lab: Lab) -> 
 
     group.broker(2).process.kill9()
     after = group.wait("broker 1 as master again", lambda view: view.master_id == 1, 60)
-    assert (after.master_epoch, after.in_sync) == (3, {1})
+    assert (after.master_epoch, after.in_sync) == (3, frozenset({1}))
     tools.compare_read("getSyncStateSet-failed-over", *read)
 
     group.broker(1).process.kill9()
