@@ -9,11 +9,13 @@ from pathlib import Path
 from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.ledger import Ledger, audit
 from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
 from rocketmq_demo.engine import BROKER_GROUP, CLUSTER, Acknowledgement, LoadResult
 
 TOPIC = "ledger"
 _START_TIMEOUT = 90.0
+_NO_TLS = "-Dtls.server.mode=disabled"
+"""Each broker would otherwise begin its life by making certificates: seconds of processor time."""
 _SECONDS_AT_MOST = 3600
 _SEND_TIMEOUT_MS = 500
 """How long one send to a hung broker costs; Java's default of 3 s would hide what the group needs."""
@@ -58,6 +60,7 @@ class OfficialBroker:
             cluster=CLUSTER,
             name=BROKER_GROUP,
             config=_CONFIG,
+            options=[*LARGER_HEAP, _NO_TLS],
         )
 
     def start(self) -> None:
@@ -172,7 +175,9 @@ class OfficialEngine:
 
     def start(self) -> None:
         """Start name server and brokers, one after the other: each JVM takes a core for a second or two."""
-        self._nameserver = servers.start_nameserver(self._folder / "namesrv", port=self._nameserver_port)
+        self._nameserver = servers.start_nameserver(
+            self._folder / "namesrv", port=self._nameserver_port, options=[*SMALL_HEAP, _NO_TLS]
+        )
         self._nameserver.wait_port(_START_TIMEOUT)
         for broker in self.brokers:
             broker.launch()

@@ -27,9 +27,9 @@ def show(console: Console, outcome: Outcome) -> None:
 
 def _faults(outcome: Outcome) -> Table:
     title = f"{outcome.replicas} brokers ({outcome.engine}), {outcome.controllers} controllers"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("fault", no_wrap=True)
-    table.add_column("hit")
+    table.add_column("hit", no_wrap=True)
     for name in ("longest gap", "back after", "epoch", "master", "ids"):
         table.add_column(name, justify="right", no_wrap=True)
     for fault in outcome.faults:
