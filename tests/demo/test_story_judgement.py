@@ -1,0 +1,142 @@
+"""What the story calls broken: it must not pass over a promise that was not kept."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from rocketmq_demo.agent.wire import ProbeResponseHeader
+from rocketmq_demo.engine import Acknowledgement, LoadResult
+from rocketmq_demo.faults import FAULTS, Stage
+from rocketmq_demo.observer import GroupView, ReplicaView
+from rocketmq_demo.outcome import Outcome
+from rocketmq_demo.prober import Prober
+from rocketmq_demo.story import Story
+from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_runtime import server
+from rocketmq_runtime.client import RemotingClient
+
+
+class FakeBroker:
+    label, address = "fake-1", "h:1"
+
+
+class FakeLoad:
+    def __init__(self, result: LoadResult, *, age: float = 0.0) -> None:
+        self.result, self.age = result, age
+
+    async def start(self) -> None: ...
+
+    def acknowledgements(self) -> Sequence[Acknowledgement]:
+        now = time.monotonic() - self.age
+        return [Acknowledgement(now - 0.1, 0), Acknowledgement(now, 1)]
+
+    async def finish(self) -> LoadResult:
+        return self.result
+
+
+class FakeEngine:
+    name, remark, patience = "fake", "", 1.0
+    brokers = (FakeBroker(),)
+
+    def __init__(self, load: FakeLoad) -> None:
+        self.load = load
+
+    def start(self) -> None: ...
+
+
+class FakeControllers:
+    def __init__(self) -> None:
+        self.ports = {"n0": 1}
+
+    def start(self) -> None: ...
+
+    def wait_ready(self, timeout: float) -> str:
+        return "n0"
+
+
+class FakeObserver:
+    group_seen_at = float("inf")
+
+    def __init__(self, *ids: int) -> None:
+        """The broker's id at each look at whole groups; the last one stays."""
+        self.ids = list(ids)
+
+    @property
+    def group(self) -> GroupView:
+        replica = ReplicaView(broker_id=self.ids[0], address="h:1", master=True, in_sync=True, alive=True)
+        return GroupView(self.ids[0], 1, 1, (replica,))
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def wait(self, what: str, condition: Callable[[], bool], seconds: float) -> None:
+        if what.startswith("all replicas") and not condition():
+            raise TimeoutError(what)
+
+
+async def told(load: FakeLoad, observer: FakeObserver | None = None, faults: Sequence[str] = ()) -> Outcome:
+    stage = Stage(FakeEngine(load), FakeControllers(), observer or FakeObserver(1), Timeline())
+    return await Story(stage, faults=faults, quiet=0).run("folder")
+
+
+async def test_all_is_well() -> None:
+    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=0)))
+    assert outcome.problems == ()
+
+
+async def test_lost_messages_are_a_problem() -> None:
+    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=1, lost=1, duplicated=0)))
+    assert outcome.problems == ("1 acknowledged messages are lost",)
+    assert outcome.timeline[-1].kind is Kind.TROUBLE
+
+
+async def test_group_that_takes_no_more_writes_is_a_problem() -> None:
+    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0), age=60.0))
+    assert outcome.problems == ("the group does not acknowledge sends at the end",)
+
+
+async def test_changed_id_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer = FakeObserver(1)
+
+    async def swap(stage: Stage) -> tuple[str, Callable[[], object]]:
+        async def heal() -> None:
+            observer.ids = [2]
+
+        return "fake-1", heal
+
+    monkeypatch.setitem(FAULTS, "swap", swap)
+    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0)), observer, ["swap"])
+    assert outcome.problems == ("swap: broker ids were {'fake-1': 1} and are {'fake-1': 2}",)
+    assert not outcome.faults[0].ids_kept
+
+
+class Master:
+    """Takes every probe."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+
+    def on_request(self, request: RemotingCommand, peer: server.Peer) -> server.Answer:
+        header = ProbeResponseHeader(broker_id=self.broker_id, master_epoch=7)
+        return response(request, ResponseCode.SUCCESS, None, header)
+
+    def on_close(self, peer: server.Peer) -> None: ...
+
+
+async def test_two_masters_in_one_epoch_are_a_problem() -> None:
+    prober = Prober(controllers=[], broker_name="b", brokers=list)
+    client = RemotingClient()
+    servers = [server.RemotingServer(Master(number), host="127.0.0.1", port=0) for number in (1, 2)]
+    try:
+        for one in servers:
+            await one.start()
+            assert await prober._probe(client, f"127.0.0.1:{one.port}", 1)
+    finally:
+        await client.close()
+        for one in servers:
+            await one.stop()
+    assert (await prober.finish()).problems == ("two masters answered in epoch 7: brokers [1, 2]",)
