@@ -1,4 +1,5 @@
-"""Tell the story of one seed, or run many: `python -m tests.sim --seed 7`, `python -m tests.sim --seed 0 --count 1000`."""
+"""Tell the story of one seed, or run many: `python -m tests.sim --seed 7`, `python -m tests.sim --seed 0 --count
+1000`."""
 
 import argparse
 import logging
@@ -6,7 +7,6 @@ import sys
 import time
 
 import structlog
-
 from tests.sim.faults import STORM_SECONDS, run
 
 
@@ -22,7 +22,7 @@ def main() -> int:
         story = options.count == 1
         try:
             outcome = run(seed, story=story, seconds=options.seconds)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has to be told
+        except Exception as error:
             if not story:
                 print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
                 continue

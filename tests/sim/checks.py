@@ -1,7 +1,7 @@
 """What must hold at every step of a simulated quorum, by name; `Violation` says which broke and how.
 
-The checker sees every member's machine after each event that touched it, every applied command, every message sent, and every
-answer a client got.
+The checker sees every member's machine after each event that touched it, every applied command, every message sent, and
+every answer a client got.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ from rocketmq_controller.raft import Role, messages
 from rocketmq_controller.raft.machine import RaftMachine
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - reads better in a report
     """An invariant does not hold."""
 
 
@@ -62,8 +62,8 @@ class Checker:
             committed = self.committed.get(index)
             if machine.last_index < index or (committed is not None and machine.term_at(index) != committed[0]):
                 raise Violation(
-                    f"LeaderCompleteness: {name} leads term {machine.term} with term {machine.term_at(index)} at index {index}, "
-                    f"committed there: {committed}"
+                    f"LeaderCompleteness: {name} leads term {machine.term} with term {machine.term_at(index)} at "
+                    f"index {index}, committed there: {committed}"
                 )
 
     def _log_matching(self, name: str, machine: RaftMachine) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import msgspec
-
-from rocketmq_controller.raft import NotLeaderError, TransferError
 from tests.sim.checks import Violation
 from tests.sim.member import Member
 from tests.sim.network import Weather
 from tests.sim.world import Workload, World
+
+from rocketmq_controller.raft import NotLeaderError, TransferError
 
 STORM_SECONDS = 12.0
 CALM_SECONDS = 5.5

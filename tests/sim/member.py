@@ -6,14 +6,13 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+from tests.sim.disk import SimDisk
+from tests.sim.network import Endpoint
 
 from rocketmq_controller.raft import Limits, StateMachine, Timings, messages
 from rocketmq_controller.raft.journal import JournalOptions
 from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_controller.raft.store import Store, open_store
-
-from tests.sim.disk import SimDisk
-from tests.sim.network import Endpoint
 
 
 class Observed:
@@ -111,7 +110,8 @@ class Member:
         )
 
     def end(self, *, power: bool) -> None:
-        """The process ends at once; with `power` the machine under it too, and what was not synced may be lost or torn."""
+        """The process ends at once; with `power` the machine under it too, and what was not synced may be lost or
+        torn."""
         self.machine = self.state = self._store = None
         self.paused = self.turn_due = False
         self.inbox.clear()

@@ -1,4 +1,5 @@
-"""Storage twins in memory, for tests of the machine that are not about disks: what was not synced is lost by `crash`."""
+"""Storage twins in memory, for tests of the machine that are not about disks: what was not synced is lost by
+`crash`."""
 
 from rocketmq_controller.raft.stores import Entry, Snapshot
 

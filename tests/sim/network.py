@@ -1,7 +1,8 @@
-"""A network in virtual time: messages get lost, late, doubled and overtaken; links fail one way or both; connections end.
+"""A network in virtual time: messages get lost, late, doubled and overtaken; links fail one way or both; connections
+end.
 
-Each pair of members has a connection with a generation, and each end its own view of it, because ends learn of a break at different
-times. A message only arrives where sender and receiver see the same generation, as TCP has it.
+Each pair of members has a connection with a generation, and each end its own view of it, because ends learn of a break
+at different times. A message only arrives where sender and receiver see the same generation, as TCP has it.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,9 @@
-"""A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each step.
+"""A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each
+step.
 
-`run(seed)` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so a seed is a story that can be
-told again. What the members replicate is a `Workload`: numbered commands by default, the application's own where it has one.
+`run(seed)` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so a seed is a
+story that can be told again. What the members replicate is a `Workload`: numbered commands by default, the
+application's own where it has one.
 """
 
 import heapq
@@ -9,15 +11,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
-from rocketmq_controller.raft.errors import WireError
-from rocketmq_controller.raft.machine import RaftMachine
-from rocketmq_runtime.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
 from tests.sim.commands import CommandList
 from tests.sim.disk import SimCrash
 from tests.sim.member import Member
 from tests.sim.network import Network
+
+from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
+from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.machine import RaftMachine
+from rocketmq_runtime.filesystem import DiskFullError
 
 
 class Workload(Protocol):
@@ -49,11 +52,11 @@ class Numbered:
     def make_state_machine(self) -> StateMachine:
         return CommandList()
 
-    def command(self, leader: StateMachine) -> bytes | None:  # noqa: ARG002 - decides on nothing
+    def command(self, leader: StateMachine) -> bytes | None:
         self._next += 1
         return b"%d" % self._next
 
-    def answered(self, command: bytes, index: int, result: object) -> None:  # noqa: ARG002
+    def answered(self, command: bytes, index: int, result: object) -> None:
         if self.done.setdefault(index, command) != command:
             raise Violation(
                 f"OneAnswerPerIndex: {command!r} and {self.done[index]!r} were both answered for index {index}"
@@ -396,6 +399,7 @@ def _picture(machine: RaftMachine | None) -> str:
     if machine is None:
         return "down"
     return (
-        f"{machine.role.value} term {machine.term} leader {machine.leader} log {machine.first_index}..{machine.last_index} "
-        f"durable {machine.log.durable_index} commit {machine.commit_index} applied {machine.last_applied}"
+        f"{machine.role.value} term {machine.term} leader {machine.leader} "
+        f"log {machine.first_index}..{machine.last_index} durable {machine.log.durable_index} "
+        f"commit {machine.commit_index} applied {machine.last_applied}"
     )

@@ -1,6 +1,7 @@
 """Raft over PySyncObj; nothing outside this package knows which library carries the log.
 
-`Replica` is one member in the event loop; it drives a `StateMachine` that the application brings. See machine.py for the core.
+`Replica` is one member in the event loop; it drives a `StateMachine` that the application brings. See machine.py for
+the core.
 """
 
 from rocketmq_controller.raft.errors import (

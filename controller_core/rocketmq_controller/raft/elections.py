@@ -1,10 +1,11 @@
 """Who leads: time-outs, pre-votes, votes, leases and the hand-over, in place of PySyncObj's.
 
-Three promises make the lease safe. A member that heard the leader refuses every vote for `election_min` after, also towards
-itself, and after a start it behaves as if it had just heard one. A leader counts on its majority for `lease` < `election_min`
-after the moment it *asked*. The promise is lifted early only where the leader cannot count on it any more: when it closed the
-connection itself (it forgets a peer's confirmation first; a killed process counts on nothing), and for a hand-over, where it gives
-up its lease before it sends TimeoutNow and the stamp in there outdates every confirmation it may win back later.
+Three promises make the lease safe. A member that heard the leader refuses every vote for `election_min` after, also
+towards itself, and after a start it behaves as if it had just heard one. A leader counts on its majority for `lease` <
+`election_min` after the moment it *asked*. The promise is lifted early only where the leader cannot count on it any
+more: when it closed the connection itself (it forgets a peer's confirmation first; a killed process counts on nothing),
+and for a hand-over, where it gives up its lease before it sends TimeoutNow and the stamp in there outdates every
+confirmation it may win back later.
 """
 
 import math
@@ -19,7 +20,8 @@ NEVER = -math.inf
 
 
 class Elections(Seam):
-    """Follower, candidate and leader as far as they come and go. `start_clockwork` has to be called before the first tick."""
+    """Follower, candidate and leader as far as they come and go. `start_clockwork` has to be called before the first
+    tick."""
 
     def start_clockwork(self) -> None:
         """Begin as a follower that may have heard a leader just before it crashed."""
@@ -83,7 +85,8 @@ class Elections(Seam):
         return not self._leader_gone and self.now < self._heard_at + self.timings.election_min
 
     def peer_gone(self, node: Node) -> None:
-        """The other side closed the connection. If that was the leader, it has ended or counts on us no more: do not wait."""
+        """The other side closed the connection. If that was the leader, it has ended or counts on us no more: do not
+        wait."""
         if node == self.leader and self.state == FOLLOWER:
             self._leader_gone = True
             soon = self.now + self.rng.uniform(self.timings.gone_min, self.timings.gone_max)
@@ -124,7 +127,8 @@ class Elections(Seam):
             self._count_pre_votes()
 
     def stand(self, transfer: float | None) -> None:
-        """Ask for votes in the next term. `transfer`: the stamp of the TimeoutNow that makes us, None after a pre-vote."""
+        """Ask for votes in the next term. `transfer`: the stamp of the TimeoutNow that makes us, None after a
+        pre-vote."""
         self._pre_votes = None
         self._votes = set()
         self._heard_stamp = NEVER

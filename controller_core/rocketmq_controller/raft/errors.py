@@ -50,7 +50,8 @@ class ApplyError(FatalRaftError):
 
 
 class InvariantViolationError(FatalRaftError):
-    """Something that Raft rules out has happened: two leaders of one term, a cut into committed entries, a hole in the log."""
+    """Something that Raft rules out has happened: two leaders of one term, a cut into committed entries, a hole in the
+    log."""
 
 
 class StoreMismatchError(FatalRaftError):

@@ -1,9 +1,9 @@
-"""Proof before parsing: how two members show each other the shared secret, and how every later frame is sealed. Sans-IO.
+"""Proof before parsing: how members show each other the shared secret, and how later frames are sealed. Sans-IO.
 
-Used by the transport: bytes in, frames out. The member that dials proves itself first, so a stranger who dials learns nothing
-that depends on the secret. Both sides then hold two keys, one per direction, made from the secret and both nonces; each frame
-carries a keyed digest over its sequence number and its bytes, so that nothing can be forged, replayed, reordered or reflected.
-Frames are not encrypted: the log holds names and addresses of brokers, no secrets.
+Used by the transport: bytes in, frames out. The member that dials proves itself first, so a stranger who dials learns
+nothing that depends on the secret. Both sides then hold two keys, one per direction, made from the secret and both
+nonces; each frame carries a keyed digest over its sequence number and its bytes, so that nothing can be forged,
+replayed, reordered or reflected. Frames are not encrypted: the log holds names and addresses of brokers, no secrets.
 
     dialer                                   listener
     HELLO    ids, dialer's nonce        ->
@@ -16,7 +16,8 @@ Layout of a handshake message:
 
     1  length of the rest (1..HANDSHAKE_MAX)
     1  kind
-    n  body: HELLO = magic, version, 1 + dialer id, 1 + listener id, 32 nonce; NONCE = 32; PROOF = 32; REFUSED = 1 reason
+    n  body: HELLO = magic (7), version (1), length and id of the dialer, of the listener, nonce (32)
+             NONCE = nonce (32); PROOF = proof (32); REFUSED = reason (1)
 
 Layout of a frame:
 
@@ -59,14 +60,15 @@ class Refusal(enum.IntEnum):
 
 ADVICE = {
     Refusal.VERSION: "the peer speaks another version of the Raft protocol: run the same release on all members",
-    Refusal.NOT_FOR_US: "the connection was meant for another member: compare controllerDLegerPeers of both members with the addresses",
+    Refusal.NOT_FOR_US: "the connection was meant for another member: compare controllerDLegerPeers with the addresses",
     Refusal.UNKNOWN_MEMBER: "the peer's id is not a configured member: give all members the same controllerDLegerPeers",
     Refusal.WRONG_SECRET: "the shared secret differs: give all members the same controllerRaftSecretFile",
 }
 
 
 class Handshake:
-    """One side of one connection until both are proven. Feed `receive`; send what it returns; look at `peer` for the end."""
+    """One side of one connection until both are proven. Feed `receive`; send what it returns; look at `peer` for the
+    end."""
 
     def __init__(
         self, *, self_id: str, members: Collection[str], secret: bytes, nonce: bytes, dial: str | None = None

@@ -1,8 +1,10 @@
-"""One Raft member as a deterministic machine: messages, commands and the clock go in; messages, journal writes and results come out.
+"""One Raft member as a deterministic machine: messages, commands and the clock go in; messages, journal writes and
+results come out.
 
-No sockets, threads, timers or randomness of its own: `Replica` drives it in the event loop, the simulation in virtual time. The driver
-calls `receive` for every message and `doTick` once after all that arrived together (and at `next_deadline` at the latest). One tick
-sends new entries, syncs the journal once, and only then acknowledges, commits, applies and answers.
+No sockets, threads, timers or randomness of its own: `Replica` drives it in the event loop, the simulation in virtual
+time. The driver calls `receive` for every message and `doTick` once after all that arrived together (and at
+`next_deadline` at the latest). One tick sends new entries, syncs the journal once, and only then acknowledges, commits,
+applies and answers.
 """
 
 import random
@@ -49,7 +51,8 @@ class Transfer(msgspec.Struct):
 
 
 class RaftMachine(Snapshots):
-    """See the module's docstring. After a FatalRaftError or OSError out of any method the machine must not be used again."""
+    """See the module's docstring. After a FatalRaftError or OSError out of any method the machine must not be used
+    again."""
 
     _transfer: Transfer | None = None
 
@@ -274,10 +277,11 @@ class RaftMachine(Snapshots):
             if callback is not None:
                 waiting[index].append((term, callback))
 
-    _checkCommandsToApply = _append_commands
+    _checkCommandsToApply = _append_commands  # noqa: N815 - PySyncObj's name
 
     def _apply_committed(self) -> bool:
-        """Apply what is committed, up to a turn's share, and answer. PySyncObj would retry for ever when applying raises."""
+        """Apply what is committed, up to a turn's share, and answer. PySyncObj would retry for ever when applying
+        raises."""
         count = min(self.commit_index - self.last_applied, self.limits.apply_batch)
         if count > 0:
             waiting = self._SyncObj__commandsWaitingCommit
@@ -357,7 +361,7 @@ class RaftMachine(Snapshots):
 
     _SyncObj__onLeaderChanged = _on_leadership_lost
 
-    def transferLeadership(self, node: Node | None = None, callback: object = None) -> None:  # noqa: ARG002, N802 - PySyncObj's name
+    def transferLeadership(self, node: Node | None = None, callback: object = None) -> None:  # noqa: N802 - PySyncObj's name
         raise NotImplementedError("use transfer()")
 
     # -- for people

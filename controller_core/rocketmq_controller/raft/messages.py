@@ -1,9 +1,10 @@
 """What members say to each other, and its bytes: MessagePack arrays of a tag and fixed fields, never pickles.
 
-Used by the machine (which only sees these structs) and the transport (which only sees the bytes). The encoding is versioned by
-the handshake: members of different PROTOCOL_VERSIONs refuse each other's connections.
+Used by the machine (which only sees these structs) and the transport (which only sees the bytes). The encoding is
+versioned by the handshake: members of different PROTOCOL_VERSIONs refuse each other's connections.
 
-A stamp is a reading of the leader's own clock, strictly growing within a term; followers echo it and never compare it with theirs.
+A stamp is a reading of the leader's own clock, strictly growing within a term; followers echo it and never compare it
+with theirs.
 """
 
 import math
@@ -29,7 +30,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class PreVote(Message, frozen=True, tag="pv", gc=False):
-    """Would you vote for me in `term`? Changes nothing at either side, so a member that is cut off cannot push terms up."""
+    """Would you vote for me in `term`? Changes nothing at either side, so a member that is cut off cannot push terms
+    up."""
 
     last_index: Index
     last_term: Term
@@ -43,7 +45,8 @@ class PreVoteReply(Message, frozen=True, tag="pr", gc=False):
 
 
 class Vote(Message, frozen=True, tag="v", gc=False):
-    """Vote for me in `term`. `transfer` is the stamp of the TimeoutNow that started this election, None for an ordinary one."""
+    """Vote for me in `term`. `transfer` is the stamp of the TimeoutNow that started this election, None for an ordinary
+    one."""
 
     last_index: Index
     last_term: Term
@@ -65,8 +68,8 @@ class Append(Message, frozen=True, tag="a", gc=False):
 
 
 class Ack(Message, frozen=True, tag="k", gc=False):
-    """Answer to Appends. Accepted: everything before `next_index` is on the follower's disk and equal to the leader's log.
-    Refused: the follower has no entry that fits `rejected_prev`, and `next_index` is where it wants to go on."""
+    """Answer to Appends. Accepted: everything before `next_index` is on the follower's disk and equal to the leader's
+    log. Refused: the follower has no entry that fits `rejected_prev`, and `next_index` is where it wants to go on."""
 
     success: bool
     next_index: Index
@@ -87,7 +90,8 @@ class SnapshotChunk(Message, frozen=True, tag="s", gc=False):
 
 
 class SnapshotAck(Message, frozen=True, tag="sk", gc=False):
-    """The follower holds `next_offset` bytes of snapshot `index` and waits for more; the last chunk is answered by an Ack."""
+    """The follower holds `next_offset` bytes of snapshot `index` and waits for more; the last chunk is answered by an
+    Ack."""
 
     stamp: float
     index: Index
@@ -121,9 +125,9 @@ def decode(data: bytes) -> AnyMessage:
         raise WireError(f"message of {len(data)} bytes, {MAX_FRAME} are allowed")
     try:
         message = _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of text that is not UTF-8
         raise WireError(f"not a Raft message: {error}") from error
-    stamp = getattr(message, "stamp", 0.0)
-    if not math.isfinite(stamp):
-        raise WireError("stamp is not a finite number")
+    stamp = message.transfer if isinstance(message, Vote) else getattr(message, "stamp", None)
+    if stamp is not None and not math.isfinite(stamp):
+        raise WireError("a stamp is not a finite number")
     return message

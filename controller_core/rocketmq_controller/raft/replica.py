@@ -1,8 +1,10 @@
-"""One member of the quorum in the event loop: sockets, timers and the disk around the machine. The application's way into Raft.
+"""One member of the quorum in the event loop: sockets, timers and the disk around the machine. The application's way
+into Raft.
 
-Everything that arrives in one turn of the loop (messages, proposals) is handled by one tick of the machine in the next: one append,
-one sync, one message per follower. The journal's sync runs in the loop itself: it takes 0.1 ms to a few ms on a healthy disk, and on
-a disk that hangs it makes this member look dead, which is what the others should believe of it.
+Everything that arrives in one turn of the loop (messages, proposals) is handled by one tick of the machine in the next:
+one append, one sync, one message per follower. The journal's sync runs in the loop itself: it takes 0.1 ms to a few ms
+on a healthy disk, and on a disk that hangs it makes this member look dead, which is what the others should believe of
+it.
 """
 
 import asyncio
@@ -46,8 +48,8 @@ class Replica:
         clock: Clock = boot_clock,
         rng: random.Random | None = None,
     ) -> None:
-        """`on_role_change` is told whenever role, term, known leader or `is_serving` has changed. `on_fatal` is told once, when
-        this member cannot go on; the process has to stop then. `clock` and `rng` are for tests."""
+        """`on_role_change` is told whenever role, term, known leader or `is_serving` has changed. `on_fatal` is told
+        once, when this member cannot go on; the process has to stop then. `clock` and `rng` are for tests."""
         self._settings = settings
         self._state_machine = state_machine
         self._on_role_change = on_role_change
@@ -123,14 +125,15 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Leads, has applied an entry of its own term, and its lease holds right now: local reads are as good as through the log."""
+        """Leads, has applied an entry of its own term, and its lease holds right now: local reads are as good as
+        through the log."""
         return self._machine is not None and self._fatal is None and self._machine.is_leader
 
     def propose(self, command: bytes) -> "asyncio.Future[object]":
         """Replicate `command`; the future holds what `apply` returned here, once the command is committed and applied.
 
-        The future fails with ProposalLostError when leadership was lost in between (the outcome is unknown), or NotLeaderError when
-        it was lost before the command reached the log.
+        The future fails with ProposalLostError when leadership was lost in between (the outcome is unknown), or
+        NotLeaderError when it was lost before the command reached the log.
 
         Raises:
             NotLeaderError, OverloadedError, CommandTooLargeError: nothing was proposed.
@@ -142,7 +145,8 @@ class Replica:
         return future
 
     async def barrier(self) -> None:
-        """Wait until everything that was committed anywhere before this call is applied here, proven by a round to a majority.
+        """Wait until everything that was committed anywhere before this call is applied here, proven by a round to a
+        majority.
 
         Raises:
             NotLeaderError: this member does not lead, or lost leadership meanwhile.

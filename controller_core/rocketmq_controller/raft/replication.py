@@ -1,8 +1,9 @@
 """How the log reaches the followers, in place of PySyncObj's append_entries and next_node_idx.
 
-Differences that matter: a follower cuts only where an entry of another term conflicts, and never below what is committed; it
-acknowledges what it has synced and what this leader has verified, once per turn; acknowledgements carry their term; a leader counts
-itself up to what it has synced; entries under way are not sent again until the follower says so.
+Differences that matter: a follower cuts only where an entry of another term conflicts, and never below what is
+committed; it acknowledges what it has synced and what this leader has verified, once per turn; acknowledgements carry
+their term; a leader counts itself up to what it has synced; entries under way are not sent again until the follower
+says so.
 """
 
 from collections import deque
@@ -18,7 +19,8 @@ from rocketmq_controller.raft.stores import Snapshot
 
 
 class Progress(msgspec.Struct):
-    """What a leader knows of one follower beside PySyncObj's next and match index; reset by each new leader and connection."""
+    """What a leader knows of one follower beside PySyncObj's next and match index; reset by each new leader and
+    connection."""
 
     probing: bool = True
     """The follower's log is unknown beyond match: one Append at a time, until one is accepted."""
@@ -30,7 +32,8 @@ class Progress(msgspec.Struct):
     """Newest stamp when the last refusal was heeded: what was sent before is refused too, and means nothing new."""
     sent_at: float = NEVER
     snapshot: Snapshot | None = None
-    """What is being sent, to its end even if there is a newer one meanwhile: else a slow link would never get one whole."""
+    """What is being sent, to its end even if there is a newer one meanwhile: else a slow link would never get one
+    whole."""
     snapshot_digest: bytes = b""
     snapshot_offset: int = 0
     """Bytes of it that the follower holds."""
@@ -200,7 +203,8 @@ class Replication(Elections):
             self._verified = self.commit_index
 
     def verified_up_to(self, index: int) -> None:
-        """The log equals the present leader's up to `index`; a leader never changes its log, so this only grows in a term."""
+        """The log equals the present leader's up to `index`; a leader never changes its log, so this only grows in a
+        term."""
         self._verified = max(self._verified, index)
 
     def refuse_old_leader(self, node: Node, stamp: float) -> None:
@@ -215,7 +219,8 @@ class Replication(Elections):
         return due
 
     def _take_entries(self, message: messages.Append, due: DueAck) -> int | None:
-        """Bring the log in line with the message; the last index that is now known to equal the leader's, None if it does not fit."""
+        """Bring the log in line with the message; the last index that is now known to equal the leader's, None if it
+        does not fit."""
         prev, entries = message.prev_index, message.entries
         end = prev + len(entries)
         first, last = self.first_index, self.last_index
@@ -229,8 +234,8 @@ class Replication(Elections):
         elif self.term_at(prev) != message.prev_term:
             if prev <= self.commit_index:
                 raise InvariantViolationError(
-                    f"leader {self.leader} of term {self.term} has term {message.prev_term} at committed index {prev}, we have "
-                    f"{self.term_at(prev)} (commit {self.commit_index}, applied {self.last_applied})"
+                    f"leader {self.leader} of term {self.term} has term {message.prev_term} at committed index {prev}, "
+                    f"we have {self.term_at(prev)} (commit {self.commit_index}, applied {self.last_applied})"
                 )
             due.rejected = (prev, self._start_of_term_at(prev))
             return None
@@ -257,8 +262,8 @@ class Replication(Elections):
     def _cut_conflict(self, index: int, term: int) -> None:
         if index <= max(self.commit_index, self.last_applied, self._verified):
             raise InvariantViolationError(
-                f"leader {self.leader} of term {self.term} has term {term} at index {index}, we have {self.term_at(index)}, and "
-                f"that is committed or acknowledged (commit {self.commit_index}, applied {self.last_applied}, "
+                f"leader {self.leader} of term {self.term} has term {term} at index {index}, "
+                f"we have {self.term_at(index)}, and that is committed or acknowledged (commit {self.commit_index}, applied {self.last_applied}, "
                 f"verified {self._verified})"
             )
         self._SyncObj__deleteEntriesFrom(index)
@@ -298,7 +303,8 @@ class Replication(Elections):
     _SyncObj__onNodeDisconnected = _on_node_disconnected
 
     def _forget_connection(self, node: Node) -> None:
-        """What was under way on the old connection is lost, and what the peer confirmed there counts no more (see elections)."""
+        """What was under way on the old connection is lost, and what the peer confirmed there counts no more (see
+        elections)."""
         self._due.pop(node, None)
         self._echoes[node] = NEVER
         self.progress[node] = Progress()

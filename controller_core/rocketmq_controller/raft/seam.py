@@ -1,8 +1,9 @@
 """The seam to PySyncObj: its private members under readable names, and nothing of it left that reads clocks or dice.
 
-PySyncObj 0.3.17 carries the log, roles, terms and votes; what it gets wrong is overridden in the modules above this one, by its
-private (name-mangled) method names. `elections` -> `replication` -> `snapshots` -> `machine` form one line of subclasses of `Seam`,
-one concern each. The version is pinned here and the source of everything relied on is pinned in a test, so an upgrade is loud.
+PySyncObj 0.3.17 carries the log, roles, terms and votes; what it gets wrong is overridden in the modules above this
+one, by its private (name-mangled) method names. `elections` -> `replication` -> `snapshots` -> `machine` form one line
+of subclasses of `Seam`, one concern each. The version is pinned here and the source of everything relied on is pinned
+in a test, so an upgrade is loud.
 """
 
 import random
@@ -23,7 +24,7 @@ from rocketmq_controller.raft.stores import LogStore
 PINNED_VERSION = "0.3.17"
 if VERSION != PINNED_VERSION:
     raise ImportError(
-        f"pysyncobj {VERSION} is installed, {PINNED_VERSION} is needed: its private methods are overridden in rocketmq_controller.raft; "
+        f"pysyncobj {VERSION} is installed, {PINNED_VERSION} is needed: private methods are overridden; "
         "compare them with the new version's, then move the pin"
     )
 
@@ -183,11 +184,11 @@ class Seam(SyncObj):
     _SyncObj__generateRaftTimeout = _generate_timeout
 
     # What must not be reachable: pickled commands.
-    def addNodeToCluster(self, node: Node, callback: object = None) -> None:  # noqa: ARG002, N802 - PySyncObj's name
+    def addNodeToCluster(self, node: Node, callback: object = None) -> None:  # noqa: N802 - PySyncObj's name
         raise NotImplementedError("members change by restarting with another configuration")
 
-    def removeNodeFromCluster(self, node: Node, callback: object = None) -> None:  # noqa: ARG002, N802 - PySyncObj's name
+    def removeNodeFromCluster(self, node: Node, callback: object = None) -> None:  # noqa: N802 - PySyncObj's name
         raise NotImplementedError("members change by restarting with another configuration")
 
-    def setCodeVersion(self, newVersion: int, callback: object = None) -> None:  # noqa: ARG002, N802, N803 - PySyncObj's name
+    def setCodeVersion(self, newVersion: int, callback: object = None) -> None:  # noqa: N802, N803 - PySyncObj's name
         raise NotImplementedError("commands carry their own version")

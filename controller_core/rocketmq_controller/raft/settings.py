@@ -1,7 +1,7 @@
 """Settings of one Raft member: who the members are, where state lives, and the clockwork, checked as a whole.
 
-The timings hang together (see `validate_timings`); the defaults let another member commit within one second of a leader's death.
-All times are seconds.
+The timings hang together (see `validate_timings`); the defaults let another member commit within one second of a
+leader's death. All times are seconds.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,17 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 0.1
     """How often a leader with nothing to say shows that it lives."""
     election_min: float = 0.4
-    """How long a member that heard the leader refuses to vote for another: the promise that the leader's lease rests on."""
+    """How long a member that heard the leader refuses to vote for another: the promise that the leader's lease rests
+    on."""
     election_max: float = 0.7
-    """Upper end of the random silence after which a member stands for election, and how long a leader goes on trying to reach
-    a majority before it steps down."""
+    """Upper end of the random silence after which a member stands for election, and how long a leader goes on trying to
+    reach a majority before it steps down."""
     lease: float = 0.35
     """How long a leader believes in itself after a majority confirmed it, counted from when it asked. The distance to
     `election_min` covers clocks that run at different speed: 12 % with the defaults."""
     gone_min: float = 0.02
-    """A follower whose connection the leader closed (its process ended) stands for election after gone_min..gone_max."""
+    """A follower whose connection the leader closed (its process ended) stands for election after
+    gone_min..gone_max."""
     gone_max: float = 0.15
 
 
@@ -118,7 +120,8 @@ def validate_timings(timings: Timings) -> None:
         )
     if timings.lease <= 2 * timings.heartbeat:
         raise RaftSettingsError(
-            f"lease={timings.lease} must be more than twice heartbeat={timings.heartbeat}: the lease would end between heartbeats"
+            f"lease={timings.lease} must be more than twice heartbeat={timings.heartbeat}: "
+            "otherwise it ends between two heartbeats"
         )
     if timings.gone_max < timings.gone_min:
         raise RaftSettingsError(f"gone_max={timings.gone_max} must not be less than gone_min={timings.gone_min}")

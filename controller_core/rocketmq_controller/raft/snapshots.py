@@ -1,7 +1,8 @@
-"""State beside the log: recovery at start, cutting the log behind a snapshot, and bringing a far-off follower up to date.
+"""State beside the log: recovery at start, cutting the log behind a snapshot, and bringing a far-off follower up to
+date.
 
-In place of PySyncObj's full dumps, which are pickles and go on with empty state when one does not load. A snapshot is on disk before
-the log is cut, so at every moment snapshot and log overlap; recovery refuses to start where they do not.
+In place of PySyncObj's full dumps, which are pickles and go on with empty state when one does not load. A snapshot is
+on disk before the log is cut, so at every moment snapshot and log overlap; recovery refuses to start where they do not.
 """
 
 import hashlib
@@ -60,8 +61,8 @@ class Snapshots(Replication):
         term = journal.getCurrentTerm()
         if term < self.last_term:
             raise StoreMismatchError(
-                f"the journal ends in term {self.last_term}, but the stored term is {term}: the file with term and vote is lost or "
-                "older than the journal; restore both from the same moment, or empty the folder and let the quorum refill it"
+                f"the journal ends in term {self.last_term}, but the stored term is {term}: the file with term and vote "
+                "is lost or older than the journal; restore the whole folder as it was at one moment"
             )
         self._SyncObj__raftCurrentTerm = term
         self._SyncObj__votedForNodeId = journal.getVotedForNodeId()
@@ -86,7 +87,8 @@ class Snapshots(Replication):
                     f"the journal begins at entry {self.first_index}, and the snapshot before it is missing"
                 )
         elif not len(journal) or (self.first_index <= snapshot.index and self.term_at(snapshot.index) != snapshot.term):
-            # Stopped after storing a snapshot and before cutting what it replaces, or the tail it covers was never synced.
+            # Stopped after storing a snapshot and before cutting what it replaces, or the tail it covers was never
+            # synced.
             self._begin_log_at(snapshot)
         elif self.first_index > snapshot.index:
             raise StoreMismatchError(

@@ -1,4 +1,5 @@
-"""What the machine needs from disk, as Protocols: implemented by journal.py and snapshot.py, and in memory by the simulation."""
+"""What the machine needs from disk, as Protocols: implemented by journal.py and snapshot.py, and in memory by the
+simulation."""
 
 from typing import Protocol, overload
 
@@ -12,7 +13,8 @@ class StateMachine(Protocol):
     """Implemented by the application; called in the event loop, in the order of the log."""
 
     def apply(self, index: int, command: bytes) -> object:
-        """Apply a committed command. Deterministic: no clock, no randomness, no IO. An exception is fatal for the process."""
+        """Apply a committed command. Deterministic: no clock, no randomness, no IO. An exception is fatal for the
+        process."""
 
     def snapshot(self) -> bytes:
         """The whole state."""

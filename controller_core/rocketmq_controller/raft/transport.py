@@ -1,8 +1,8 @@
 """The network of one member: a sealed TCP connection to each other member, kept up for as long as the process lives.
 
-Implements PySyncObj's Transport for the machine; started and stopped by `Replica`. Of each pair the member with the greater id
-dials, so there is one connection and no race. Names are resolved anew at each attempt: members change address at every restart.
-Nothing a stranger sends is kept beyond one handshake message.
+Implements PySyncObj's Transport for the machine; started and stopped by `Replica`. Of each pair the member with the
+greater id dials, so there is one connection and no race. Names are resolved anew at each attempt: members change
+address at every restart. Nothing a stranger sends is kept beyond one handshake message.
 """
 
 import asyncio

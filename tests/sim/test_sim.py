@@ -1,0 +1,37 @@
+"""1,000 stories of a quorum in trouble, each from its seed, with every invariant checked after every step.
+
+A failing seed is printed with its story; `python -m tests.sim --seed N` tells it again.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from tests.sim.faults import run
+
+CHUNKS, SEEDS = 20, 50
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Members that crash a thousand times have much to say."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_invariants_hold_in_every_story(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        try:
+            run(seed)
+        except Exception:
+            run(seed, story=True)
+            raise
+
+
+def test_a_seed_is_the_same_story_every_time() -> None:
+    assert run(3) == run(3)
