@@ -107,6 +107,9 @@ def demo(
         Console(stderr=True).print(f"--engine apache cannot run here: {error}", style="bold red", markup=False)
         _clear(folder, place)
         raise typer.Exit(EXIT_USAGE) from error
+    except (KeyboardInterrupt, SystemExit):
+        _clear(folder, place)
+        raise
     if output is Output.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=2).decode())
     else:
