@@ -15,7 +15,7 @@ from rocketmq_controller.grpc_api import GrpcApi
 from rocketmq_controller.health import Health
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
-from rocketmq_controller.pipeline import Pipeline
+from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import FatalRaftError, Limits, RaftSettings, Replica, Timings
 from rocketmq_controller.remoting_api import RemotingApi
 from rocketmq_controller.service import ControllerService
@@ -59,12 +59,12 @@ class ControllerApp:
         self.client = RemotingClient()
         self.heartbeats = HeartbeatTable(suspect_timeout=settings.broker_suspect_timeout_ms / 1000)
         self.notifier = RoleNotifier(self.client)
-        pipeline = Pipeline(self.replica, self.machine, self.metrics)
+        proposals = Proposals(self.replica, self.machine, self.metrics)
         self.elections = Elections(
             config=config,
             replica=self.replica,
             machine=self.machine,
-            pipeline=pipeline,
+            proposals=proposals,
             heartbeats=self.heartbeats,
             notifier=self.notifier,
             metrics=self.metrics,
@@ -73,7 +73,7 @@ class ControllerApp:
             config=config,
             replica=self.replica,
             machine=self.machine,
-            pipeline=pipeline,
+            proposals=proposals,
             heartbeats=self.heartbeats,
             elections=self.elections,
             metrics=self.metrics,

@@ -17,7 +17,7 @@ from rocketmq_controller.domain.liveness import DEFAULT_GRACE, HEARTBEAT_SUCCESS
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Options
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
-from rocketmq_controller.pipeline import Pipeline
+from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import Replica
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_formats.remoting.codes import ResponseCode
@@ -49,7 +49,7 @@ class Elections:
         config: LiveConfig,
         replica: Replica,
         machine: ControllerStateMachine,
-        pipeline: Pipeline,
+        proposals: Proposals,
         heartbeats: HeartbeatTable,
         notifier: RoleNotifier,
         metrics: ControllerMetrics,
@@ -57,7 +57,7 @@ class Elections:
         self._config = config
         self._replica = replica
         self._machine = machine
-        self._pipeline = pipeline
+        self._proposals = proposals
         self._heartbeats = heartbeats
         self._notifier = notifier
         self._metrics = metrics
@@ -110,7 +110,7 @@ class Elections:
         """1002, for brokers, tools and ourselves; whoever is elected is told to the group's living members."""
         if connection_id is not None and not header.designate_elect:
             self._touch(header, connection_id)
-        answer = self._pipeline.submit(header.broker_name, lambda group: self._decide(group, header))
+        answer = self._proposals.submit(header.broker_name, lambda group: self._decide(group, header))
         if isinstance(answer, Decision):
             self._decided(header.broker_name, answer)
         else:
@@ -123,7 +123,7 @@ class Elections:
 
     def _touch(self, header: ElectMasterRequestHeader, connection_id: int) -> None:
         # A broker that asks for an election lives; the heartbeat it sent before may have been overtaken.
-        group = self._pipeline.group(header.broker_name)
+        group = self._proposals.group(header.broker_name)
         broker_id = header.broker_id
         if group is not None and BrokerId(broker_id) in group.replicas:
             key = BrokerKey(group.cluster_name, group.broker_name, broker_id)

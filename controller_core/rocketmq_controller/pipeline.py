@@ -2,17 +2,18 @@
 
 Requests for one group follow each other without waiting for the disk: the pipeline keeps, per group, the state as it
 will be once everything proposed so far has committed ("ahead"), decides against that, and answers when the events an
-answer rests on have committed. All events of one turn of the event loop travel as one Raft entry.
+answer rests on have committed. Events that come together travel as one Raft entry.
 
-Why this is safe: entries of one term commit in their order, so a batch can only commit after every batch it was
-decided upon. Two things could break that order, and both empty the pipeline first: a refused proposal (it would be
-missing below later ones), and a lost leadership (the outcome of what is in flight is unknown, and the next leader
-decides from what committed).
+Why this is safe: entries of one term commit in their order, so a batch can only commit after every batch it was decided
+upon. Two things could break that order, and both empty the pipeline first: a refused proposal (it would be missing
+below later ones), and a lost leadership (the outcome of what is in flight is unknown, and the next leader decides from
+what committed).
+
+No event loop in here: `proposals` drives it in a process, the simulation in virtual time.
 """
 
-import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -22,12 +23,14 @@ from rocketmq_controller.domain.decision import Decision, superseded
 from rocketmq_controller.domain.events import Event
 from rocketmq_controller.domain.evolve import evolve
 from rocketmq_controller.domain.model import BrokerGroup
-from rocketmq_controller.metrics import ControllerMetrics
-from rocketmq_controller.raft import NotLeaderError, OverloadedError, RaftError, Replica
+from rocketmq_controller.raft import NotLeaderError, RaftError
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_formats.remoting.codes import ResponseCode
 
 log = structlog.get_logger(__name__)
+
+MAX_BATCH_EVENTS = 1000
+"""Events of one Raft entry (a request makes two at most): with the longest names about 1 MiB, well below its bound."""
 
 NOT_LEADER = Decision(code=ResponseCode.CONTROLLER_NOT_LEADER, remark="The controller is not in leader state")
 BUSY = Decision(code=ResponseCode.SYSTEM_BUSY, remark="[REJECTREQUEST]system busy, start flow control for a while")
@@ -37,6 +40,23 @@ UNKNOWN = Decision(
 )
 
 Decide = Callable[[BrokerGroup | None], Decision]
+Answer = Callable[[Decision], None]
+Settle = Callable[["frozenset[str] | RaftError"], None]
+"""Told the groups for which a committed event was void, or why the outcome of the entry is unknown."""
+
+
+class Proposer(Protocol):
+    """The Raft member as the pipeline needs it."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it may decide right now."""
+
+    def propose(self, command: bytes, settle: Settle) -> None:
+        """Replicate one entry; raises RaftError where nothing was proposed, else `settle` is called once, later."""
+
+    def call_soon(self, flush: Callable[[], None]) -> None:
+        """Call `flush` when what has come in so far has been handled."""
 
 
 class _Batch(msgspec.Struct, eq=False):
@@ -44,19 +64,16 @@ class _Batch(msgspec.Struct, eq=False):
 
     events: list[Event] = []
     groups: dict[str, BrokerGroup | None] = {}
-    proposed_at: float = 0.0
-    waiting: list[tuple[asyncio.Future[Decision], str, Decision]] = []
-    """Future, broker name, and the answer it gets if all goes well."""
+    waiting: list[tuple[Answer, str, Decision]] = []
+    """Whom to answer, the broker name, and the answer if all goes well."""
 
 
 class Pipeline:
-    """One per process; used in the event loop only."""
+    """One per process."""
 
-    def __init__(self, replica: Replica, machine: ControllerStateMachine, metrics: ControllerMetrics) -> None:
-        self._replica = replica
+    def __init__(self, proposer: Proposer, machine: ControllerStateMachine) -> None:
+        self._proposer = proposer
         self._machine = machine
-        self._metrics = metrics
-        self._loop = asyncio.get_running_loop()
         self._filling: _Batch | None = None
         self._in_flight: dict[int, _Batch] = {}
         self._sequence = 0
@@ -66,7 +83,7 @@ class Pipeline:
 
     @property
     def in_flight(self) -> int:
-        """Raft entries proposed and not yet decided."""
+        """Raft entries proposed and not yet settled."""
         return len(self._in_flight)
 
     def group(self, broker_name: str) -> BrokerGroup | None:
@@ -74,32 +91,35 @@ class Pipeline:
         batch = self._ahead.get(broker_name)
         return batch.groups[broker_name] if batch is not None else self._machine.groups.get(broker_name)
 
-    def submit(self, broker_name: str, decide: Decide) -> "Decision | asyncio.Future[Decision]":
-        """Decide for one group. The answer comes at once where it rests on committed state only, else when that has
-        committed.
+    def submit(self, broker_name: str, decide: Decide, answer: Answer) -> None:
+        """Decide for one group. `answer` is called before this returns where the decision rests on committed state
+        only, else when that has committed.
 
-        The answer is CONTROLLER_NOT_LEADER where this member does not lead, SYSTEM_BUSY while proposals are refused,
-        and SYSTEM_ERROR where leadership was lost in between (outcome unknown).
+        It gets CONTROLLER_NOT_LEADER where this member does not lead, SYSTEM_BUSY while proposals are refused, and
+        SYSTEM_ERROR where leadership was lost in between (outcome unknown).
         """
-        if not self._replica.is_leader:
-            return NOT_LEADER
+        if not self._proposer.is_leader:
+            answer(NOT_LEADER)
+            return
+        if self._filling is not None and len(self._filling.events) >= MAX_BATCH_EVENTS:
+            self._flush()  # before deciding: if it is refused, nothing may rest on it
         if self._draining:
-            return BUSY
+            answer(BUSY)
+            return
         decision = decide(self.group(broker_name))
         if decision.events:
             batch = self._fill(broker_name, decision)
         elif broker_name in self._ahead:
             batch = self._ahead[broker_name]
         else:
-            return decision
-        future: asyncio.Future[Decision] = self._loop.create_future()
-        batch.waiting.append((future, broker_name, decision))
-        return future
+            answer(decision)
+            return
+        batch.waiting.append((answer, broker_name, decision))
 
     def _fill(self, broker_name: str, decision: Decision) -> _Batch:
         if self._filling is None:
             self._filling = _Batch()
-            self._loop.call_soon(self._flush)
+            self._proposer.call_soon(self._flush)
         batch = self._filling
         group = self.group(broker_name)
         for event in decision.events:
@@ -111,62 +131,51 @@ class Pipeline:
 
     def _flush(self) -> None:
         batch, self._filling = self._filling, None
-        if batch is None:  # given up since, together with what it rested on
-            return
-        try:
-            proposal = self._replica.propose(event_codec.encode_events(batch.events))
-        except (NotLeaderError, OverloadedError) as error:
-            self._refused(batch, error)
+        if batch is None:  # gone already, or given up together with what it rested on
             return
         self._sequence += 1
         sequence = self._sequence
-        self._in_flight[sequence] = batch
-        batch.proposed_at = self._loop.time()
-        proposal.add_done_callback(lambda done: self._decided(sequence, done))
+        try:
+            self._proposer.propose(
+                event_codec.encode_events(batch.events), lambda outcome: self._settled(sequence, outcome)
+            )
+        except RaftError as error:
+            self._refused(batch, error)
+        else:
+            self._in_flight[sequence] = batch
 
     def _refused(self, batch: _Batch, error: RaftError) -> None:
-        # Later decisions may rest on this batch only until it is forgotten; those in flight have to commit
-        # before we go on.
+        # Later decisions must not rest on this batch, and may not forget those in flight: they wait until those have
+        # settled.
         log.warning("proposal refused", events=len(batch.events), in_flight=len(self._in_flight), reason=str(error))
-        self._forget(batch)
-        self._draining = bool(self._in_flight)
-        if self._draining:
-            self._ahead.clear()
-        answer = NOT_LEADER if isinstance(error, NotLeaderError) else BUSY
-        _settle(batch, answer)
+        self._start_over()
+        _answer_all(batch, NOT_LEADER if isinstance(error, NotLeaderError) else BUSY)
 
-    def _decided(self, sequence: int, done: "asyncio.Future[object]") -> None:
+    def _settled(self, sequence: int, outcome: "frozenset[str] | RaftError") -> None:
         batch = self._in_flight.pop(sequence)
-        self._forget(batch)
-        lost = done.cancelled() or done.exception() is not None
-        self._metrics.append("failed" if lost else "success", self._loop.time() - batch.proposed_at)
-        if not self._in_flight:
-            self._draining = False
-        if lost:
-            # Everything proposed after it fails too; until then nothing may be decided upon it.
-            self._draining = bool(self._in_flight)
-            self._ahead.clear()
-            if self._filling is not None:  # never proposed, and decided upon what is lost
-                _settle(self._filling, NOT_LEADER)
-                self._filling = None
-            reason = "cancelled" if done.cancelled() else str(done.exception())
-            log.warning("proposal lost", events=len(batch.events), in_flight=len(self._in_flight), reason=reason)
-            _settle(batch, UNKNOWN)
-            return
-        void = cast("frozenset[str]", done.result())
-        if void:
-            log.error("committed events were void: decided upon another state than they met", groups=sorted(void))
-        for future, name, decision in batch.waiting:
-            if not future.done():
-                future.set_result(superseded(decision) if name in void else decision)
-
-    def _forget(self, batch: _Batch) -> None:
         for name in batch.groups:
             if self._ahead.get(name) is batch:
                 del self._ahead[name]
+        if isinstance(outcome, RaftError):
+            log.warning("proposal lost", events=len(batch.events), in_flight=len(self._in_flight), reason=str(outcome))
+            # Whatever was decided upon it and not proposed yet is void as well.
+            filling, self._filling = self._filling, None
+            self._start_over()
+            _answer_all(batch, UNKNOWN)
+            if filling is not None:
+                _answer_all(filling, NOT_LEADER)
+            return
+        self._draining = self._draining and bool(self._in_flight)
+        if outcome:
+            log.error("committed events were void: decided upon another state", groups=sorted(outcome))
+        for answer, name, decision in batch.waiting:
+            answer(superseded(decision) if name in outcome else decision)
+
+    def _start_over(self) -> None:
+        self._ahead.clear()
+        self._draining = bool(self._in_flight)
 
 
-def _settle(batch: _Batch, answer: Decision) -> None:
-    for future, _, _ in batch.waiting:
-        if not future.done():
-            future.set_result(answer)
+def _answer_all(batch: _Batch, decision: Decision) -> None:
+    for answer, _, _ in batch.waiting:
+        answer(decision)

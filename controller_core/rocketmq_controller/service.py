@@ -17,7 +17,8 @@ from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import LivenessView
 from rocketmq_controller.elections import Elections
 from rocketmq_controller.metrics import ControllerMetrics
-from rocketmq_controller.pipeline import NOT_LEADER, Pipeline
+from rocketmq_controller.pipeline import NOT_LEADER
+from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import RaftError, Replica
 from rocketmq_controller.settings import Peer
 from rocketmq_controller.state_machine import ControllerStateMachine
@@ -48,7 +49,7 @@ class ControllerService:
         config: LiveConfig,
         replica: Replica,
         machine: ControllerStateMachine,
-        pipeline: Pipeline,
+        proposals: Proposals,
         heartbeats: HeartbeatTable,
         elections: Elections,
         metrics: ControllerMetrics,
@@ -57,7 +58,7 @@ class ControllerService:
         self.replica = replica
         self.machine = machine
         self.metrics = metrics
-        self._pipeline = pipeline
+        self._proposals = proposals
         self._heartbeats = heartbeats
         self._elections = elections
         self._loop = asyncio.get_running_loop()
@@ -79,7 +80,7 @@ class ControllerService:
     # The replicated state
 
     def alter_sync_state_set(self, header: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Answer:
-        return self._pipeline.submit(
+        return self._proposals.submit(
             header.broker_name, lambda group: decide.alter_sync_state_set(group, header, body, self.view())
         )
 
@@ -88,25 +89,25 @@ class ControllerService:
         return self._elections.elect(header, connection_id)
 
     def register_broker(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> Answer:
-        return self._pipeline.submit(
+        return self._proposals.submit(
             header.broker_name,
             lambda group: decide.register_broker(group, header, self.view(), connection_id=connection_id),
         )
 
     def get_next_broker_id(self, header: GetNextBrokerIdRequestHeader) -> Answer:
         def ask() -> Answer:
-            return self._pipeline.submit(header.broker_name, lambda group: decide.get_next_broker_id(group, header))
+            return self._proposals.submit(header.broker_name, lambda group: decide.get_next_broker_id(group, header))
 
         return self._read(ask)
 
     def apply_broker_id(self, header: ApplyBrokerIdRequestHeader) -> Answer:
-        return self._pipeline.submit(header.broker_name, lambda group: decide.apply_broker_id(group, header))
+        return self._proposals.submit(header.broker_name, lambda group: decide.apply_broker_id(group, header))
 
     def get_replica_info(self, header: GetReplicaInfoRequestHeader) -> Answer:
-        return self._read(lambda: self._pipeline.submit(header.broker_name, decide.get_replica_info))
+        return self._read(lambda: self._proposals.submit(header.broker_name, decide.get_replica_info))
 
     def clean_broker_data(self, header: CleanControllerBrokerDataRequestHeader) -> Answer:
-        return self._pipeline.submit(
+        return self._proposals.submit(
             header.broker_name, lambda group: decide.clean_broker_data(group, header, self.view())
         )
 

@@ -17,7 +17,7 @@ from rocketmq_controller.elections import Elections
 from rocketmq_controller.grpc_api import GrpcApi, GrpcLimits
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
-from rocketmq_controller.pipeline import Pipeline
+from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import MemberStatus, NotLeaderError, RaftError, RaftStatus, Role
 from rocketmq_controller.service import ControllerService
 from rocketmq_controller.state_machine import ControllerStateMachine
@@ -129,12 +129,12 @@ class Door:
         self.client = RemotingClient()
         self.trouble: str | None = None
         metrics = ControllerMetrics(address="a", group="g", peer_id=LEADER, extra_labels={})
-        self.pipeline = Pipeline(self.replica, self.machine, metrics)
+        self.proposals = Proposals(self.replica, self.machine, metrics)
         self.elections = Elections(
             config=self.config,
             replica=self.replica,
             machine=self.machine,
-            pipeline=self.pipeline,
+            proposals=self.proposals,
             heartbeats=self.heartbeats,
             notifier=RoleNotifier(self.client),
             metrics=metrics,
@@ -143,7 +143,7 @@ class Door:
             config=self.config,
             replica=self.replica,
             machine=self.machine,
-            pipeline=self.pipeline,
+            proposals=self.proposals,
             heartbeats=self.heartbeats,
             elections=self.elections,
             metrics=metrics,

@@ -1,201 +1,219 @@
 """The pipeline: what is decided ahead of the disk, and that nothing decided on a lost change survives it."""
 
-import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 
-from rocketmq_controller import event_codec
+from rocketmq_controller import event_codec, pipeline
 from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.metrics import ControllerMetrics
-from rocketmq_controller.pipeline import BUSY, NOT_LEADER, UNKNOWN, Pipeline
-from rocketmq_controller.raft import NotLeaderError, OverloadedError, ProposalLostError
+from rocketmq_controller.pipeline import BUSY, NOT_LEADER, UNKNOWN, Pipeline, Settle
+from rocketmq_controller.raft import NotLeaderError, OverloadedError, ProposalLostError, RaftError
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import ApplyBrokerIdRequestHeader
 
 
-class FakeReplica:
-    """Raft with the committing left to the test."""
+class FakeRaft:
+    """Implements `pipeline.Proposer`, with turns of the loop and commits left to the test."""
 
     def __init__(self, machine: ControllerStateMachine) -> None:
         self.is_leader = True
-        self.refuse: Exception | None = None
-        self.machine = machine
-        self.log: deque[tuple[bytes, asyncio.Future[object]]] = deque()
+        self.refuse: RaftError | None = None
+        self.log: deque[tuple[bytes, Settle]] = deque()
         self.index = 0
+        self._machine = machine
+        self._soon: list[Callable[[], None]] = []
 
-    def propose(self, command: bytes) -> "asyncio.Future[object]":
+    def propose(self, command: bytes, settle: Settle) -> None:
         if self.refuse is not None:
             raise self.refuse
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self.log.append((command, future))
-        return future
+        self.log.append((command, settle))
+
+    def call_soon(self, flush: Callable[[], None]) -> None:
+        self._soon.append(flush)
+
+    def turn(self) -> None:
+        soon, self._soon = self._soon, []
+        for flush in soon:
+            flush()
 
     def commit(self) -> None:
-        command, future = self.log.popleft()
+        command, settle = self.log.popleft()
         self.index += 1
-        future.set_result(self.machine.apply(self.index, command))
+        settle(self._machine.apply(self.index, command))
 
     def lose(self) -> None:
         while self.log:
-            self.log.popleft()[1].set_exception(ProposalLostError("lost"))
+            self.log.popleft()[1](ProposalLostError("lost"))
 
 
 class World:
-    """A pipeline on a fake Raft."""
+    """A pipeline on a fake Raft; answers are collected in the order of the requests."""
 
     def __init__(self) -> None:
         self.machine = ControllerStateMachine()
-        self.replica = FakeReplica(self.machine)
-        metrics = ControllerMetrics(address="a:1", group="g", peer_id="n0", extra_labels={})
-        self.pipeline = Pipeline(self.replica, self.machine, metrics)  # type: ignore[arg-type]
+        self.raft = FakeRaft(self.machine)
+        self.pipeline = Pipeline(self.raft, self.machine)
 
-    def apply_id(self, broker_id: int, name: str = "b") -> "Decision | asyncio.Future[Decision]":
+    def apply_id(self, broker_id: int, name: str = "b") -> list[Decision]:
         header = ApplyBrokerIdRequestHeader(
             cluster_name="c", broker_name=name, applied_broker_id=broker_id, register_check_code=f"a:{broker_id};1"
         )
-        return self.pipeline.submit(name, lambda group: decide.apply_broker_id(group, header))
+        answers: list[Decision] = []
+        self.pipeline.submit(name, lambda group: decide.apply_broker_id(group, header), answers.append)
+        return answers
 
-    def replica_info(self, name: str = "b") -> "Decision | asyncio.Future[Decision]":
-        return self.pipeline.submit(name, decide.get_replica_info)
+    def replica_info(self, name: str = "b") -> list[Decision]:
+        answers: list[Decision] = []
+        self.pipeline.submit(name, decide.get_replica_info, answers.append)
+        return answers
 
 
 @pytest.fixture
-async def world() -> World:
+def world() -> World:
     return World()
 
 
-async def turn() -> None:
-    for _ in range(3):
-        await asyncio.sleep(0)
+def codes(*answers: list[Decision]) -> list[ResponseCode]:
+    assert all(len(answer) == 1 for answer in answers), "each request is answered exactly once"
+    return [answer[0].code for answer in answers]
 
 
-async def test_requests_of_one_turn_travel_as_one_entry_and_are_decided_in_order(world: World) -> None:
+def test_requests_that_come_together_travel_as_one_entry_and_are_decided_in_order(world: World) -> None:
     answers = [world.apply_id(number) for number in (1, 2, 3)]
-    await turn()
-    assert len(world.replica.log) == 1
-    assert len(event_codec.decode_events(world.replica.log[0][0])) == 3
-    assert not any(answer.done() for answer in answers if isinstance(answer, asyncio.Future))
-    world.replica.commit()
-    await turn()
-    assert [answer.result().code for answer in answers if isinstance(answer, asyncio.Future)] == [0, 0, 0]
+    world.raft.turn()
+    assert len(world.raft.log) == 1
+    assert len(event_codec.decode_events(world.raft.log[0][0])) == 3
+    assert not any(answers)
+    world.raft.commit()
+    assert codes(*answers) == [ResponseCode.SUCCESS] * 3
     assert sorted(world.machine.groups["b"].replicas) == [1, 2, 3]
 
 
-async def test_a_second_request_is_decided_on_the_uncommitted_first_without_waiting(world: World) -> None:
+def test_a_second_request_is_decided_on_the_uncommitted_first_without_waiting(world: World) -> None:
     first = world.apply_id(1)
-    await turn()
+    world.raft.turn()
     second = world.apply_id(2)
-    await turn()
-    assert len(world.replica.log) == 2
-    world.replica.commit()
-    world.replica.commit()
-    await turn()
-    for answer in (first, second):
-        assert isinstance(answer, asyncio.Future)
-        assert answer.result().code is ResponseCode.SUCCESS
+    world.raft.turn()
+    assert len(world.raft.log) == 2
+    world.raft.commit()
+    world.raft.commit()
+    assert codes(first, second) == [ResponseCode.SUCCESS] * 2
 
 
-async def test_a_read_waits_for_the_change_it_saw(world: World) -> None:
+def test_a_read_waits_for_the_change_it_saw(world: World) -> None:
     world.apply_id(1)
-    await turn()
+    world.raft.turn()
     read = world.replica_info()
-    assert isinstance(read, asyncio.Future)
-    await turn()
-    assert not read.done()
-    world.replica.commit()
-    await turn()
-    assert read.result().code is ResponseCode.SUCCESS
+    assert not read
+    world.raft.commit()
+    assert codes(read) == [ResponseCode.SUCCESS]
 
 
-async def test_a_read_of_another_group_is_answered_at_once(world: World) -> None:
+def test_a_read_of_another_group_is_answered_at_once(world: World) -> None:
     world.apply_id(1)
-    await turn()
-    answer = world.replica_info("other")
-    assert isinstance(answer, Decision)
-    assert answer.code is ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+    assert codes(world.replica_info("other")) == [ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST]
 
 
-async def test_a_read_that_saw_a_lost_change_is_not_answered_with_it(world: World) -> None:
+def test_a_read_that_saw_a_lost_change_is_not_answered_with_it(world: World) -> None:
     world.apply_id(1)
-    await turn()
+    world.raft.turn()
     read = world.replica_info()
-    world.replica.lose()
-    await turn()
-    assert isinstance(read, asyncio.Future)
-    assert read.result() is UNKNOWN
+    world.raft.lose()
+    assert read == [UNKNOWN]
 
 
-async def test_a_follower_decides_nothing(world: World) -> None:
-    world.replica.is_leader = False
-    assert world.apply_id(1) is NOT_LEADER
+def test_a_follower_decides_nothing(world: World) -> None:
+    world.raft.is_leader = False
+    assert world.apply_id(1) == [NOT_LEADER]
 
 
-async def test_after_a_lost_proposal_decisions_start_from_committed_state(world: World) -> None:
+def test_after_a_lost_proposal_decisions_start_from_committed_state(world: World) -> None:
     lost = world.apply_id(1)
-    await turn()
-    world.replica.lose()
-    await turn()
-    assert isinstance(lost, asyncio.Future)
-    assert lost.result() is UNKNOWN
+    world.raft.turn()
+    world.raft.lose()
+    assert lost == [UNKNOWN]
     # id 2 would only be right had id 1 been taken
-    refused = world.apply_id(2)
-    assert isinstance(refused, Decision)
-    assert refused.code is ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert codes(world.apply_id(2)) == [ResponseCode.CONTROLLER_BROKER_ID_INVALID]
 
 
-async def test_decisions_not_yet_proposed_are_given_up_with_the_change_they_rest_on(world: World) -> None:
+def test_decisions_not_yet_proposed_are_given_up_with_the_change_they_rest_on(world: World) -> None:
     world.apply_id(1)
-    await turn()
-    # Decided on the uncommitted id 1, and not flushed yet when that is lost.
+    world.raft.turn()
     after = world.apply_id(2)
-    world.replica.lose()
-    await turn()
-    assert isinstance(after, asyncio.Future)
-    assert after.result() is NOT_LEADER
-    assert not world.replica.log, "an event that rests on a lost one must not be proposed"
+    world.raft.lose()
+    world.raft.turn()
+    assert after == [NOT_LEADER]
+    assert not world.raft.log, "an event that rests on a lost one must not be proposed"
 
 
-async def test_after_a_refused_proposal_nothing_is_decided_until_those_in_flight_have_committed(world: World) -> None:
-    first = world.apply_id(1)
-    await turn()
-    world.replica.refuse = OverloadedError("full")
+def test_of_two_entries_in_flight_the_second_is_not_trusted_when_the_first_is_lost(world: World) -> None:
+    world.apply_id(1)
+    world.raft.turn()
     second = world.apply_id(2)
-    await turn()
-    assert isinstance(second, asyncio.Future)
-    assert second.result() is BUSY
-    world.replica.refuse = None
+    world.raft.turn()
+    world.raft.log.popleft()[1](ProposalLostError("lost"))
+    assert world.apply_id(3) == [BUSY], "the second one's fate is open: nothing may be decided before it is known"
+    world.raft.lose()
+    assert second == [UNKNOWN]
+    assert codes(world.apply_id(2)) == [ResponseCode.CONTROLLER_BROKER_ID_INVALID]
+
+
+def test_after_a_refused_proposal_nothing_is_decided_until_those_in_flight_have_committed(world: World) -> None:
+    first = world.apply_id(1)
+    world.raft.turn()
+    world.raft.refuse = OverloadedError("full")
+    second = world.apply_id(2)
+    world.raft.turn()
+    assert second == [BUSY]
+    world.raft.refuse = None
     # 1 is in flight: deciding on committed state would forget it, deciding on 2 would invent it.
-    assert world.apply_id(3) is BUSY
-    world.replica.commit()
-    await turn()
-    assert isinstance(first, asyncio.Future)
-    assert first.result().code is ResponseCode.SUCCESS
+    assert world.apply_id(3) == [BUSY]
+    world.raft.commit()
+    assert codes(first) == [ResponseCode.SUCCESS]
     third = world.apply_id(2)
-    await turn()
-    world.replica.commit()
-    await turn()
-    assert isinstance(third, asyncio.Future)
-    assert third.result().code is ResponseCode.SUCCESS
+    world.raft.turn()
+    world.raft.commit()
+    assert codes(third) == [ResponseCode.SUCCESS]
 
 
-async def test_leadership_lost_between_deciding_and_proposing(world: World) -> None:
+def test_leadership_lost_between_deciding_and_proposing(world: World) -> None:
     answer = world.apply_id(1)
-    world.replica.refuse = NotLeaderError(None)
-    await turn()
-    assert isinstance(answer, asyncio.Future)
-    assert answer.result() is NOT_LEADER
+    world.raft.refuse = NotLeaderError(None)
+    world.raft.turn()
+    assert answer == [NOT_LEADER]
     assert world.pipeline.in_flight == 0
 
 
-async def test_a_void_event_is_answered_as_superseded(world: World) -> None:
+def test_a_void_event_is_answered_as_superseded(world: World) -> None:
     answer = world.apply_id(1)
-    await turn()
-    command, future = world.replica.log.popleft()
-    del command
-    future.set_result(frozenset({"b"}))
-    await turn()
-    assert isinstance(answer, asyncio.Future)
-    assert answer.result().code is ResponseCode.SYSTEM_ERROR
+    world.raft.turn()
+    world.raft.log.popleft()[1](frozenset({"b"}))
+    assert codes(answer) == [ResponseCode.SYSTEM_ERROR]
+
+
+def test_an_entry_that_is_full_goes_before_the_next_request_is_decided(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "MAX_BATCH_EVENTS", 2)
+    answers = [world.apply_id(number) for number in (1, 2, 3)]
+    assert len(world.raft.log) == 1
+    world.raft.turn()
+    assert [len(event_codec.decode_events(command)) for command, _ in world.raft.log] == [2, 1]
+    world.raft.commit()
+    world.raft.commit()
+    assert codes(*answers) == [ResponseCode.SUCCESS] * 3
+
+
+def test_a_request_that_meets_the_refusal_of_a_full_entry_does_not_rest_on_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "MAX_BATCH_EVENTS", 1)
+    first = world.apply_id(1)
+    world.raft.refuse = OverloadedError("full")
+    second = world.apply_id(2)
+    assert first == [BUSY]
+    # Decided on committed state, where id 1 is not taken.
+    assert codes(second) == [ResponseCode.CONTROLLER_BROKER_ID_INVALID]
