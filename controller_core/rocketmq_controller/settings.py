@@ -137,7 +137,7 @@ class ControllerSettings(Settings, frozen=True):
         if self.raft_election_timeout_ms <= 3 * self.raft_heartbeat_interval_ms:
             raise ValueError(
                 f"raftElectionTimeoutMs={self.raft_election_timeout_ms} must be more than three times "
-                f"raftHeartbeatIntervalMs={self.raft_heartbeat_interval_ms}: else one late heartbeat deposes a good leader"
+                f"raftHeartbeatIntervalMs={self.raft_heartbeat_interval_ms}: one late heartbeat would depose the leader"
             )
         parse_labels(self.metrics_label)
 

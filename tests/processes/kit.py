@@ -11,12 +11,13 @@ from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.ask import ask
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import OwnedProcess
-from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.remoting.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
+    BrokerReplicasInfo,
     ElectMasterRequestHeader,
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
@@ -100,16 +101,16 @@ def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) 
     assert answer.code in {ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}, answer.remark
 
 
-def fill(cluster: ControllerCluster, broker_name: str, entries: int) -> str:
-    """Make `entries` Raft entries by registering member 1 of the group at ever new addresses; the last one."""
+def fill(cluster: ControllerCluster, broker_name: str, entries: int, *, suffix: str = "") -> str:
+    """Make `entries` Raft entries by registering member 2 of the group at ever new addresses; the last one."""
     leader = cluster[cluster.wait_leader()]
     address = ""
     frames = RemotingConnection()
     with socket.create_connection((HOST, leader.port), timeout=PATIENCE) as connection:
         for number in range(entries):
-            address = f"{broker_name}.at:{number + 1}"
+            address = f"{broker_name}{suffix}.at:{number + 1}"
             header = RegisterBrokerToControllerRequestHeader(
-                cluster_name="C", broker_name=broker_name, broker_id=1, broker_address=address
+                cluster_name="C", broker_name=broker_name, broker_id=2, broker_address=address
             )
             connection.sendall(encode_frame(request(RequestCode.CONTROLLER_REGISTER_BROKER, header)))
             answers: list[RemotingCommand] = []
@@ -128,6 +129,15 @@ def replica_info(cluster: ControllerCluster, broker_name: str) -> tuple[GetRepli
     )
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return decode_header(GetReplicaInfoResponseHeader, answer.ext_fields or {}), decode_body(SyncStateSet, answer.body)
+
+
+def address_of(cluster: ControllerCluster, broker_name: str, broker_id: int) -> str:
+    """The member's address as the leader tells it (1006)."""
+    answer = ask_leader(cluster, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body([broker_name]))
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    info = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table[broker_name]
+    members = {replica.broker_id: replica for replica in (*info.in_sync_replicas, *info.not_in_sync_replicas)}
+    return members[broker_id].broker_address
 
 
 def metric(page: str, name: str, **labels: str) -> float:

@@ -19,7 +19,7 @@ from tests.processes.stores import state_on_disk
 from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 
-SECONDS = float(os.environ.get("KILL9_SECONDS", "25"))
+SECONDS = float(os.environ.get("KILL9_SECONDS", "20"))
 GROUPS = 5
 CONFIG = {"raftSnapshotEntries": "500"}
 """Low, so that members that were away catch up by snapshots too."""
