@@ -32,7 +32,8 @@ class Elections(Seam):
         self._leader_gone = False
         self._pre_votes: set[Node] | None = None
         self._votes: set[Node] = set()
-        self._echoes: dict[Node, float] = dict.fromkeys(self.peers, NEVER)
+        self._echoes: dict[Node, float] = {}
+        self._forget_echoes(*self.peers)
         self._led_since = NEVER
         self._lease_floor = NEVER
         self._last_stamp = NEVER
@@ -49,17 +50,21 @@ class Elections(Seam):
         """A follower confirmed in the present term that it heard what was sent at `stamp`."""
         if self._echoes[node] < stamp <= self._last_stamp:
             self._echoes[node] = stamp
+            self._confirmed = quorum.reached_by_majority(math.inf, self._echoes.values())
+
+    def _forget_echoes(self, *nodes: Node) -> None:
+        self._echoes.update(dict.fromkeys(nodes, NEVER))
+        self._confirmed = quorum.reached_by_majority(math.inf, self._echoes.values())
 
     def confirmed_at(self) -> float:
         """The newest moment at which a majority is known to have followed; oneself always does."""
-        return quorum.reached_by_majority(math.inf, self._echoes.values())
+        return self._confirmed
 
     def lease_holds(self, now: float) -> bool:
         """No other member can have been elected yet."""
         if self.state != LEADER:
             return False
-        confirmed = self.confirmed_at()
-        return confirmed > self._lease_floor and now < confirmed + self.timings.lease
+        return self._confirmed > self._lease_floor and now < self._confirmed + self.timings.lease
 
     # -- follower: promises
 
@@ -157,7 +162,7 @@ class Elections(Seam):
         """Clean slate of a new leader; its lease begins with the first confirmations."""
         self._led_since = self.now
         self._lease_floor = NEVER
-        self._echoes = dict.fromkeys(self.peers, NEVER)
+        self._forget_echoes(*self.peers)
 
     # -- messages
 

@@ -263,7 +263,8 @@ class Replication(Elections):
         if index <= max(self.commit_index, self.last_applied, self._verified):
             raise InvariantViolationError(
                 f"leader {self.leader} of term {self.term} has term {term} at index {index}, "
-                f"we have {self.term_at(index)}, and that is committed or acknowledged (commit {self.commit_index}, applied {self.last_applied}, "
+                f"we have {self.term_at(index)}, and that is committed or acknowledged "
+                f"(commit {self.commit_index}, applied {self.last_applied}, "
                 f"verified {self._verified})"
             )
         self._SyncObj__deleteEntriesFrom(index)
@@ -306,7 +307,7 @@ class Replication(Elections):
         """What was under way on the old connection is lost, and what the peer confirmed there counts no more (see
         elections)."""
         self._due.pop(node, None)
-        self._echoes[node] = NEVER
+        self._forget_echoes(node)
         self.progress[node] = Progress()
         if self.state == LEADER:
             # Not even the acknowledged entries are taken for granted: a member may come back with an empty disk.

@@ -61,8 +61,8 @@ class Snapshots(Replication):
         term = journal.getCurrentTerm()
         if term < self.last_term:
             raise StoreMismatchError(
-                f"the journal ends in term {self.last_term}, but the stored term is {term}: the file with term and vote "
-                "is lost or older than the journal; restore the whole folder as it was at one moment"
+                f"the journal ends in term {self.last_term}, but the stored term is {term}: the file with term and "
+                "vote is lost or older than the journal; restore the whole folder as it was at one moment"
             )
         self._SyncObj__raftCurrentTerm = term
         self._SyncObj__votedForNodeId = journal.getVotedForNodeId()

@@ -1,19 +1,25 @@
 """The repairs of PySyncObj's replication, one test each: what is cut, what is acknowledged and when, what counts as
 committed."""
 
+from pathlib import Path
+
 import pytest
-from tests.controller.raft.raft_kit import Lone, Trio
 
 from rocketmq_controller.raft import (
     ApplyError,
+    FatalRaftError,
     InvariantViolationError,
     Limits,
     NotLeaderError,
     OverloadedError,
     ProposalLostError,
+    Role,
     messages,
 )
 from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.storage_errors import StorageFailedError
+from rocketmq_runtime.filesystem import DiskFullError
+from tests.controller.raft.raft_kit import Lone, Trio
 
 
 @pytest.fixture
@@ -317,3 +323,45 @@ def test_a_member_that_comes_back_empty_is_filled_again() -> None:
     leader.post._onNodeConnected(node)
     trio.run(0.5)
     assert other.state.commands == leader.state.commands
+
+
+# Disks.
+
+
+def test_a_full_disk_holds_acknowledgements_back_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    lone = Lone()
+    sync = lone.log.sync
+    monkeypatch.setattr(lone.log, "sync", _full)
+    lone.append(term=1, prev=(1, 0), entries=[(1, b"two")])
+    assert [m.next_index for _, m in lone.take(messages.Ack)] == [2]
+    monkeypatch.setattr(lone.log, "sync", sync)
+    lone.append(term=1, prev=(2, 1), entries=[])
+    assert [m.next_index for _, m in lone.take(messages.Ack)] == [3]
+
+
+def test_a_leader_with_a_full_disk_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    lone = Lone()
+    lone.lead()
+    lone.machine.propose(b"x", lambda *_: None)
+    monkeypatch.setattr(lone.log, "sync", _full)
+    lone.tick()
+    assert lone.machine.role is Role.FOLLOWER
+    lone.take()
+    lone.tick(10)
+    assert lone.take(messages.PreVote) == []
+
+
+def test_a_failed_sync_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    lone = Lone()
+
+    def fail() -> None:
+        raise StorageFailedError(Path("journal"), "cannot sync")
+
+    monkeypatch.setattr(lone.log, "sync", fail)
+    with pytest.raises(FatalRaftError):
+        lone.append(term=1, prev=(1, 0), entries=[(1, b"two")])
+    assert lone.take(messages.Ack) == []
+
+
+def _full() -> None:
+    raise DiskFullError(Path("journal"), "no space left")
