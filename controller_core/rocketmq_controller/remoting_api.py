@@ -4,6 +4,7 @@ Malformed requests end here with a code and a remark; what the codes mean is dec
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -40,7 +41,7 @@ class RemotingApi:
     def __init__(self, service: ControllerService) -> None:
         self._service = service
         self._metrics = service.metrics
-        self._now = asyncio.get_running_loop().time
+        self._now = time.perf_counter  # the event loop's clock stands still during a turn
         self._routes: dict[int, Route] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,

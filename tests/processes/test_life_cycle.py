@@ -261,6 +261,7 @@ def test_metrics_carry_the_java_names_and_labels(cluster: ControllerCluster) -> 
     assert total(pages, "dledger_op_total", dledger_operation="append", dLedger_operation_status="success") >= 3
     counted = {"request_type": "CONTROLLER_GET_REPLICA_INFO", "request_handle_status": "success"}
     assert total(pages, "request_total", **counted) >= 1
+    assert total(pages, "request_latency_microseconds_sum", request_type="CONTROLLER_GET_REPLICA_INFO") > 0
     buckets = {found["le"] for name, found, _ in samples(pages[0]) if name == "request_latency_microseconds_bucket"}
     assert {"1.0", "500.0", "1000.0", "500000.0", "1e+06", "1e+07", "+Inf"} <= buckets
 
