@@ -87,14 +87,13 @@ class Replication(Elections):
             self.send_snapshot(node, progress, due=due)
             return
         progress.snapshot = None
-        if due:
-            progress.waiting = False
         while self._may_send(node, progress):
             self._send_append(node, progress, self.limits.batch_entries)
             due = False
             if progress.probing:
                 progress.waiting = True
         if due:
+            # Its answer also tells what became of a probe: entries are never sent again just because time went by.
             self._send_append(node, progress, 0)
 
     def _may_send(self, node: Node, progress: Progress) -> bool:

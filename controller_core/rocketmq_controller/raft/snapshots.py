@@ -137,7 +137,7 @@ class Snapshots(Replication):
     # -- leader
 
     def send_snapshot(self, node: Node, progress: Progress, *, due: bool) -> None:
-        """Send the next chunk once the last one is acknowledged; again after a heartbeat's time."""
+        """Send the next chunk once the last one is acknowledged; meanwhile empty ones, which ask how far it got."""
         if progress.snapshot is None:
             if self._snapshot is None:
                 raise StoreMismatchError(
@@ -150,7 +150,7 @@ class Snapshots(Replication):
         if progress.waiting and not due:
             return
         snapshot, offset = progress.snapshot, progress.snapshot_offset
-        data = snapshot.data[offset : offset + self.limits.snapshot_chunk_bytes]
+        data = b"" if progress.waiting else snapshot.data[offset : offset + self.limits.snapshot_chunk_bytes]
         stamp = self.next_stamp()
         total = len(snapshot.data)
         chunk = messages.SnapshotChunk(

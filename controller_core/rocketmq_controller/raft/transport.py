@@ -27,7 +27,8 @@ HANDSHAKE_SECONDS = 3.0
 CONNECT_SECONDS = 2.0
 RECONNECT_MIN, RECONNECT_MAX = 0.05, 1.0
 MAX_UNPROVEN = 64
-"""Connections that have not proven themselves yet; more are closed at once."""
+"""Connections from outside that have not proven themselves yet. A further one costs the oldest its place: a member
+needs a moment for its proof, and strangers would have to open this many within that moment to keep it out."""
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes waiting for a peer that does not read; then the connection is dropped, and Raft sends again what matters."""
 UNACKED_MILLIS = 3000
@@ -86,7 +87,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Not asserted: uvloop's transports are no subclasses of asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
-        self._owner.opened(self)
+        self._owner.opened(self, dialled=self._dial is not None)
         if transport.is_closing():
             return
         _tune(transport.get_extra_info("socket"))
@@ -180,7 +181,8 @@ class TcpTransport(Transport):
         self._quiet = Quiet(self._loop.time)
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
-        self._unproven: set[Connection] = set()
+        self._unproven: dict[Connection, bool] = {}
+        """In the order of their opening; did we dial?"""
         self._proven: dict[str, Connection] = {}
         self._stopping = False
 
@@ -254,20 +256,20 @@ class TcpTransport(Transport):
             dial=dial,
         )
 
-    def opened(self, connection: Connection) -> None:
-        self._unproven.add(connection)
-        if self._stopping or len(self._unproven) > MAX_UNPROVEN:
-            if not self._stopping and self._quiet("too many"):
-                log.warning(
-                    "too many unproven Raft connections, closing new ones",
-                    limit=MAX_UNPROVEN,
-                    remote=connection.remote(),
-                )
+    def opened(self, connection: Connection, *, dialled: bool) -> None:
+        if self._stopping:
             connection.abort()
+            return
+        self._unproven[connection] = dialled
+        strangers = [other for other, ours in self._unproven.items() if not ours]
+        if len(strangers) > MAX_UNPROVEN:
+            if self._quiet("too many"):
+                log.warning("too many unproven raft connections", limit=MAX_UNPROVEN, remote=connection.remote())
+            strangers[0].abort()
 
     def proven(self, connection: Connection) -> None:
         assert connection.peer is not None
-        self._unproven.discard(connection)
+        self._unproven.pop(connection, None)
         old = self._proven.get(connection.peer)
         if old is not None:
             # The peer has a new connection, so it has given up the old one, whatever our side thinks of it.
@@ -282,7 +284,7 @@ class TcpTransport(Transport):
             self._events.on_message(connection.peer, message)
 
     def lost(self, connection: Connection, *, ended_by_peer: bool) -> None:
-        self._unproven.discard(connection)
+        self._unproven.pop(connection, None)
         self._forget(connection, ended_by_peer=ended_by_peer)
 
     def closing(self, connection: Connection) -> None:
