@@ -7,6 +7,7 @@ import sys
 import time
 
 import structlog
+from tests.sim.controllers import Controllers
 from tests.sim.faults import STORM_SECONDS, run
 
 
@@ -15,13 +16,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds; the story is told for one only")
     parser.add_argument("--seconds", type=float, default=STORM_SECONDS, help="virtual seconds of faults")
+    parser.add_argument("--controllers", action="store_true", help="replicate the controller, not numbers")
     options = parser.parse_args()
+    workload = Controllers if options.controllers else None
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     started = time.perf_counter()
     for seed in range(options.seed, options.seed + options.count):
         story = options.count == 1
         try:
-            outcome = run(seed, story=story, seconds=options.seconds)
+            outcome = run(seed, workload, story=story, seconds=options.seconds)
         except Exception as error:
             if not story:
                 print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)

@@ -162,7 +162,13 @@ class Storm:
             member.disk.capacity = None
 
 
-def run(seed: int, workload: Workload | None = None, *, story: bool = False, seconds: float = STORM_SECONDS) -> Outcome:
+def run(
+    seed: int,
+    workload: Callable[[World], Workload] | None = None,
+    *,
+    story: bool = False,
+    seconds: float = STORM_SECONDS,
+) -> Outcome:
     """One story. Raises Violation, with the world's story in `world.story` if asked for."""
     world = World(seed, workload, story=story)
     try:

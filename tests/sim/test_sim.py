@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from tests.sim.controllers import Controllers
 from tests.sim.faults import run
 
 CHUNKS, SEEDS = 20, 50
@@ -30,6 +31,17 @@ def test_invariants_hold_in_every_story(chunk: int) -> None:
             run(seed)
         except Exception:
             run(seed, story=True)
+            raise
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_controllers_promises_hold_in_every_story(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        try:
+            run(seed, Controllers)
+        except Exception:
+            run(seed, Controllers, story=True)
             raise
 
 

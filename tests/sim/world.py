@@ -23,17 +23,48 @@ from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_runtime.filesystem import DiskFullError
 
 
+class Serving:
+    """A member that leads, as clients get to use it; refuses when that process has ended."""
+
+    def __init__(self, world: "World", member: Member, machine: RaftMachine, state: StateMachine) -> None:
+        self._world, self._member, self.process, self.state = world, member, machine, state
+
+    @property
+    def rng(self) -> Random:
+        return self._world.rng
+
+    @property
+    def is_leader(self) -> bool:
+        return self._member.machine is self.process and self.process.is_leader
+
+    def propose(self, command: bytes, done: Callable[[object, RaftError | None], None]) -> None:
+        """As `RaftMachine.propose`; `done` gets (index, result of apply)."""
+        if self._member.machine is not self.process:
+            raise NotLeaderError(None)
+        self.process.propose(command, lambda value, error: self._world.answer(value, error, done))
+        self._world.wake(self._member)
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Call `action` later, if the process still runs and is awake then."""
+
+        def due() -> None:
+            if self._member.machine is self.process:
+                if self._member.paused:
+                    self._world.after(0.01, due)
+                else:
+                    action()
+
+        self._world.after(delay, due)
+
+
 class Workload(Protocol):
     """What clients do. One object per run."""
 
     def make_state_machine(self) -> StateMachine:
         """A fresh one for a member that starts."""
 
-    def command(self, leader: StateMachine) -> bytes | None:
-        """What a client wants done next, decided on the leader's applied state; None: nothing now."""
-
-    def answered(self, command: bytes, index: int, result: object) -> None:
-        """A client was told that `command` is done, at `index` of the log."""
+    def client(self, leader: Serving) -> None:
+        """One client comes and asks a member that leads."""
 
     def check(self, name: str, state: StateMachine) -> None:
         """After each step that touched the member; raises Violation."""
@@ -52,11 +83,22 @@ class Numbered:
     def make_state_machine(self) -> StateMachine:
         return CommandList()
 
-    def command(self, leader: StateMachine) -> bytes | None:
-        self._next += 1
-        return b"%d" % self._next
+    def client(self, leader: Serving) -> None:
+        for _ in range(leader.rng.choice((1, 1, 1, 5, 20))):
+            self._next += 1
+            command = b"%d" % self._next
 
-    def answered(self, command: bytes, index: int, result: object) -> None:
+            def done(value: object, error: RaftError | None, command: bytes = command) -> None:
+                if error is None:
+                    assert isinstance(value, tuple)
+                    self._answered(command, value[0])
+
+            try:
+                leader.propose(command, done)
+            except (NotLeaderError, OverloadedError):
+                return
+
+    def _answered(self, command: bytes, index: int) -> None:
         if self.done.setdefault(index, command) != command:
             raise Violation(
                 f"OneAnswerPerIndex: {command!r} and {self.done[index]!r} were both answered for index {index}"
@@ -77,9 +119,11 @@ class Numbered:
 class World:
     """See the module's docstring."""
 
-    def __init__(self, seed: int, workload: Workload | None = None, *, story: bool = False) -> None:
+    def __init__(
+        self, seed: int, workload: "Callable[[World], Workload] | None" = None, *, story: bool = False
+    ) -> None:
         self.rng = rng = Random(seed)
-        self.workload = workload or Numbered()
+        self.workload = Numbered() if workload is None else workload(self)
         self.now = 0.0
         self.story: list[str] | None = [] if story else None
         self.steps = 0
@@ -359,25 +403,17 @@ class World:
             return
         if self.rng.random() < 0.1:
             self._barrier(member, machine)
-        for _ in range(self.rng.choice((1, 1, 1, 5, 20))):
-            command = self.workload.command(state.inner)
-            if command is None:
-                return
-            try:
-                machine.propose(command, lambda value, error, command=command: self._answer(command, value, error))
-            except (NotLeaderError, OverloadedError):
-                return
-        self.wake(member)
+        self.workload.client(Serving(self, member, machine, state.inner))
 
-    def _answer(self, command: bytes, value: object, error: RaftError | None) -> None:
+    def answer(self, value: object, error: RaftError | None, done: Callable[[object, RaftError | None], None]) -> None:
+        """An entry that a client waits for has its fate."""
         if error is not None:
             self.lost += 1
-            return
-        assert isinstance(value, tuple)
-        index, result = value
-        self.answers += 1
-        self.checker.acked_index = max(self.checker.acked_index, index)
-        self.workload.answered(command, index, result)
+        else:
+            assert isinstance(value, tuple)
+            self.answers += 1
+            self.checker.acked_index = max(self.checker.acked_index, value[0])
+        done(value, error)
 
     def _barrier(self, member: Member, machine: RaftMachine) -> None:
         known = self.checker.acked_index
