@@ -38,7 +38,7 @@ MAX_ENTRIES = 100_000
 FORGET_AFTER = 600.0
 """Seconds after which a dead entry says nothing any more."""
 _SAMPLES = 5
-_ENOUGH_SAMPLES = 3
+_ENOUGH_SAMPLES = 2  # of two the longer counts
 _MAX_TIMEOUT = 86_400.0
 
 
