@@ -365,3 +365,13 @@ def test_a_failed_sync_stops_the_process(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _full() -> None:
     raise DiskFullError(Path("journal"), "no space left")
+
+
+def test_a_probe_is_not_sent_again_just_because_time_went_by() -> None:
+    lone = Lone()
+    lone.tick(1.0)
+    lone.hear("b", messages.PreVoteReply(0, 1, True))
+    lone.hear("b", messages.VoteReply(1, True))
+    for _ in range(3):
+        lone.tick(0.1)
+    assert [len(m.entries) for to, m in lone.take(messages.Append) if to == "b"] == [1, 0, 0, 0]

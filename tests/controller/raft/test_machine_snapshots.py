@@ -185,3 +185,25 @@ def test_a_crash_between_snapshot_and_cut_is_finished_at_the_start(entries: int)
     lone.snapshots.save(Snapshot(4, 3, state_of(3)))
     lone.restart()
     assert (lone.machine.first_index, lone.machine.last_index, lone.machine.last_term) == (4, 4, 3)
+
+
+def test_a_chunk_is_not_sent_again_just_because_time_went_by() -> None:
+    """On a slow link that would fill the line with repetitions; an empty chunk asks how far the follower got."""
+    trio = Trio(limits=SMALL)
+    trio.run(1.5)
+    leader, away = trio.leader, trio.leader.others[0]
+    trio.down = {away}
+    trio.propose(60)
+    trio.settle()
+    trio.run(0.01)
+    node = next(node for node in leader.machine.peers if node.id == away)
+    leader.post._onNodeDisconnected(node)
+    leader.post._onNodeConnected(node)
+    leader.tick()
+    stamp = leader.machine._last_stamp
+    leader.hear(away, messages.Ack(leader.machine.term, False, 2, leader.machine.last_index, stamp))
+    for _ in range(3):
+        leader.tick(0.1)
+    sizes = [len(m.data) for to, m in leader.take(messages.SnapshotChunk) if to == away]
+    assert sizes[0] == 64
+    assert set(sizes[1:]) == {0}
