@@ -27,8 +27,12 @@ class Fault:
     """What one fault cost, in seconds."""
 
     name: str
+    began: float
+    """`time.monotonic()` of the blow."""
     longest_gap: float = 0.0
     """Between two acknowledged sends (SEND_OK), from the blow until the group had coped."""
+    decided_after: float | None = None
+    """From the blow until the controllers told of another master: their share of the gap."""
     failed_sends: int = 0
     note: str = ""
 
@@ -86,12 +90,12 @@ class Load:
     def measure(self, name: str, note: str = "") -> Iterator[Fault]:
         """Strike and wait inside; afterwards the fault tells its longest gap, up to a send that came after all that."""
         self.wait_acknowledged()
-        fault = Fault(name, note=note)
-        first, failures, begin = len(self.acknowledged) - 1, len(self._ledger.failures()), time.monotonic_ns()
+        first, failures = len(self.acknowledged) - 1, len(self._ledger.failures())
+        fault = Fault(name, time.monotonic(), note=note)
         yield fault
         self.wait_acknowledged()
         times = sorted(self.acknowledged[first:])
-        gaps = [later - earlier for earlier, later in itertools.pairwise(times) if later > begin]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times) if later / 1e9 > fault.began]
         fault.longest_gap = round(max(gaps) / 1e9, 3)
         fault.failed_sends = len(self._ledger.failures()) - failures
         self.faults.append(fault)
@@ -117,9 +121,10 @@ class Load:
 
 def table(load: Load) -> Iterator[str]:
     """The measured gaps, for people."""
-    yield f"{'fault':<46}{'longest gap':>12}{'failed sends':>14}  note"
+    yield f"{'fault':<46}{'longest gap':>12}{'elected after':>15}{'failed sends':>14}  note"
     for fault in load.faults:
-        yield f"{fault.name:<46}{fault.longest_gap:>10.3f} s{fault.failed_sends:>14}  {fault.note}"
+        decided = "" if fault.decided_after is None else f"{fault.decided_after:.3f} s"
+        yield f"{fault.name:<46}{fault.longest_gap:>10.3f} s{decided:>15}{fault.failed_sends:>14}  {fault.note}"
     if load.audit is not None:
         yield f"acknowledged {load.audit['acknowledged']}, of these lost {load.audit['missingCount']}"
 
