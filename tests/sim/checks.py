@@ -28,6 +28,8 @@ class Checker:
     def __init__(self) -> None:
         self.leaders: dict[int, str] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
+        self.committed_in: dict[int, int] = {}
+        """Term in which an index was first seen committed; the leaders of later terms must hold it."""
         self.last_committed = 1
         self.digests: dict[int, bytes] = {}
         self.votes: dict[tuple[str, int], str] = {}
@@ -60,7 +62,9 @@ class Checker:
         for index in range(machine.first_index + 1, self.last_committed + 1):
             # What one member committed and cut within one step was never seen here.
             committed = self.committed.get(index)
-            if machine.last_index < index or (committed is not None and machine.term_at(index) != committed[0]):
+            if committed is None or self.committed_in[index] >= machine.term:
+                continue
+            if machine.term_at(index) != committed[0]:
                 raise Violation(
                     f"LeaderCompleteness: {name} leads term {machine.term} with term {machine.term_at(index)} at "
                     f"index {index}, committed there: {committed}"
@@ -94,6 +98,7 @@ class Checker:
         for index in range(max(start, base) + 1, commit + 1):
             command, _, term = log[index - base]
             known = self.committed.setdefault(index, (term, command))
+            self.committed_in.setdefault(index, machine.term)
             if known != (term, command):
                 raise Violation(
                     f"StateMachineSafety: {name} committed {(term, command)} at index {index}, elsewhere {known}"

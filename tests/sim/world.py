@@ -217,7 +217,7 @@ class World:
             # A killed process's kernel says so; a machine without power says nothing, and TCP finds out.
             delay = self.rng.uniform(3, 5) if power and self.rng.random() < 0.5 else self.rng.uniform(0.0005, 0.05)
             self._notice_end(other, member.name, delay, ended_by_peer=delay < 1)
-        self.after(self.rng.uniform(0.01, 3), lambda: self.start(member))
+        self.after(self.rng.choice((0.03, 0.3, 3)) * self.rng.uniform(0.3, 1), lambda: self.start(member))
 
     def _gives_up(self, member: Member, error: DiskFullError) -> None:
         """Where a full disk cannot be waited out (term and vote), the process ends."""
@@ -399,10 +399,12 @@ class World:
             return
         member = self.rng.choice(asked)
         machine, state = member.machine, member.state
-        if machine is None or state is None or not machine.is_leader:
+        if machine is None or state is None:
             return
         if self.rng.random() < 0.1:
-            self._barrier(member, machine)
+            self._barrier(member, machine)  # whatever its lease says
+        if not machine.is_leader:
+            return
         self.workload.client(Serving(self, member, machine, state.inner))
 
     def answer(self, value: object, error: RaftError | None, done: Callable[[object, RaftError | None], None]) -> None:
