@@ -30,6 +30,7 @@ from rocketmq_formats.remoting.controller import (
     NotifyBrokerRoleChangedRequestHeader,
     SyncStateSet,
 )
+from rocketmq_formats.remoting.headers import encode_header
 
 log = structlog.get_logger(__name__)
 
@@ -183,8 +184,8 @@ class Elections:
             broker=broker_name,
             reason=reason,
             code=decision.code.name,
-            header=decision.header,
             remark=decision.remark,
+            **({} if decision.header is None else encode_header(decision.header)),
         )
 
     def _decide(self, group: BrokerGroup | None, header: ElectMasterRequestHeader) -> Decision:

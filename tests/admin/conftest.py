@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.admin.fake_cluster import FakeCluster
 
 from rocketmq_admin.__main__ import run_command_line
+from tests.admin.fake_cluster import FakeCluster
 
 
 @pytest.fixture

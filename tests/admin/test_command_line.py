@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from tests.admin.conftest import Admin
-from tests.admin.fake_cluster import BROKERS, CONTROLLERS, N0, N1, N2, NAME_SERVER, FakeCluster, answer, recorded
 
 from rocketmq_admin import __main__, cli, controllers
 from rocketmq_formats.remoting.command import RemotingCommand
+from tests.admin.conftest import Admin
+from tests.admin.fake_cluster import BROKERS, CONTROLLERS, N0, N1, N2, NAME_SERVER, FakeCluster, answer, recorded
 
 COMMANDS = [info.name for info in cli.app.registered_commands if info.name]
 ELECT = ("electMaster", "-c", "DefaultCluster", "-bn", "broker-a", "-b", "2")

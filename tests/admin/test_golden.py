@@ -3,8 +3,6 @@
 import re
 
 import pytest
-from tests.admin.conftest import Admin
-from tests.admin.fake_cluster import BROKERS, GOLDEN, N0, N1, NAME_SERVER, FakeCluster, answer, recorded
 
 from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
@@ -14,6 +12,8 @@ from rocketmq_formats.remoting.controller import (
     InSyncReplica,
     ReplicasInfo,
 )
+from tests.admin.conftest import Admin
+from tests.admin.fake_cluster import BROKERS, GOLDEN, N0, N1, NAME_SERVER, FakeCluster, answer, recorded
 
 
 def golden(name: str) -> str:

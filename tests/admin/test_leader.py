@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.runtime.remoting_kit import Recorder, calling, serving
 
 from rocketmq_admin import leader
 from rocketmq_admin.caller import Caller
@@ -13,6 +12,7 @@ from rocketmq_admin.leader import LeaderAnswer, ask_leader
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
 from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from tests.runtime.remoting_kit import Recorder, calling, serving
 
 DEAD = "127.0.0.1:1"
 

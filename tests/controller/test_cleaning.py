@@ -1,6 +1,11 @@
 """cleanBrokerData (1011): controller reference 4.6."""
 
 import pytest
+
+from rocketmq_controller.domain import decide, events
+from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, SyncStateSetEpoch
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import CleanControllerBrokerDataRequestHeader
 from tests.controller.domain_kit import (
     CLEAN,
     UNCLEAN,
@@ -14,11 +19,6 @@ from tests.controller.domain_kit import (
     sync_set,
     tombstone,
 )
-
-from rocketmq_controller.domain import decide, events
-from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, SyncStateSetEpoch
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import CleanControllerBrokerDataRequestHeader
 
 NOT_EXISTED = "Broker broker-a is not existed,clean broker data failure."
 STILL_ALIVE = "Broker broker-a is still alive, clean up failure"

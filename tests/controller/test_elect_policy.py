@@ -4,10 +4,10 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controller.domain_kit import CLEAN, UNCLEAN, StaticView, make_group
 
 from rocketmq_controller.domain import elect
 from rocketmq_controller.domain.model import BrokerId, BrokerLiveInfo
+from tests.controller.domain_kit import CLEAN, UNCLEAN, StaticView, make_group
 
 infos = st.builds(
     BrokerLiveInfo,

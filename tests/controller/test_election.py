@@ -1,18 +1,6 @@
 """electMaster (1002) and the scan for dead masters: controller reference 4.2 and 6."""
 
 import pytest
-from tests.controller.domain_kit import (
-    CLEAN,
-    UNCLEAN,
-    StaticView,
-    address,
-    elect,
-    fresh_group,
-    make_group,
-    only_event,
-    settled,
-    tombstone,
-)
 
 from rocketmq_controller.domain import decide, events
 from rocketmq_controller.domain.model import (
@@ -29,6 +17,18 @@ from rocketmq_formats.remoting.controller import (
     ElectMasterRequestHeader,
     ElectMasterResponseBody,
     ElectMasterResponseHeader,
+)
+from tests.controller.domain_kit import (
+    CLEAN,
+    UNCLEAN,
+    StaticView,
+    address,
+    elect,
+    fresh_group,
+    make_group,
+    only_event,
+    settled,
+    tombstone,
 )
 
 FAILED = "Failed to elect a new master"

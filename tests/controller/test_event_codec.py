@@ -5,11 +5,11 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.controller.domain_kit import fresh_group, make_group, tombstone
 
 from rocketmq_controller import event_codec
 from rocketmq_controller.domain import events, invariants
 from rocketmq_controller.domain.model import BrokerId, MasterEpoch, SyncStateSetEpoch
+from tests.controller.domain_kit import fresh_group, make_group, tombstone
 
 ids = st.integers(1, 2**63 - 1).map(BrokerId)
 epochs = st.integers(0, 2**31 - 1)

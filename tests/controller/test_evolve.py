@@ -1,13 +1,13 @@
 """Applying: events decided on an older version of the group are void; invariants notice what must never be."""
 
 import pytest
-from tests.controller.domain_kit import CLEAN, UNCLEAN, fresh_group, make_group, tombstone
 
 from rocketmq_controller.domain import events, evolve, invariants
 from rocketmq_controller.domain.decision import Decision, superseded
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, MasterEpoch, Replica, SyncStateSetEpoch
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import AlterSyncStateSetResponseHeader
+from tests.controller.domain_kit import CLEAN, UNCLEAN, fresh_group, make_group, tombstone
 
 NAME = "broker-a"
 

@@ -10,7 +10,6 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-from tests.controller.grpc_kit import LEADER, NAME, OTHER, REMOTING_PORTS, Door, address, open_door
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
@@ -19,6 +18,7 @@ from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.grpc_api import SERVICE, GrpcLimits
 from rocketmq_controller.raft import NotLeaderError, TransferError
 from rocketmq_formats.remoting.codes import ResponseCode
+from tests.controller.grpc_kit import LEADER, NAME, OTHER, REMOTING_PORTS, Door, address, open_door
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc import aio
-from tests.controller.grpc_kit import Authority, Door, open_door
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_controller.grpc_api import GrpcLimits
 from rocketmq_runtime.settings import SettingsError
+from tests.controller.grpc_kit import Authority, Door, open_door
 
 
 @pytest.fixture

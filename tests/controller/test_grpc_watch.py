@@ -7,7 +7,6 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc import aio
-from tests.controller.grpc_kit import NAME, OTHER, REMOTING_PORTS, Door, open_door
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
@@ -16,6 +15,7 @@ from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Replica
 from rocketmq_controller.grpc_api import GrpcLimits
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_controller.watch import Change, End, Kind, TooManyWatchesError, WatchEndedError, Watches
+from tests.controller.grpc_kit import NAME, OTHER, REMOTING_PORTS, Door, open_door
 
 CURRENT, SYNCED = pb.WatchGroupsResponse.KIND_CURRENT, pb.WatchGroupsResponse.KIND_SYNCED
 CHANGED, REMOVED = pb.WatchGroupsResponse.KIND_CHANGED, pb.WatchGroupsResponse.KIND_REMOVED

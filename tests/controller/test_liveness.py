@@ -1,12 +1,12 @@
 """The heartbeat table: who is alive, when silence means death, and what a new leader may not conclude."""
 
 import pytest
-from tests.controller.domain_kit import CLEAN, make_group
 
 from rocketmq_controller.domain import decide, liveness
 from rocketmq_controller.domain.liveness import BrokerKey, HeartbeatTable
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
+from tests.controller.domain_kit import CLEAN, make_group
 
 NAME = "broker-a"
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.controller.domain_kit import StaticView, address, fresh_group, make_group, sync_set, tombstone
 
 from rocketmq_controller.domain import config_update, decide
 from rocketmq_controller.domain.model import BrokerGroup
@@ -14,6 +13,7 @@ from rocketmq_formats.remoting.controller import (
     InSyncReplica,
     ReplicasInfo,
 )
+from tests.controller.domain_kit import StaticView, address, fresh_group, make_group, sync_set, tombstone
 
 
 @pytest.mark.parametrize("group", [None, tombstone()])

@@ -1,6 +1,18 @@
 """getNextBrokerId, applyBrokerId, registerBroker (1012, 1013, 1003): controller reference 4.3 and 4.4."""
 
 import pytest
+
+from rocketmq_controller.domain import decide, events
+from rocketmq_controller.domain.model import MAX_BROKER_ID, BrokerGroup, BrokerId, BrokerLiveInfo, MasterEpoch
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    ApplyBrokerIdRequestHeader,
+    ApplyBrokerIdResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    RegisterBrokerToControllerRequestHeader,
+    RegisterBrokerToControllerResponseHeader,
+)
 from tests.controller.domain_kit import (
     CLEAN,
     StaticView,
@@ -16,18 +28,6 @@ from tests.controller.domain_kit import (
     settled,
     sync_set,
     tombstone,
-)
-
-from rocketmq_controller.domain import decide, events
-from rocketmq_controller.domain.model import MAX_BROKER_ID, BrokerGroup, BrokerId, BrokerLiveInfo, MasterEpoch
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    ApplyBrokerIdRequestHeader,
-    ApplyBrokerIdResponseHeader,
-    GetNextBrokerIdRequestHeader,
-    GetNextBrokerIdResponseHeader,
-    RegisterBrokerToControllerRequestHeader,
-    RegisterBrokerToControllerResponseHeader,
 )
 
 HASH = "must not contain #, brokers could not keep their identity: "

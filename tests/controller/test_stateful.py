@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.controller.domain_kit import NAME, StaticView, apply_id, clean, elect, register, settle
-from tests.controller.plain_model import PlainGroup
 
 from rocketmq_controller import event_codec
 from rocketmq_controller.domain import decide, evolve, invariants
@@ -20,6 +18,8 @@ from rocketmq_formats.remoting.controller import (
     RegisterBrokerToControllerResponseHeader,
     SyncStateSet,
 )
+from tests.controller.domain_kit import NAME, StaticView, apply_id, clean, elect, register, settle
+from tests.controller.plain_model import PlainGroup
 
 ids = st.integers(1, 5)
 # mostly right, sometimes off by one

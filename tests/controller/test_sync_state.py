@@ -1,6 +1,15 @@
 """alterSyncStateSet (1001): controller reference 4.1, check by check."""
 
 import pytest
+
+from rocketmq_controller.domain import decide, events
+from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, SyncStateSetEpoch
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    AlterSyncStateSetRequestHeader,
+    AlterSyncStateSetResponseHeader,
+    SyncStateSet,
+)
 from tests.controller.domain_kit import (
     StaticView,
     alter,
@@ -10,15 +19,6 @@ from tests.controller.domain_kit import (
     settled,
     sync_set,
     tombstone,
-)
-
-from rocketmq_controller.domain import decide, events
-from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, SyncStateSetEpoch
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    AlterSyncStateSetRequestHeader,
-    AlterSyncStateSetResponseHeader,
-    SyncStateSet,
 )
 
 REJECTING = "Rejecting alter syncStateSet request because "

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.sim.disk import SimCrash, SimDisk
-
 from rocketmq_controller.domain import decide, invariants
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.evolve import evolve
@@ -45,6 +43,7 @@ from rocketmq_formats.remoting.controller import (
     RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
+from tests.sim.disk import SimCrash, SimDisk
 
 CLUSTER, NAME = "C", "broker-a"
 CONTROLLERS = ("10.0.1.1:9878", "10.0.1.2:9878")

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from tests.demo.agent_world import CLUSTER, NAME, World
 
 from rocketmq_demo.agent.actions import Ask, ForgetApplied, SaveApplied
 from rocketmq_demo.agent.files import IdentityFiles
@@ -13,6 +12,7 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, Id
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request, response
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, GetNextBrokerIdResponseHeader
+from tests.demo.agent_world import CLUSTER, NAME, World
 
 IDENTITY = BrokerIdentity(CLUSTER, NAME, 1)
 APPLIED = AppliedIdentity(IDENTITY, "10.0.0.1:10911;1")

@@ -1,8 +1,7 @@
 """Agents under the real controller domain, in virtual time: who is master, who is in sync, who answers."""
 
-from tests.demo.agent_world import STEP, Node, World
-
 from rocketmq_demo.agent.role import Role
+from tests.demo.agent_world import STEP, Node, World
 
 
 def settled(nodes: int = 3) -> World:

@@ -16,12 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.golden.lab import BROKERS, CLUSTER, CONTROLLERS, GROUP, NAMES, NAMESERVER, Lab, Transcript, wait
-from tests.golden.recorder import FRONT, Samples, ask
-
 from rocketmq_demo.apache import jars
 from rocketmq_demo.apache.ledger import Ledger, audit
 from rocketmq_demo.apache.processes import SMALL_HEAP
+from tests.golden.lab import BROKERS, CLUSTER, CONTROLLERS, GROUP, NAMES, NAMESERVER, Lab, Transcript, wait
+from tests.golden.recorder import FRONT, Samples, ask
 
 HERE = Path(__file__).parent
 

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.golden.recorder import BACK, Proxy, Samples, ask
-
 from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.admin import run_mqadmin
 from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
+from tests.golden.recorder import BACK, Proxy, Samples, ask
 
 NAMESERVER = 9876
 CONTROLLERS = {"n0": 9878, "n1": 9888, "n2": 9898}

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tests.golden.recorder import parse
 
 FOLDER = Path(__file__).parent / "remoting"

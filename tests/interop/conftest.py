@@ -4,10 +4,10 @@ import os
 from collections.abc import Generator, Iterator
 
 import pytest
-from tests.interop import faults
-from tests.interop.lab import Lab
 
 from rocketmq_demo.apache import jars
+from tests.interop import faults
+from tests.interop.lab import Lab
 
 LAB = pytest.StashKey[Lab]()
 LOAD = pytest.StashKey[faults.Load]()

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.interop.lab import Lab
-
 from rocketmq_demo.apache import ledger
 from rocketmq_demo.apache.ledger import Audit, Ledger
+from tests.interop.lab import Lab
 
 SEND_OK = "SEND_OK"
 TIMEOUT_MS = 1000

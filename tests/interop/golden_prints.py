@@ -8,9 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.golden.lab import BROKERS, CONTROLLERS, NAMESERVER
-
 from rocketmq_demo.apache.ports import HOST
+from tests.golden.lab import BROKERS, CONTROLLERS, NAMESERVER
 
 _FOLDER = Path(__file__).parents[1] / "golden" / "mqadmin"
 _NUMBERS = re.compile(r"(Epoch\t|[eE]poch=|Offset=)\d+")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from tests.interop import faults
 from tests.interop.conftest import LOAD
 from tests.interop.faults import Fault, Load

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from tests.golden.lab import CLUSTER, CONTROLLERS, GROUP
-from tests.interop.golden_prints import comparable, configurations, golden, golden_names
-from tests.interop.lab import Group, GroupView, Lab
 
 from rocketmq_formats import broker_identity
 from rocketmq_formats.broker_identity import BrokerIdentity
+from tests.golden.lab import CLUSTER, CONTROLLERS, GROUP
+from tests.interop.golden_prints import comparable, configurations, golden, golden_names
+from tests.interop.lab import Group, GroupView, Lab
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 

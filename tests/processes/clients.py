@@ -7,8 +7,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from tests.processes.history import Seen
-
 from rocketmq_formats.remoting.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
@@ -31,6 +29,7 @@ from rocketmq_formats.remoting.controller import (
 )
 from rocketmq_formats.remoting.headers import Header, decode_header
 from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
+from tests.processes.history import Seen
 
 CLUSTER = "C"
 REPLICAS = (1, 2, 3)

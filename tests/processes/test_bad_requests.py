@@ -11,13 +11,13 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from tests.processes.kit import closed_by_peer, log_lines, make_group, replica_info, said, until
 
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.ask import ask
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
+from tests.processes.kit import closed_by_peer, log_lines, make_group, replica_info, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.kit import address_of, ask_leader, fill, log_lines, make_group, metric, said, until
 
 from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.ask import ask
@@ -17,6 +16,7 @@ from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import RegisterBrokerToControllerRequestHeader
+from tests.processes.kit import address_of, ask_leader, fill, log_lines, make_group, metric, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 

@@ -1,6 +1,7 @@
 """The judge of the kill -9 test: it has to find what it is there for."""
 
 import pytest
+
 from tests.processes.history import Seen, falling, violations
 
 

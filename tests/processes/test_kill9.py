@@ -10,14 +10,14 @@ import random
 from pathlib import Path
 
 import pytest
+
+from rocketmq_demo.apache.ports import PortPool
+from rocketmq_demo.controllers import ControllerCluster
 from tests.processes.clients import GroupClients
 from tests.processes.faults import Faults
 from tests.processes.history import falling, violations
 from tests.processes.kit import metric, until
 from tests.processes.stores import state_on_disk
-
-from rocketmq_demo.apache.ports import PortPool
-from rocketmq_demo.controllers import ControllerCluster
 
 SECONDS = float(os.environ.get("KILL9_SECONDS", "20"))
 GROUPS = 5

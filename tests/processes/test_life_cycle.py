@@ -8,6 +8,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import encode_frame, request
+from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, RegisterBrokerToControllerRequestHeader
+from rocketmq_runtime.client import RemotingClient, RemotingError
 from tests.processes.kit import (
     NOTHING_DONE,
     PATIENCE,
@@ -21,13 +28,6 @@ from tests.processes.kit import (
     until,
 )
 from tests.processes.stores import state_on_disk
-
-from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.command import encode_frame, request
-from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, RegisterBrokerToControllerRequestHeader
-from rocketmq_runtime.client import RemotingClient, RemotingError
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -183,18 +183,7 @@ def applied(process: ControllerProcess) -> float:
     return metric(page, "rocketmq_controller_raft_applied_index") if status == 200 else -1.0
 
 
-@pytest.mark.parametrize(
-    "survivor",
-    [
-        "leader",
-        pytest.param(
-            "follower",
-            marks=pytest.mark.xfail(
-                reason="Raft: a follower whose pre-votes nobody answers goes on to name the leader it lost"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("survivor", ["leader", "follower"])
 def test_probes_tell_a_lost_majority_from_a_sick_member(cluster: ControllerCluster, survivor: str) -> None:
     leader = cluster.wait_leader()
     left = leader if survivor == "leader" else next(member for member in MEMBERS if member != leader)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.kit import PATIENCE, address_of, closed_by_peer, fill, log_lines, make_group, said, until
 
 from rocketmq_controller.raft.handshake import Handshake
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
+from tests.processes.kit import PATIENCE, address_of, closed_by_peer, fill, log_lines, make_group, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

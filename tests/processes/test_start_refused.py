@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.processes.kit import said, until
 
 from rocketmq_controller import __main__
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import clean_environment
 from rocketmq_formats import properties
+from tests.processes.kit import said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.kit import fill, make_group, replica_info
 
 from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import clean_environment
 from rocketmq_formats import properties
+from tests.processes.kit import fill, make_group, replica_info
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

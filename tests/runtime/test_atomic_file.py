@@ -5,10 +5,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.sim.disk import SimCrash, SimDisk
 
 from rocketmq_runtime import atomic_file
 from rocketmq_runtime.filesystem import DiskFullError, OsFileSystem, StorageError, read_file, write_all
+from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/store")
 TARGET = FOLDER / "file"

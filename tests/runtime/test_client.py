@@ -4,7 +4,6 @@ import asyncio
 import socket
 
 import pytest
-from tests.runtime.remoting_kit import Recorder, calling, serving, until
 
 from rocketmq_formats.remoting.codes import SerializeType
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, request, response
@@ -17,6 +16,7 @@ from rocketmq_runtime.client import (
     parse_address,
 )
 from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from tests.runtime.remoting_kit import Recorder, calling, serving, until
 
 LONG = 60.0
 

@@ -4,11 +4,11 @@ import asyncio
 import struct
 
 import pytest
-from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
 from rocketmq_runtime.server import Answer, Peer, RemotingServer, ServerLimits
+from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
 def ask(opaque: int, *, body: bytes = b"") -> RemotingCommand:

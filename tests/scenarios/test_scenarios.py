@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.scenarios import controller_stage, transcripts
 
 TESTDATA = Path(__file__).parent / "testdata"

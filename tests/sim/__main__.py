@@ -7,6 +7,7 @@ import sys
 import time
 
 import structlog
+
 from tests.sim.controllers import Controllers
 from tests.sim.faults import STORM_SECONDS, run
 

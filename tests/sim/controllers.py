@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from random import Random
 from weakref import WeakKeyDictionary
 
-from tests.sim.checks import Violation
-from tests.sim.world import Serving, World
-
 from rocketmq_controller import event_codec
 from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
@@ -33,6 +30,8 @@ from rocketmq_formats.remoting.controller import (
     RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
+from tests.sim.checks import Violation
+from tests.sim.world import Serving, World
 
 GROUPS = ("b0", "b1", "b2")
 REPLICAS = 4

@@ -6,13 +6,13 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from tests.sim.disk import SimDisk
-from tests.sim.network import Endpoint
 
 from rocketmq_controller.raft import Limits, StateMachine, Timings, messages
 from rocketmq_controller.raft.journal import JournalOptions
 from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_controller.raft.store import Store, open_store
+from tests.sim.disk import SimDisk
+from tests.sim.network import Endpoint
 
 
 class Observed:

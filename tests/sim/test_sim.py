@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+
 from tests.sim.controllers import Controllers
 from tests.sim.faults import run
 

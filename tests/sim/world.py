@@ -11,16 +11,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
+from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.machine import RaftMachine
+from rocketmq_runtime.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
 from tests.sim.commands import CommandList
 from tests.sim.disk import SimCrash
 from tests.sim.member import Member
 from tests.sim.network import Network
-
-from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
-from rocketmq_controller.raft.errors import WireError
-from rocketmq_controller.raft.machine import RaftMachine
-from rocketmq_runtime.filesystem import DiskFullError
 
 
 class Serving:

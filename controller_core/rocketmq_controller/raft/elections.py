@@ -124,6 +124,7 @@ class Elections(Seam):
         elif self.now >= self.election_deadline:
             if self.state == CANDIDATE:
                 self.become_follower(self.term)
+            self.leader = None  # silent for too long: nobody is to be sent there any more
             self._pre_votes = set()
             self.election_deadline = self.now + self._retry_delay()
             ask = messages.PreVote(self.term + 1, self.last_index, self.last_term)

@@ -288,7 +288,9 @@ class Journal:
 
     def _check_alive(self) -> None:
         if self._failure is not None:
-            raise StorageFailedError(self._folder, "the journal cannot be used any more") from self._failure
+            raise StorageFailedError(
+                self._folder, f"the journal cannot be used any more: {self._failure}"
+            ) from self._failure
 
     # What PySyncObj keeps in its journal beside the log
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
-from tests.sim.commands import CommandList
-from tests.sim.memory import MemoryLog, MemorySnapshots
 
 from rocketmq_controller.raft import Limits, Timings, messages
 from rocketmq_controller.raft.machine import RaftMachine
+from tests.sim.commands import CommandList
+from tests.sim.memory import MemoryLog, MemorySnapshots
 
 TIMINGS = Timings()
 

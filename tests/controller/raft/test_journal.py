@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.sim.disk import SimDisk
 
 from rocketmq_controller.raft.journal import Journal, JournalOptions
 from rocketmq_controller.raft.storage_errors import (
@@ -16,6 +15,7 @@ from rocketmq_controller.raft.storage_errors import (
     StorageFailedError,
 )
 from rocketmq_controller.raft.stores import Entry
+from tests.sim.disk import SimDisk
 
 FOLDER = Path("/store")
 STORE_ID = b"0123456789abcdef"

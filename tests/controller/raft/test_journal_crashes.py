@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.sim.disk import SimCrash, SimDisk
 
 from rocketmq_controller.raft.journal import Journal, JournalOptions
 from rocketmq_controller.raft.storage_errors import (
@@ -22,6 +21,7 @@ from rocketmq_controller.raft.storage_errors import (
     StorageFailedError,
 )
 from rocketmq_controller.raft.stores import Entry
+from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/store")
 STORE_ID = b"0123456789abcdef"

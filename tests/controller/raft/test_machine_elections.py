@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from tests.controller.raft.raft_kit import TIMINGS, Lone, Trio
 
 from rocketmq_controller.raft import InvariantViolationError, NotLeaderError, Role, TransferError, messages, quorum
+from tests.controller.raft.raft_kit import TIMINGS, Lone, Trio
 
 
 @pytest.fixture

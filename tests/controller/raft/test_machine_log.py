@@ -4,7 +4,6 @@ committed."""
 from pathlib import Path
 
 import pytest
-from tests.controller.raft.raft_kit import Lone, Trio
 
 from rocketmq_controller.raft import (
     ApplyError,
@@ -20,6 +19,7 @@ from rocketmq_controller.raft import (
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.storage_errors import StorageFailedError
 from rocketmq_runtime.filesystem import DiskFullError
+from tests.controller.raft.raft_kit import Lone, Trio
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """The repairs of PySyncObj's snapshots, and what a member makes of its disk when it starts."""
 
 import pytest
-from tests.controller.raft.raft_kit import Lone, Trio
-from tests.sim.commands import CommandList
 
 from rocketmq_controller.raft import ApplyError, Limits, StoreMismatchError, messages
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.snapshots import digest_of
 from rocketmq_controller.raft.stores import Snapshot
+from tests.controller.raft.raft_kit import Lone, Trio
+from tests.sim.commands import CommandList
 
 SMALL = Limits(compact_after=10, keep_after_compaction=3, snapshot_chunk_bytes=64)
 

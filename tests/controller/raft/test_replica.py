@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.sim.commands import CommandList
 
 from rocketmq_controller.raft import (
     ApplyError,
@@ -23,6 +22,7 @@ from rocketmq_controller.raft import (
     Timings,
     TransferError,
 )
+from tests.sim.commands import CommandList
 
 SECRET = b"0123456789abcdef"
 

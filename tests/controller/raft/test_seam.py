@@ -8,10 +8,10 @@ from pysyncobj import SyncObj
 from pysyncobj.syncobj import _COMMAND_TYPE
 from pysyncobj.transport import Transport
 from pysyncobj.version import VERSION
-from tests.controller.raft.raft_kit import Lone
 
 from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_controller.raft.seam import NO_OP, REGULAR, UTILITY_MESSAGES
+from tests.controller.raft.raft_kit import Lone
 
 INHERITED = (
     "_SyncObj__deleteEntriesFrom",

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.sim.disk import SimCrash, SimDisk
 
 from rocketmq_controller.raft import storage_codec
 from rocketmq_controller.raft.snapshot_file import SnapshotFile
@@ -22,6 +21,7 @@ from rocketmq_controller.raft.storage_errors import (
 )
 from rocketmq_controller.raft.store import Store, open_store
 from rocketmq_controller.raft.stores import Snapshot
+from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/data/raft")
 MEMBERS = ("a", "b", "c")
