@@ -16,7 +16,7 @@ from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.liveness import DEFAULT_GRACE, HEARTBEAT_SUCCESS, BrokerKey, HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Options
 from rocketmq_controller.metrics import ControllerMetrics
-from rocketmq_controller.notifier import RoleNotifier
+from rocketmq_controller.notifier import Announcement, RoleNotifier
 from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import Replica
 from rocketmq_controller.state_machine import ControllerStateMachine
@@ -86,6 +86,7 @@ class Elections:
     def on_heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int) -> Decision:
         """904: take a heartbeat, and elect if its sender was all that its group waited for."""
         heard = self._heartbeats.on_heartbeat(header, connection_id, self._loop.time())
+        self._notifier.on_heartbeat(header)
         if heard.came_alive and self._replica.is_leader:
             group = self._machine.groups.get(header.broker_name)
             if group is not None and self._needs_election(group):
@@ -200,25 +201,22 @@ class Elections:
         assert isinstance(header, ElectMasterResponseHeader)
         assert isinstance(body, ElectMasterResponseBody)
         assert body.broker_member_group is not None
-        view = self._heartbeats.view(self._loop.time())
-        members = {
-            address: broker_id
-            for broker_id, address in body.broker_member_group.broker_addrs.items()
-            if view.alive(broker_name, broker_id)
-        }
-        self._notifier.notify(
-            NotifyBrokerRoleChangedRequestHeader(
-                master_address=header.master_address,
-                master_epoch=header.master_epoch,
-                sync_state_set_epoch=header.sync_state_set_epoch,
-                master_broker_id=header.master_broker_id,
-            ),
-            SyncStateSet(
-                sync_state_set=body.sync_state_set or frozenset(), sync_state_set_epoch=header.sync_state_set_epoch or 0
-            ),
-            members,
-            lambda address: self._heartbeats.view(self._loop.time()).alive(broker_name, members[address]),
+        notice = NotifyBrokerRoleChangedRequestHeader(
+            master_address=header.master_address,
+            master_epoch=header.master_epoch,
+            sync_state_set_epoch=header.sync_state_set_epoch,
+            master_broker_id=header.master_broker_id,
         )
+        in_sync = SyncStateSet(
+            sync_state_set=body.sync_state_set or frozenset(), sync_state_set_epoch=header.sync_state_set_epoch or 0
+        )
+
+        def alive(broker_id: BrokerId) -> bool:
+            return self._heartbeats.view(self._loop.time()).alive(broker_name, broker_id)
+
+        addresses = {BrokerId(number): address for number, address in body.broker_member_group.broker_addrs.items()}
+        living = {broker_id: address for broker_id, address in addresses.items() if alive(broker_id)}
+        self._notifier.announce(Announcement(broker_name, notice, in_sync, living), alive)
 
     def _needs_election(self, group: BrokerGroup) -> bool:
         return decide.needs_election(group, self._heartbeats.view(self._loop.time()), self._options())

@@ -219,8 +219,9 @@ async def test_an_election_goes_on_when_its_client_has_gone(door: Door, admin: C
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    told: list[str] = []
-    door.elections._notifier.notify = lambda header, *_: told.append(header.master_address)  # type: ignore[method-assign]
+    told: list[str | None] = []
+    notifier = door.elections._notifier
+    notifier.announce = lambda announcement, _: told.append(announcement.header.master_address)  # type: ignore[method-assign]
     await admin.GetMembers(pb.GetMembersRequest())
     door.replica.release()
     while not told:
