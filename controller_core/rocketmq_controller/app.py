@@ -5,6 +5,7 @@ first, so that the others go on without an election.
 """
 
 import asyncio
+from pathlib import Path
 
 import structlog
 
@@ -157,10 +158,9 @@ def raft_settings(settings: ControllerSettings) -> RaftSettings:
         SettingsError: the secret cannot be read.
         RaftSettingsError: timings that contradict each other.
     """
-    path = settings.controller_raft_secret_file
+    path = Path(settings.controller_raft_secret_file)
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            secret = file.read().strip()
+        secret = path.read_bytes().strip()
     except OSError as error:
         raise SettingsError(f"controllerRaftSecretFile: cannot read {path}: {error.strerror}") from error
     election = settings.raft_election_timeout_ms / 1000

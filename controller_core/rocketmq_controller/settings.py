@@ -17,7 +17,6 @@ Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
 UPDATABLE = frozenset(
     {
-        "scanNotActiveBrokerInterval",
         "scanInactiveMasterInterval",
         "brokerSuspectTimeoutMs",
         "electMasterMaxRetryCount",
@@ -63,8 +62,7 @@ class ControllerSettings(Settings, frozen=True):
     config_black_list: str = "configBlackList;configStorePath"
     """Keys that updateControllerConfig refuses, separated by `;`."""
     scan_not_active_broker_interval: Millis = 5000
-    """How often silent brokers are dropped from the table at the latest; suspicion itself does not wait for the
-    scan."""
+    """Accepted because Java's files carry it; here silence is looked for ten times a second."""
     scan_inactive_master_interval: Millis = 5000
     """How often every group is looked at for a dead master, as the safety net behind the events."""
     elect_master_max_retry_count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
