@@ -1,0 +1,1 @@
+"""What the sidecar decides: values in, values out, the time as an argument."""

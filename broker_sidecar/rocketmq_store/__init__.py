@@ -1,0 +1,1 @@
+"""The storage engine on files: commit log segments, consume queues, checkpoint, recovery, retention."""

@@ -1,0 +1,1 @@
+"""Bytes of AutoSwitchHA replication between a master and its slaves."""

@@ -1,0 +1,1 @@
+"""Bytes of the files in a broker's store directory."""

@@ -1,0 +1,1 @@
+"""The name server: who serves which topic, for clients and brokers."""

@@ -1,0 +1,1 @@
+"""Route tables and liveness: values in, values out, the time as an argument."""
