@@ -1,0 +1,204 @@
+"""The broker's end of the Unix socket to its sidecar: connects, says `Hello`, hands on what comes in, connects again.
+
+The replica (`replica.py`) owns it. Progress of the log (`Appended`, the one message that is sent thousands of times a
+second) is a level: it leaves once per turn of the loop, with the latest values.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast
+
+import structlog
+
+from rocketmq_formats.errors import FrameError
+from rocketmq_formats.replica_link import (
+    Appended,
+    FromBroker,
+    FromSidecar,
+    Hello,
+    LinkReader,
+    decode_from_sidecar,
+    encode,
+)
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 0.1
+"""Between two tries to connect; the sidecar is on the same machine and a refused connect costs nothing."""
+MAX_SOCKET_PATH = 100
+"""Bytes that fit a socket address everywhere (108 on Linux, with the end mark)."""
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""A sidecar that leaves so many bytes of few-byte messages unread hangs: the link is broken."""
+
+
+class LinkHandler(Protocol):
+    """Who the link talks to; called in the event loop, must not block."""
+
+    def hello(self) -> Hello:
+        """The first message of a connection."""
+
+    def on_message(self, message: FromSidecar) -> None:
+        """The sidecar said something."""
+
+    def on_link_lost(self, reason: str) -> None:
+        """The connection is gone; called once per connection."""
+
+
+class SidecarLink:
+    """A connection that is made again for ever; at most one at a time."""
+
+    def __init__(self, path: Path, handler: LinkHandler) -> None:
+        self._path = path
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._reported = ""
+        self._progress: Callable[[], Appended] | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._connecting = self._loop.create_task(self._connect())
+
+    async def stop(self) -> None:
+        """Write what is queued and close; nothing is reported any more."""
+        self._stopped = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    def send(self, message: FromBroker) -> None:
+        """Queue `message`; dropped without a connection, because a new one begins with the whole state."""
+        if self._connection is not None:
+            self._flush_progress()
+            self._connection.write(encode(message))
+
+    def progress(self, latest: Callable[[], Appended]) -> None:
+        """The log grew or more of it is on disk: `latest` is called once at the end of this turn of the loop."""
+        if self._progress is None and self._connection is not None:
+            self._progress = latest
+            self._loop.call_soon(self._flush_progress)
+
+    def drop(self, reason: str) -> None:
+        """End this connection (a new one follows): the sidecar said what cannot be."""
+        if self._connection is not None:
+            self._connection.fail(reason)
+
+    def _flush_progress(self) -> None:
+        latest, self._progress = self._progress, None
+        if latest is not None and self._connection is not None:
+            self._connection.write(encode(latest()))
+
+    async def _connect(self) -> None:
+        while True:
+            try:
+                connection = await self._open()
+            except OSError as error:
+                self._report(error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._reported = ""
+            log.info("connected to the sidecar", path=str(self._path))
+            self._connection = connection
+            connection.write(encode(self._handler.hello()))
+            connection.open(self._handler.on_message)
+            return
+
+    async def _open(self) -> "_Connection":
+        directory = None
+        address = str(self._path)
+        if len(os.fsencode(address)) > MAX_SOCKET_PATH:
+            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+            address = f"/proc/self/fd/{directory}/{self._path.name}"
+        try:
+            # asyncio's error for a file that is no socket would not say so
+            if not stat.S_ISSOCK(os.stat(address).st_mode):  # noqa: PTH116 - the path may be one of /proc
+                raise OSError(f"{self._path} is not a socket")
+            _, connection = await self._loop.create_unix_connection(lambda: _Connection(self._lost), address)
+        finally:
+            if directory is not None:
+                os.close(directory)
+        return connection
+
+    def _report(self, error: OSError) -> None:
+        """One line per reason, not one per try."""
+        reason = error.strerror or str(error)
+        if reason != self._reported:
+            self._reported = reason
+            log.warning("no sidecar yet: writes are refused until it runs", path=str(self._path), reason=reason)
+
+    def _lost(self, connection: "_Connection", reason: str) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._progress = None
+        if not self._stopped:
+            log.warning("link to the sidecar lost", reason=reason)
+            self._handler.on_link_lost(reason)
+            self._connecting = self._loop.create_task(self._connect())
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; what comes in before `open` waits."""
+
+    def __init__(self, lost: "Callable[[_Connection, str], None]") -> None:
+        self._lost = lost
+        self._reader = LinkReader()
+        self._deliver: Callable[[FromSidecar], None] | None = None
+        self._early = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._reason = "the sidecar closed it"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deliver is None:
+            self._early += data
+            return
+        try:
+            for payload in self._reader.receive(data):
+                self._deliver(decode_from_sidecar(payload))
+        except FrameError as error:
+            self.fail(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._deliver = None
+        self._lost(self, str(exc) if exc is not None else self._reason)
+
+    def open(self, deliver: Callable[[FromSidecar], None]) -> None:
+        if self._transport is None:
+            self._lost(self, self._reason)
+            return
+        self._deliver = deliver
+        early, self._early = bytes(self._early), bytearray()
+        if early:
+            self.data_received(early)
+
+    def write(self, frame: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(frame)
+        if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.fail("the sidecar does not read")
+
+    def fail(self, reason: str) -> None:
+        self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
