@@ -149,7 +149,12 @@ _crc32 = zlib.crc32
 
 
 def record_size(
-    topic_length: int, body_length: int, properties_length: int, *, born_host_length: int = 8, store_host_length: int = 8
+    topic_length: int,
+    body_length: int,
+    properties_length: int,
+    *,
+    born_host_length: int = 8,
+    store_host_length: int = 8,
 ) -> int:
     """Size in bytes of the record that `encode_record` makes of parts of these lengths."""
     size = SMALLEST_RECORD - 16 + born_host_length + store_host_length + topic_length + body_length + properties_length
