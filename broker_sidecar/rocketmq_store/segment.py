@@ -1,0 +1,127 @@
+"""One file of a fixed length that two processes map: a part of the commit log. Used by segments.py alone.
+
+The mapping and the descriptor close when the last user of either is gone (a `memoryview` handed out, a `FileSlice`
+being sent), never under their feet: a file that retention deletes stays readable for whoever is still reading it.
+Files are never shortened, because touching a mapping behind the end of its file kills the process (SIGBUS). For the
+same reason nothing is written into a file before all its blocks are allocated.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+from rocketmq_runtime.filesystem import DISK_FULL_ERRNOS
+from rocketmq_store.errors import StoreFullError
+
+_KEEP_SIZE: Final = 0x01
+_PUNCH_HOLE: Final = 0x02
+_ZERO_RANGE: Final = 0x10
+_CHUNK: Final = 1 << 20
+_ZEROS: Final = bytes(_CHUNK)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = _libc.fallocate
+_fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+_fallocate.restype = ctypes.c_int
+
+
+class Segment:
+    """An existing file of `size` bytes whose first byte has the offset `start`. Raises `OSError` at opening."""
+
+    __slots__ = ("_allocated", "_fd", "_map", "_view", "identity", "path", "size", "start")
+
+    def __init__(self, path: Path, start: int, size: int) -> None:
+        self._fd = -1
+        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
+        self._allocated = False
+        self.path = path
+        self.start = start
+        self.size = size
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        status = os.fstat(self._fd)
+        self.identity = (status.st_dev, status.st_ino)
+        """Tells a file from another one made later under the same name."""
+
+    @classmethod
+    def create(cls, path: Path, start: int, size: int) -> "Segment":
+        """Make the file with all its blocks; full length first, which is one step: no crash leaves another length
+        than 0 or `size`. Raises `StoreFullError` (the file is gone again) or `OSError`."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, size)
+            segment = cls(path, start, size)
+            segment.allocate()
+        except (OSError, StoreFullError):
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+        return segment
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    @property
+    def fd(self) -> int:
+        """Good for as long as this object lives."""
+        return self._fd
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+    @property
+    def view(self) -> memoryview:
+        """All of it, mapped when first asked for. Write only after `allocate`."""
+        if self._view is None:
+            self._map = mmap.mmap(self._fd, self.size)
+            self._view = memoryview(self._map)
+        return self._view
+
+    def allocate(self) -> None:
+        """Give the file all its blocks, so that a full disk is found here and not inside the mapping. Quick when they
+        are there. Raises `StoreFullError` or `OSError`."""
+        if self._allocated:
+            return
+        try:
+            os.posix_fallocate(self._fd, 0, self.size)
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS:
+                raise StoreFullError(
+                    f"{self.path}: no room for {self.size} bytes; free disk space or lower fileReservedTime"
+                ) from error
+            raise
+        self._allocated = True
+
+    def zero_from(self, position: int) -> None:
+        """Zeros from `position` to the end of the file, durable when it returns. Raises `OSError`."""
+        length = self.size - position
+        if length > 0:
+            if not self._fallocate(_ZERO_RANGE | _KEEP_SIZE, position, length):
+                if self._fallocate(_PUNCH_HOLE | _KEEP_SIZE, position, length):
+                    self._allocated = False
+                else:
+                    self._write_zeros(position)
+            os.fdatasync(self._fd)
+
+    def _fallocate(self, mode: int, position: int, length: int) -> bool:
+        """False if the file system has no such thing."""
+        while _fallocate(self._fd, mode, position, length) != 0:
+            number = ctypes.get_errno()
+            if number in {errno.EOPNOTSUPP, errno.ENOSYS}:
+                return False
+            if number != errno.EINTR:
+                raise OSError(number, os.strerror(number), str(self.path))
+        return True
+
+    def _write_zeros(self, position: int) -> None:
+        while position < self.size:
+            size = min(_CHUNK, self.size - position)
+            if os.pread(self._fd, size, position) != _ZEROS[:size]:  # what is zero stays sparse
+                os.pwrite(self._fd, _ZEROS[:size], position)
+            position += size

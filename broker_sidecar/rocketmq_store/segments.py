@@ -1,0 +1,261 @@
+"""The commit log as a row of mapped files, shared by broker and sidecar: both read, the writer lock's holder writes.
+
+`{directory}/%020d`, named by the offset of the first byte, each `file_size` long (reference: commit log files). Bytes
+written are visible to the other process at once (one page cache), files made or deleted only after its `refresh`.
+How far the log is written is not known here: see commit_log.py and what the link between the processes carries.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from rocketmq_runtime.filesystem import OS
+from rocketmq_store.errors import OutOfRangeError, StoreDamagedError
+from rocketmq_store.segment import Segment
+from rocketmq_store.writer_lock import WriterLock
+
+log = structlog.get_logger()
+
+_NAME: Final = re.compile(r"[0-9]{20}")
+
+
+class FileSlice(NamedTuple):
+    """Bytes of one file for `os.sendfile(socket, fd, position, size)`. Keep the value while `fd` is in use: `owner`
+    holds the descriptor open, also if the file is deleted meanwhile."""
+
+    fd: int
+    position: int
+    size: int
+    owner: Segment
+
+
+class MappedFiles:
+    """Not thread-safe but for `preallocate_next` and `flush`. `load` first.
+
+    `directory` is made by `load` if it is missing. `writer` must be held by whoever calls `write`, `view`, `truncate`
+    or `preallocate_next`; otherwise they raise `NotWriterError`.
+    """
+
+    def __init__(self, directory: Path, file_size: int, *, writer: WriterLock) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self._writer = writer
+        self._segments: list[Segment] = []
+
+    # What there is
+
+    def load(self) -> None:
+        """Open the files that exist; repairs what a crash while making the last one leaves.
+
+        Raises:
+            StoreDamagedError: names, lengths or gaps that the store cannot have; `OSError`.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._segments = self._scan(repair=True)
+
+    def refresh(self) -> None:
+        """See the files that the other process has made or deleted since. Raises as `load`."""
+        self._segments = self._scan(repair=False)
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte of the first file; 0 without files."""
+        return self._segments[0].start if self._segments else 0
+
+    @property
+    def end(self) -> int:
+        """Where the last file ends (not: what is written); 0 without files."""
+        return self._segments[-1].end if self._segments else 0
+
+    @property
+    def file_starts(self) -> list[int]:
+        return [segment.start for segment in self._segments]
+
+    def segment_at(self, offset: int) -> Segment:
+        """The file with the byte at `offset`; raises `OutOfRangeError`."""
+        if self._segments:
+            index = (offset - self._segments[0].start) // self.file_size
+            if 0 <= index < len(self._segments):
+                return self._segments[index]
+        raise OutOfRangeError(f"offset {offset} is not in the log files {self.min_offset} to {self.end}")
+
+    # Reading
+
+    def read(self, offset: int, size: int) -> memoryview:
+        """Up to `size` bytes from `offset`, to the end of the file at most, without a copy.
+        Raises `OutOfRangeError`."""
+        segment = self.segment_at(offset)
+        position = offset - segment.start
+        return segment.view[position : position + size]
+
+    def readable(self, offset: int, limit: int) -> FileSlice:
+        """At most `limit` bytes from `offset`, within one file; raises `OutOfRangeError`."""
+        segment = self.segment_at(offset)
+        position = offset - segment.start
+        return FileSlice(segment.fd, position, min(limit, self.file_size - position), segment)
+
+    # Writing
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """Writable memory at `offset` for `recv_into`: `size` bytes, fewer if the file ends before. `offset` may be
+        `end` (then the next file is made), or anything that begins a log without files (a slave's start).
+
+        Raises:
+            StoreFullError: no room for the file; nothing was changed.
+            OutOfRangeError: `offset` would leave a gap. `NotWriterError`, `OSError`.
+        """
+        segment = self.writable_segment(offset)
+        position = offset - segment.start
+        return segment.view[position : position + size]
+
+    def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        """Copy `data` to `offset` and following, across files if need be; raises as `view`. The files are secured
+        before the first byte is copied."""
+        source = memoryview(data)
+        segment = self.writable_segment(offset)
+        while segment.end < offset + len(source):
+            segment = self.writable_segment(segment.end)
+        while source:
+            target = self.view(offset, len(source))
+            target[:] = source[: len(target)]
+            offset += len(target)
+            source = source[len(target) :]
+
+    def writable_segment(self, offset: int) -> Segment:
+        """The file for `offset` with its blocks allocated, made if it is the next one; raises as `view`."""
+        self._writer.require()
+        if offset == self.end or not self._segments:
+            with self._writer.guard:
+                if offset >= self.end:  # preallocated meanwhile
+                    self._create(offset - offset % self.file_size)
+        segment = self.segment_at(offset)
+        segment.allocate()
+        return segment
+
+    def preallocate_next(self) -> None:
+        """Make the file after the last one, in any thread, so that `write` need not. Nothing if this process is not
+        the writer any more. Raises `StoreFullError`, `OSError`."""
+        with self._writer.guard:
+            if self._writer.held and self._segments:
+                self._create(self.end)
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log: nothing but zeros at and behind `offset`, durably. Files that begin there or later are deleted,
+        from the last one, so that a crash in between leaves a log without gaps. The first file stays, if `offset` is
+        not before it; else all go. Raises `NotWriterError`, `OSError`."""
+        self._writer.require()
+        with self._writer.guard:
+            keep = [segment for segment in self._segments if segment.start < offset]
+            if not keep and self._segments and self._segments[0].start == offset:
+                keep = self._segments[:1]
+            for segment in reversed(self._segments[len(keep) :]):
+                segment.path.unlink(missing_ok=True)
+                self._segments.remove(segment)
+                OS.fsync_directory(self.directory)
+            if keep:
+                keep[-1].zero_from(max(0, offset - keep[-1].start))
+
+    def delete_before(self, offset: int) -> int:
+        """Delete the files that end at or before `offset`, from the first; the last file always stays. Returns the new
+        `min_offset`. The broker's task also on a slave: it does not touch what is being written. Raises `OSError`."""
+        with self._writer.guard:
+            while len(self._segments) > 1 and self._segments[0].end <= offset:
+                self._segments[0].path.unlink(missing_ok=True)
+                self._segments = self._segments[1:]
+        return self.min_offset
+
+    # Durability
+
+    def flush(self, start: int, end: int) -> None:
+        """Make the bytes from `start` to `end` durable. Raises `OSError`."""
+        self.flusher(start, end)()
+
+    def flusher(self, start: int, end: int) -> Callable[[], None]:
+        """`flush` as a call for another thread; the files are chosen now."""
+        segments = [segment for segment in self._segments if segment.end > start and segment.start < end]
+
+        def flush() -> None:
+            for segment in segments:
+                os.fdatasync(segment.fd)
+
+        return flush
+
+    def close(self) -> None:
+        """Forget the files; views and slices that are still in use stay good."""
+        self._segments = []
+
+    # Inside
+
+    def _create(self, start: int) -> None:
+        path = self.directory / f"{start:020d}"
+        segment = Segment.create(path, start, self.file_size)
+        OS.fsync_directory(self.directory)
+        self._segments = [*self._segments, segment]
+
+    def _scan(self, *, repair: bool) -> list[Segment]:
+        known = {segment.start: segment for segment in self._segments}
+        names = sorted(entry.name for entry in os.scandir(self.directory))
+        segments: list[Segment] = []
+        for name in names:
+            path = self.directory / name
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # deleted by the other process since the listing
+            if not self._is_segment(path, status, last=name == names[-1], repair=repair):
+                continue
+            start = int(name)
+            if segments and segments[-1].end != start:
+                raise StoreDamagedError(
+                    path,
+                    f"the log has no file from {segments[-1].end} to {start}",
+                    "put the missing files back, or move the folder away and let a replica rebuild it",
+                )
+            segment = known.get(start)
+            if segment is None or segment.identity != (status.st_dev, status.st_ino):
+                segment = Segment(path, start, self.file_size)
+            segments.append(segment)
+        return segments
+
+    def _is_segment(self, path: Path, status: os.stat_result, *, last: bool, repair: bool) -> bool:
+        name = path.name
+        directory = stat.S_ISDIR(status.st_mode)
+        if directory and not _NAME.fullmatch(name):
+            return False  # lost+found
+        if not _NAME.fullmatch(name) or directory or not stat.S_ISREG(status.st_mode):
+            raise StoreDamagedError(path, "is not a file of the log", "move it out of this folder")
+        if status.st_size == 0 and last:  # made and not yet given its length, or a crash came between
+            if repair:
+                self._remove_empty(path)
+            return False
+        if int(name) % self.file_size != 0 or status.st_size > self.file_size:
+            raise StoreDamagedError(
+                path,
+                f"does not fit a file size of {self.file_size} ({status.st_size} bytes long)",
+                "set mappedFileSizeCommitLog to what the store was made with",
+            )
+        if status.st_size < self.file_size:
+            self._extend(path, status.st_size, last=last)
+        return True
+
+    def _remove_empty(self, path: Path) -> None:
+        if self._writer.held:
+            path.unlink(missing_ok=True)
+            log.info("removed an empty file of the log that a crash left behind", path=str(path))
+
+    def _extend(self, path: Path, length: int, *, last: bool) -> None:
+        """A last file that was being given its length may hold no data yet; anything else has lost some."""
+        if last and self._writer.held and not any(path.read_bytes()):
+            os.truncate(path, self.file_size)
+            log.info("completed a file of the log that a crash left short", path=str(path), length=length)
+            return
+        raise StoreDamagedError(
+            path,
+            f"is {length} bytes long instead of {self.file_size} and has data",
+            "restore it, or move the folder away and let a replica rebuild it (check mappedFileSizeCommitLog first)",
+        )
