@@ -41,6 +41,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194
+_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 
 QUEUE_OFFSET_AT: Final = 20
 """Where in a record its i64 queueOffset is."""
@@ -264,20 +265,22 @@ def read_record(buffer: Buffer, position: int, limit: int, *, check_crc: bool) -
         ) = _unpack_head_v4(buffer, position)
     except struct.error:
         return _blank(buffer, position, limit)
-    if magic != MAGIC_V1 and magic != MAGIC_V2:
+    if magic not in _MAGICS:
         return _blank(buffer, position, limit)
     body_start = position + _HEAD_V4_SIZE
     end = position + size
     if end > limit:
         raise RecordError(RecordFault.INCOMPLETE, f"{size} bytes at {position}, {limit - position} are left")
     if sys_flag & _HOSTS:
-        head = _HEADS[(sys_flag & _HOSTS) >> 4]
-        body_start = position + head.size
-        if body_start > end:
-            raise _bad_lengths(position, size)
-        *_, born_host, store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body_length = (
-            head.unpack_from(buffer, position)
-        )
+        (
+            body_start,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_length,
+        ) = _after_long_hosts(buffer, position, end, (sys_flag & _HOSTS) >> 4)
     topic_start = body_start + body_length + 1
     # of 0 bytes each, topic and properties take 3; every index below is then within the record
     if body_length < 0 or topic_start + 2 > end:
@@ -347,7 +350,7 @@ def whole_records(buffer: Buffer, position: int, limit: int) -> tuple[int, bool]
     limit = min(limit, len(buffer))
     while limit - position >= BLANK_SIZE:
         size, magic = _unpack_start(buffer, position)
-        if magic == MAGIC_V1 or magic == MAGIC_V2:
+        if magic in _MAGICS:
             if size < SMALLEST_RECORD or size > limit - position:
                 break
             position += size
@@ -363,7 +366,7 @@ def _blank(buffer: Buffer, position: int, limit: int) -> Blank:
     if position < 0 or left < BLANK_SIZE:
         raise RecordError(RecordFault.INCOMPLETE, f"{left} bytes at {position}")
     size, magic = _unpack_start(buffer, position)
-    if magic == MAGIC_V1 or magic == MAGIC_V2:
+    if magic in _MAGICS:
         raise RecordError(RecordFault.INCOMPLETE, f"{size} bytes at {position}, {left} are left")
     if magic != MAGIC_BLANK:
         raise RecordError(RecordFault.MAGIC, f"magic {magic:#010x} at {position}")
@@ -372,6 +375,17 @@ def _blank(buffer: Buffer, position: int, limit: int) -> Blank:
     if size > left:
         raise RecordError(RecordFault.INCOMPLETE, f"a blank of {size} bytes at {position}, {left} are left")
     return Blank(position, size)
+
+
+def _after_long_hosts(
+    buffer: Buffer, position: int, end: int, kind: int
+) -> tuple[int, bytes, int, bytes, int, int, int]:
+    """Start of the body, then the fields from bornHost to bodyLength, of a record with an IPv6 host."""
+    head = _HEADS[kind]
+    if position + head.size > end:
+        raise _bad_lengths(position, end - position)
+    fields: tuple[bytes, int, bytes, int, int, int] = head.unpack_from(buffer, position)[9:]
+    return position + head.size, *fields
 
 
 def _bad_lengths(position: int, size: int) -> RecordError:
