@@ -1,10 +1,12 @@
-"""Reads the JSON that only fastjson writes: unquoted keys `{0:"a"}` and objects as keys `{{"a":1}:2}`.
+"""The JSON that only fastjson writes: unquoted keys `{0:"a"}` and objects as keys `{{"a":1}:2}`.
 
 `bodies.decode_body` comes here when a body is not strict JSON; nothing is ever evaluated. One pass over the text, one
-regular expression match per token, and a bounded depth.
+regular expression match per token, and a bounded depth. `dumps` and `escape` are for the few answers (105, 202, 208)
+whose readers need more than strict JSON.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -21,6 +23,7 @@ _TOKEN = re.compile(r'[ \t\r\n]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[-+.\w]++)', r
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _decode_scalar = msgspec.json.Decoder().decode
 _encode_key = msgspec.json.Encoder(order="sorted").encode
+_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 
 
 def loads(data: bytes) -> Value:
@@ -39,6 +42,48 @@ def loads(data: bytes) -> Value:
         raise BodyError(f"body is not JSON: {error}") from error
     reader.expect_end()
     return value
+
+
+def dumps(value: object) -> bytes:
+    """`value` (builtins, integer keys allowed) with sorted keys, the integer ones bare, as fastjson writes its maps.
+
+    Raises:
+        TypeError: a key that is neither text nor an integer; a bug of the caller.
+    """
+    if isinstance(value, Mapping):
+        items = sorted(value.items(), key=_sort_key)
+        return b"{%b}" % b",".join(b"%b:%b" % (_bare_key(key), dumps(item)) for key, item in items)
+    if isinstance(value, (list, tuple)):
+        return b"[%b]" % b",".join(map(dumps, value))
+    return _encode_key(value)
+
+
+def dumps_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A map whose keys are JSON texts of their own, objects as a rule: `{{"queueId":0}:{"offset":1}}`."""
+    return b"{%b}" % b",".join(b"%b:%b" % pair for pair in pairs)
+
+
+def escape(text: bytes) -> bytes:
+    """JSON `text` in ASCII only, as fastjson's BrowserCompatible writes it."""
+    if text.isascii():
+        return text
+    return _NOT_ASCII.sub(lambda match: _escaped(match[0]), text.decode()).encode("ascii")
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+
+
+def _bare_key(key: object) -> bytes:
+    if not isinstance(key, (str, int)) or isinstance(key, bool):
+        raise TypeError(f"no key of a JSON map: {key!r}")
+    return _encode_key(key)
+
+
+def _sort_key(item: tuple[object, object]) -> tuple[int, int, str]:
+    key = item[0]
+    return (0, key, "") if isinstance(key, int) else (1, 0, str(key))
 
 
 class _Reader:

@@ -48,7 +48,7 @@ def decode_header(header_type: type[H], fields: Mapping[str, str]) -> H:
         boolean_keys = _find_boolean_keys(header_type)
     for key in boolean_keys:
         value = fields.get(key)
-        if value is not None:
+        if value not in (None, "true", "false"):
             fields = {**fields, key: "true" if value.lower() == "true" else "false"}
     try:
         return msgspec.convert(fields, header_type, strict=False)

@@ -1,0 +1,294 @@
+"""Headers and bodies of what tools and slave brokers ask a broker: topics, groups, statistics, tables.
+
+The broker answers them; mqadmin, our own tools and a slave's synchronization ask them. Codes answered with nothing but
+success or with a body defined elsewhere: 25 (text k=v), 28 (`nameserver.KVTable`), 1007 (`controller.EpochEntryCache`),
+38 (`client`), 906-908 (`ha_info`). Source: client reference, section 6; broker reference; tag 5.3.3.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import field
+
+from rocketmq_formats.errors import BodyError
+from rocketmq_formats.remoting import fastjson
+from rocketmq_formats.remoting.bodies import Body, decode_body, encode_body
+from rocketmq_formats.remoting.client import (
+    ConsumeFromWhere,
+    ConsumeType,
+    MessageModel,
+    MessageQueue,
+    SubscriptionData,
+    TopicName,
+)
+from rocketmq_formats.remoting.controller import Int32, Int64
+from rocketmq_formats.remoting.headers import Header
+from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig
+
+# 17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 351 GET_TOPIC_CONFIG
+
+
+class CreateTopicRequestHeader(Header, frozen=True):
+    """`attributes` are changes `+name=value,-name`; `force` false refuses to overwrite a topic of another type."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+class TopicRequestHeader(Header, frozen=True):
+    """Of 202, 215, 300 and 351."""
+
+    topic: TopicName
+
+
+# 21 GET_ALL_TOPIC_CONFIG: the body of the answer is `registration.TopicConfigSerializeWrapper`
+
+# 200 UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: the body is a `topics.SubscriptionGroupConfig`
+# 201 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, 207 DELETE_SUBSCRIPTIONGROUP, 352 GET_SUBSCRIPTIONGROUP_CONFIG
+
+
+class SubscriptionGroupWrapper(Body, frozen=True):
+    """Body of the answer to 201; `forbidden_table` is group -> topic -> bits."""
+
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+    forbidden_table: Mapping[str, Mapping[str, Int32]] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+
+
+class DeleteSubscriptionGroupRequestHeader(Header, frozen=True):
+    group_name: str
+    clean_offset: bool = False
+
+
+class GetSubscriptionGroupConfigRequestHeader(Header, frozen=True):
+    group: str
+
+
+# 26 GET_BROKER_CONFIG; the body of the answer is text k=v
+
+
+class GetBrokerConfigResponseHeader(Header, frozen=True):
+    """`version` is a `DataVersion` as JSON."""
+
+    version: str
+
+
+# 43 GET_ALL_CONSUMER_OFFSET, 45 GET_ALL_DELAY_OFFSET, 402 GET_ALL_MESSAGE_REQUEST_MODE
+
+
+class ConsumerOffsetWrapper(Body, frozen=True):
+    """Body of the answer to 43: `topic@group` -> queue id -> offset."""
+
+    offset_table: Mapping[str, Mapping[int, Int64]] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    # an index that only Java's console needs; always empty from us
+    group_topic_map: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class DelayOffsetWrapper(Body, frozen=True):
+    """Body of the answer to 45: delay level -> offset in that level's queue."""
+
+    offset_table: Mapping[int, Int64] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+
+
+class MessageRequestModeWrapper(Body, frozen=True):
+    """Body of the answer to 402: topic -> group -> mode; we keep none."""
+
+    message_request_mode_map: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+# 60 GET_TIMER_CHECK_POINT, 61 GET_TIMER_METRICS
+
+_TIMER_CHECKPOINT: Final = struct.Struct(">7q")
+
+
+class TimerCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of the answer to 60: seven longs, the last three a `DataVersion`."""
+
+    last_read_time_ms: int = 0
+    last_timer_log_flush_pos: int = 0
+    last_timer_queue_offset: int = 0
+    master_timer_queue_offset: int = 0
+    data_version: DataVersion = DataVersion()
+
+    def encode(self) -> bytes:
+        version = self.data_version
+        return _TIMER_CHECKPOINT.pack(
+            self.last_read_time_ms,
+            self.last_timer_log_flush_pos,
+            self.last_timer_queue_offset,
+            self.master_timer_queue_offset,
+            version.state_version,
+            version.timestamp,
+            version.counter,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> "TimerCheckpoint":
+        """What `encode` wrote; before 5.0 the version was missing.
+
+        Raises:
+            BodyError: neither 32 nor 56 bytes.
+        """
+        if len(data) not in (32, _TIMER_CHECKPOINT.size):
+            raise BodyError(f"timer checkpoint of {len(data)} bytes, {_TIMER_CHECKPOINT.size} expected")
+        read, flushed, queue, master, state_version, timestamp, counter = _TIMER_CHECKPOINT.unpack(
+            data.ljust(56, b"\0")
+        )
+        return cls(
+            last_read_time_ms=read,
+            last_timer_log_flush_pos=flushed,
+            last_timer_queue_offset=queue,
+            master_timer_queue_offset=master,
+            data_version=DataVersion(state_version=state_version, timestamp=timestamp, counter=counter),
+        )
+
+
+class TimerMetric(Body, frozen=True):
+    count: Int64 = 0
+    timestamp: Int64 = 0
+
+
+class TimerMetricsWrapper(Body, frozen=True):
+    """Body of the answer to 61: topic -> messages that wait for their time."""
+
+    timing_count: Mapping[str, TimerMetric] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+
+
+# 202 GET_TOPIC_STATS_INFO, 208 GET_CONSUME_STATS: tables whose keys are queues, which no strict JSON can have
+
+
+class TopicOffset(Body, frozen=True):
+    """A queue's logical offsets; `last_update_timestamp` is the newest message's store time in ms, 0 for none."""
+
+    min_offset: Int64 = 0
+    max_offset: Int64 = 0
+    last_update_timestamp: Int64 = 0
+
+
+class TopicStatsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of the answer to 202."""
+
+    offset_table: Mapping[MessageQueue, TopicOffset]
+    topic_put_tps: float = 0.0
+
+    def encode(self) -> bytes:
+        return _encode_table(self.offset_table, b"topicPutTps", self.topic_put_tps)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "TopicStatsTable":
+        """What `encode` or Java wrote.
+
+        Raises:
+            BodyError: not that.
+        """
+        body = decode_body(_TopicStats, data)
+        return cls(offset_table=_decode_keys(body.offset_table), topic_put_tps=body.topic_put_tps)
+
+
+class GetConsumeStatsRequestHeader(Header, frozen=True):
+    """`topic_list` are names joined with `;`; it goes before `topic`."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class OffsetWrapper(Body, frozen=True):
+    """Where a group is in a queue; `last_timestamp` is the store time in ms of the last message it took, 0 for none."""
+
+    broker_offset: Int64 = 0
+    consumer_offset: Int64 = 0
+    pull_offset: Int64 = 0
+    last_timestamp: Int64 = 0
+
+
+class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of the answer to 208."""
+
+    offset_table: Mapping[MessageQueue, OffsetWrapper]
+    consume_tps: float = 0.0
+
+    def encode(self) -> bytes:
+        return _encode_table(self.offset_table, b"consumeTps", self.consume_tps)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ConsumeStats":
+        """What `encode` or Java wrote.
+
+        Raises:
+            BodyError: not that.
+        """
+        body = decode_body(_ConsumeStats, data)
+        return cls(offset_table=_decode_keys(body.offset_table), consume_tps=body.consume_tps)
+
+
+class _TopicStats(Body, frozen=True):
+    offset_table: Mapping[str, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+class _ConsumeStats(Body, frozen=True):
+    offset_table: Mapping[str, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+V = TypeVar("V")
+
+
+def _encode_table(table: Mapping[MessageQueue, object], rate_name: bytes, rate: float) -> bytes:
+    offsets = fastjson.dumps_pairs((encode_body(queue), encode_body(table[queue])) for queue in sorted(table))
+    names = {b"offsetTable": offsets, rate_name: encode_body(float(rate))}
+    return fastjson.dumps_pairs((b'"%b"' % name, names[name]) for name in sorted(names))
+
+
+def _decode_keys(table: Mapping[str, V]) -> dict[MessageQueue, V]:
+    return {decode_body(MessageQueue, key.encode()): value for key, value in table.items()}
+
+
+# 203 GET_CONSUMER_CONNECTION_LIST, 204 GET_PRODUCER_CONNECTION_LIST, 300 QUERY_TOPIC_CONSUME_BY_WHO
+
+
+class GetConsumerConnectionListRequestHeader(Header, frozen=True):
+    consumer_group: str
+
+
+class GetProducerConnectionListRequestHeader(Header, frozen=True):
+    producer_group: str
+
+
+class Connection(Body, frozen=True):
+    client_id: str
+    client_addr: str
+    language: str
+    version: Int32
+
+
+class ConsumerConnection(Body, frozen=True):
+    """Body of the answer to 203; topic -> subscription."""
+
+    connection_set: Sequence[Connection] = ()
+    subscription_table: Mapping[str, SubscriptionData] = field(default_factory=dict)
+    consume_type: ConsumeType = "CONSUME_PASSIVELY"
+    message_model: MessageModel = "CLUSTERING"
+    consume_from_where: ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
+
+
+class ProducerConnection(Body, frozen=True):
+    connection_set: Sequence[Connection] = ()
+
+
+class GroupList(Body, frozen=True):
+    group_list: frozenset[str] = frozenset()

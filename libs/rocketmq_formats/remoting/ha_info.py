@@ -1,0 +1,64 @@
+"""What brokers tell each other and tools about high availability: 906 EXCHANGE_BROKER_HA_INFO, 907, 908.
+
+Brokers answer them, sidecars and Java's slaves ask 906, mqadmin `haStatus` asks 907.
+Source: name server reference, section 10.4; HA reference, section 11; tag 5.3.3 `body/HARuntimeInfo.java`.
+"""
+
+from collections.abc import Sequence
+
+from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.remoting.controller import Int32, Int64
+from rocketmq_formats.remoting.headers import Header
+
+# 906 EXCHANGE_BROKER_HA_INFO
+
+
+class ExchangeHAInfoHeader(Header, frozen=True):
+    """Of the request and of the answer; in a request, an address tells the receiver its master, absence asks."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None
+
+
+# 907 GET_BROKER_HA_STATUS
+
+
+class HAConnectionRuntimeInfo(Body, frozen=True):
+    """A slave as its master sees it; offsets in bytes of the commit log, `diff` what it lacks."""
+
+    addr: str
+    slave_ack_offset: Int64 = 0
+    diff: Int64 = 0
+    in_sync: bool = False
+    transferred_byte_in_second: Int64 = 0
+    transfer_from_where: Int64 = 0
+
+
+class HAClientRuntimeInfo(Body, frozen=True):
+    """A slave's connection to its master; times in milliseconds, 0 for never."""
+
+    master_addr: str = ""
+    transferred_byte_in_second: Int64 = 0
+    max_offset: Int64 = 0
+    last_read_timestamp: Int64 = 0
+    last_write_timestamp: Int64 = 0
+    master_flush_offset: Int64 = 0
+    activated: bool = False
+
+
+class HARuntimeInfo(Body, frozen=True):
+    """Body of the answer to 907."""
+
+    master: bool = False
+    master_commit_log_max_offset: Int64 = 0
+    in_sync_slave_nums: Int32 = 0
+    ha_connection_info: Sequence[HAConnectionRuntimeInfo] = ()
+    ha_client_runtime_info: HAClientRuntimeInfo = HAClientRuntimeInfo()
+
+
+# 908 RESET_MASTER_FLUSH_OFFSET
+
+
+class ResetMasterFlushOffsetHeader(Header, frozen=True):
+    master_flush_offset: Int64 | None = None
