@@ -75,7 +75,6 @@ class ControllerApp:
             replica=self.replica,
             machine=self.machine,
             proposals=proposals,
-            heartbeats=self.heartbeats,
             elections=self.elections,
             metrics=self.metrics,
         )

@@ -4,6 +4,9 @@ Every member hears the heartbeats; only the leader acts on them. A closed connec
 once, silence after the suspect timeout, the return of a replica as soon as its group has nobody, and a periodic scan
 is the net below all of these. An election that finds no candidate makes no event; it waits for the next of these
 occasions.
+
+A process that was held up blames nobody for its own silence (see `liveness`). Whatever runs first after a stall, the
+timer, a heartbeat that had waited, a connection closed meanwhile, finds out about it before it judges anybody.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.liveness import DEFAULT_GRACE, HEARTBEAT_SUCCESS, BrokerKey, HeartbeatTable
-from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Options
+from rocketmq_controller.domain.model import BrokerGroup, BrokerId, LivenessView, Options
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import Announcement, RoleNotifier
 from rocketmq_controller.proposals import Proposals
@@ -37,7 +40,7 @@ log = structlog.get_logger(__name__)
 CHECK_PERIOD = 0.1
 """Seconds between looks at the heartbeat table: what suspicion is late by at the most."""
 STALL = 1.0
-"""A look that comes later than this means that we did not listen: silence meanwhile proves nothing."""
+"""A look that comes later than this means that we did not listen: silence and hang-ups meanwhile prove nothing."""
 RETRY_DELAY = 0.05
 
 
@@ -65,12 +68,12 @@ class Elections:
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._last_check = self._last_scan = self._loop.time()
+        self._looked_at = self._last_scan = self._loop.time()
         self._was_leader = False
 
     def start(self) -> None:
         """Begin to look at the heartbeat table."""
-        self._last_check = self._last_scan = self._loop.time()
+        self._looked_at = self._last_scan = self._loop.time()
         self._timer = self._loop.call_later(CHECK_PERIOD, self._check)
 
     async def stop(self) -> None:
@@ -85,7 +88,7 @@ class Elections:
 
     def on_heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int) -> Decision:
         """904: take a heartbeat, and elect if its sender was all that its group waited for."""
-        heard = self._heartbeats.on_heartbeat(header, connection_id, self._loop.time())
+        heard = self._heartbeats.on_heartbeat(header, connection_id, self._now())
         self._notifier.on_heartbeat(header)
         if heard.came_alive and self._replica.is_leader:
             group = self._machine.groups.get(header.broker_name)
@@ -95,14 +98,14 @@ class Elections:
 
     def on_connection_closed(self, connection_id: int) -> None:
         """Whoever sent heartbeats over it is gone until it beats again."""
-        gone = self._heartbeats.on_connection_closed(connection_id, self._loop.time())
+        gone = self._heartbeats.on_connection_closed(connection_id, self._now())
         self._lost(gone, "its connection closed")
 
     def on_role_change(self) -> None:
         """Begin to act, or stop to, as this member gains or loses leadership."""
         is_leader = self._replica.is_leader
         if is_leader and not self._was_leader:
-            self._heartbeats.start_grace(self._loop.time() + DEFAULT_GRACE)
+            self._heartbeats.start_grace(self._now() + DEFAULT_GRACE)
             self._scan("this controller became leader")
         self._was_leader = is_leader
 
@@ -121,7 +124,19 @@ class Elections:
             )
         return answer
 
+    def view(self) -> LivenessView:
+        """The heartbeat table now; to be used within the same call stack."""
+        return self._heartbeats.view(self._now())
+
     # Inside
+
+    def _now(self) -> float:
+        now = self._loop.time()
+        if now - self._looked_at > STALL:
+            log.warning("event loop was stalled, silence counts from now on", seconds=round(now - self._looked_at, 3))
+            self._heartbeats.forgive_stall(now)
+            self._looked_at = now
+        return now
 
     def _touch(self, header: ElectMasterRequestHeader, connection_id: int) -> None:
         # A broker that asks for an election lives; the heartbeat it sent before may have been overtaken.
@@ -129,25 +144,19 @@ class Elections:
         broker_id = header.broker_id
         if group is not None and BrokerId(broker_id) in group.replicas:
             key = BrokerKey(group.cluster_name, group.broker_name, broker_id)
-            self._heartbeats.touch(key, connection_id, self._loop.time())
+            self._heartbeats.touch(key, connection_id, self._now())
 
     def _check(self) -> None:
-        now = self._loop.time()
-        settings = self._config.settings
-        if now - self._last_check > STALL:
-            log.warning("event loop was stalled, silence counts from now on", seconds=round(now - self._last_check, 3))
-            self._heartbeats.forgive_stall(now)
-        self._last_check = now
+        now = self._looked_at = self._now()
         self._lost(self._heartbeats.expired(now), "it was silent for too long")
-        if now - self._last_scan >= settings.scan_inactive_master_interval / 1000:
+        if now - self._last_scan >= self._config.settings.scan_inactive_master_interval / 1000:
             self._scan("periodic scan")
         self._timer = self._loop.call_later(CHECK_PERIOD, self._check)
 
     def _scan(self, reason: str) -> None:
-        self._last_scan = self._loop.time()
+        self._last_scan = self._now()
         if self._replica.is_leader:
-            view = self._heartbeats.view(self._last_scan)
-            for name in decide.groups_needing_election(self._machine.groups, view, self._options()):
+            for name in decide.groups_needing_election(self._machine.groups, self.view(), self._options()):
                 self._trigger(name, reason)
 
     def _lost(self, brokers: tuple[BrokerKey, ...], reason: str) -> None:
@@ -190,7 +199,7 @@ class Elections:
         )
 
     def _decide(self, group: BrokerGroup | None, header: ElectMasterRequestHeader) -> Decision:
-        return decide.elect_master(group, header, self._heartbeats.view(self._loop.time()), self._options())
+        return decide.elect_master(group, header, self.view(), self._options())
 
     def _decided(self, broker_name: str, decision: Decision) -> None:
         group = self._machine.groups.get(broker_name)
@@ -212,14 +221,14 @@ class Elections:
         )
 
         def alive(broker_id: BrokerId) -> bool:
-            return self._heartbeats.view(self._loop.time()).alive(broker_name, broker_id)
+            return self.view().alive(broker_name, broker_id)
 
         addresses = {BrokerId(number): address for number, address in body.broker_member_group.broker_addrs.items()}
         living = {broker_id: address for broker_id, address in addresses.items() if alive(broker_id)}
         self._notifier.announce(Announcement(broker_name, notice, in_sync, living), alive)
 
     def _needs_election(self, group: BrokerGroup) -> bool:
-        return decide.needs_election(group, self._heartbeats.view(self._loop.time()), self._options())
+        return decide.needs_election(group, self.view(), self._options())
 
     def _options(self) -> Options:
         return Options(enable_elect_unclean_master=self._config.settings.enable_elect_unclean_master)

@@ -13,7 +13,6 @@ import structlog
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import LivenessView
 from rocketmq_controller.elections import Elections
 from rocketmq_controller.metrics import ControllerMetrics
@@ -50,7 +49,6 @@ class ControllerService:
         replica: Replica,
         machine: ControllerStateMachine,
         proposals: Proposals,
-        heartbeats: HeartbeatTable,
         elections: Elections,
         metrics: ControllerMetrics,
     ) -> None:
@@ -59,7 +57,6 @@ class ControllerService:
         self.machine = machine
         self.metrics = metrics
         self._proposals = proposals
-        self._heartbeats = heartbeats
         self._elections = elections
         self._loop = asyncio.get_running_loop()
 
@@ -67,7 +64,7 @@ class ControllerService:
 
     def view(self) -> LivenessView:
         """This member's heartbeat table, now."""
-        return self._heartbeats.view(self._loop.time())
+        return self._elections.view()
 
     def heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int) -> Decision:
         """904, taken by every member."""

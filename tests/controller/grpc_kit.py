@@ -144,7 +144,6 @@ class Door:
             replica=self.replica,
             machine=self.machine,
             proposals=self.proposals,
-            heartbeats=self.heartbeats,
             elections=self.elections,
             metrics=metrics,
         )

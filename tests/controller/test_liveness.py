@@ -207,8 +207,55 @@ def test_stall_of_the_controller_itself_is_no_silence_of_the_brokers() -> None:
     beating(table, period=1.0, until=5)
     table.forgive_stall(35.0)
     assert table.expired(35.0) == ()
+    table.on_heartbeat(beat(), 1, 35.1)
     assert table.view(38.0).alive(NAME, 1)
-    assert table.expired(38.1) == (key(),)
+    assert table.expired(38.2) == (key(),)
+
+
+def test_brokers_not_heard_since_a_stall_have_the_time_to_find_this_controller_again() -> None:
+    """A whole machine was held up: brokers have given up on it, and look for it every 3 s."""
+    table = HeartbeatTable()
+    beating(table, period=1.0, until=5)
+    table.forgive_stall(35.0)
+    assert table.expired(35.0 + liveness.DEFAULT_GRACE) == ()
+    assert table.expired(35.1 + liveness.DEFAULT_GRACE) == (key(),)
+
+
+def test_connection_closed_by_a_stall_is_silence_and_no_death() -> None:
+    table = HeartbeatTable()
+    beating(table, period=1.0, until=5)
+    table.forgive_stall(10.0)
+    table.on_heartbeat(beat(1, epoch=3), 1, 10.0)
+    assert table.on_connection_closed(1, 10.1) == ()
+    info = table.view(12.9).info(NAME, 1)
+    assert info is not None
+    assert (info.epoch, info.connection_id) == (3, None)
+    assert table.expired(13.1) == (key(),), "nobody came back"
+
+
+def test_broker_that_comes_back_after_a_stall_was_never_away() -> None:
+    table = HeartbeatTable()
+    beating(table, period=1.0, until=5)
+    table.forgive_stall(10.0)
+    assert table.on_connection_closed(1, 10.0) == ()
+    assert not table.on_heartbeat(beat(), 2, 11.0).came_alive
+    assert table.on_connection_closed(2, 10.0 + liveness.DEFAULT_GRACE) == (key(),), "from now on it counts again"
+
+
+def test_heartbeats_that_had_waited_say_nothing_of_the_pace() -> None:
+    """Read all at once after a stall; taken for its pace, the broker would be suspected after one late heartbeat."""
+    table = HeartbeatTable()
+    beating(table, period=2.0, until=10)
+    table.forgive_stall(20.0)
+    for number in range(6):
+        table.on_heartbeat(beat(), 1, 20.0 + number / 1000)
+    table.on_heartbeat(beat(), 1, 20.5)
+    assert table.view(26.4).alive(NAME, 1)
+    assert not table.view(26.6).alive(NAME, 1)
+    beating_on = [22.5 + 4.0 * number for number in range(4)]
+    for now in beating_on:
+        table.on_heartbeat(beat(), 1, now)
+    assert table.view(beating_on[-1] + 9.9).alive(NAME, 1), "its new pace is learned"
 
 
 def test_stall_does_not_raise_the_dead() -> None:

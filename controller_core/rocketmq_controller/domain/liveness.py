@@ -8,6 +8,10 @@ declared time-out while too few heartbeats were seen to know the interval.
 A broker never heard of by a controller that took over just now is neither alive nor dead but `unheard`, until the grace
 period ends. A closed connection is knowledge and counts at once, in a grace period as well.
 
+Unless this process was held up itself: brokers close a connection over which they were not answered, so it may be our
+silence that ended it. Soon after a stall the entry of a broker whose connection closes lives on without one, until the
+broker beats over another or has been silent for too long since we listen again.
+
 Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
 - A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
   reconnected is declared dead when its old connection is closed at last.
@@ -32,7 +36,10 @@ DEFAULT_SUSPECT_TIMEOUT = 3.0
 """Seconds; brokerSuspectTimeoutMs."""
 DEFAULT_GRACE = 5.0
 """Seconds a new leader waits for the first word of those it never heard: brokers look for controllers that have come
-(back) every 3 s and beat each second after that."""
+(back) every 3 s and beat each second after that. After a stall of this process it covers a broker's time-out of 3 s for
+a request as well."""
+CATCHING_UP = 1.0
+"""Seconds after a stall in which the heartbeats that had waited are read; they say nothing of a broker's pace."""
 MISSED_HEARTBEATS = 3
 MAX_ENTRIES = 100_000
 FORGET_AFTER = 600.0
@@ -140,7 +147,7 @@ class HeartbeatTable:
         entry.declared_timeout = (
             DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
         )
-        if entry.alive:
+        if entry.alive and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
         return _CAME_ALIVE if self._hear(entry, connection_id, now) else _ALIVE
@@ -158,12 +165,13 @@ class HeartbeatTable:
             self._hear(entry, connection_id, now)
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
-        """The living brokers that were on the connection: dead at once."""
+        """The living brokers that were on the connection: dead at once, or just silent if we may have caused it."""
         gone: list[BrokerKey] = []
+        proves_death = now >= self._listening_since + DEFAULT_GRACE
         for place in self._by_connection.pop(connection_id, ()):
             entry = self._entries[place]
             entry.connection_id = None
-            if entry.alive:
+            if entry.alive and proves_death:
                 entry.last_heartbeat = now
                 gone.append(entry.key)
                 self._bury(entry)
@@ -192,7 +200,7 @@ class HeartbeatTable:
         self._grace_until = until
 
     def forgive_stall(self, now: float) -> None:
-        """This process itself was held up (a tick came much too late): silence counts from now on only."""
+        """This process itself was held up until `now`: silence counts from here, closed connections only later."""
         self._listening_since = now
 
     def view(self, now: float) -> "TableView":
@@ -216,7 +224,9 @@ class HeartbeatTable:
         return now < self._grace_until
 
     def _silent(self, entry: BrokerEntry, now: float) -> bool:
-        return now - max(entry.last_heartbeat, self._listening_since) > entry.limit
+        if entry.last_heartbeat < self._listening_since:  # it may have to find us again first
+            return now - self._listening_since > max(entry.limit, DEFAULT_GRACE)
+        return now - entry.last_heartbeat > entry.limit
 
     def _limit(self, entry: BrokerEntry) -> float:
         interval = entry.interval
