@@ -1,0 +1,28 @@
+"""Tags as numbers: what consume queues keep and consumers' filters compare.
+
+Source: commit log reference, section 7 (`MessageExtBrokerInner.tagsString2tagsCode`).
+"""
+
+import functools
+from typing import Final
+
+_LONGEST_CACHED: Final = 255  # tags are short words; whoever sends long ones shall not fill the cache
+
+
+def java_hash_code(text: str) -> int:
+    """Java's `String.hashCode`: of UTF-16 units, signed 32 bits."""
+    code = 0
+    units = memoryview(text.encode("utf-16-be", "surrogatepass"))
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+def tags_code(tags: str | None) -> int:
+    """The code of a TAGS property; 0 without one."""
+    if not tags:
+        return 0
+    return _cached(tags) if len(tags) <= _LONGEST_CACHED else java_hash_code(tags)
+
+
+_cached: Final = functools.lru_cache(maxsize=4096)(java_hash_code)
