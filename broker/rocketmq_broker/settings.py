@@ -17,6 +17,8 @@ from rocketmq_runtime.settings import Settings
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
+Bytes = Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)]
+Ratio = Annotated[float, msgspec.Meta(ge=0.1, le=1.0)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 
 FAST_PORT_DISTANCE = 2
@@ -117,8 +119,8 @@ class BrokerSettings(Settings, frozen=True):
     mapped_file_size_commit_log: Annotated[int, msgspec.Meta(ge=4096, le=2**31 - 1)] = 1024 * 1024 * 1024
     """Equal on all replicas."""
     mapped_file_size_consume_queue: Annotated[int, msgspec.Meta(ge=20, le=2**31 - 1)] = 300_000 * 20
-    """Bytes; a whole number of 20 byte units."""
-    max_message_size: Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)] = 4 * 1024 * 1024
+    """Bytes; rounded up to whole units of 20, as in Java."""
+    max_message_size: Bytes = 4 * 1024 * 1024
     """Of a body; frames end at 16 MiB."""
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
     flush_interval_commit_log: Millis = 500
@@ -131,8 +133,14 @@ class BrokerSettings(Settings, frozen=True):
     """Hours of the day, `;` between them."""
     disk_max_used_space_ratio: Annotated[int, msgspec.Meta(ge=10, le=95)] = 75
     """Per cent."""
-    max_transfer_bytes_on_message_in_memory: Count = 256 * 1024
+    disk_space_warning_level_ratio: Ratio = 0.9
+    disk_space_clean_forcibly_ratio: Ratio = 0.85
+    access_message_in_memory_max_ratio: Annotated[int, msgspec.Meta(ge=1, le=100)] = 40
+    """Per cent of the machine's memory."""
+    max_transfer_bytes_on_message_in_memory: Bytes = 256 * 1024
     max_transfer_count_on_message_in_memory: Count = 32
+    max_transfer_bytes_on_message_in_disk: Bytes = 64 * 1024
+    max_transfer_count_on_message_in_disk: Count = 8
 
     # durability
     durability: Literal["strict", "relaxed"] = "strict"
@@ -159,13 +167,11 @@ class BrokerSettings(Settings, frozen=True):
         except IdentityError as error:
             raise ValueError(f"brokerClusterName or brokerName: {error}") from error
         if not 2 < self.listen_port < 65535:
-            raise ValueError(f"listenPort={self.listen_port} leaves no room for the VIP port, {FAST_PORT_DISTANCE} below")
+            raise ValueError(
+                f"listenPort={self.listen_port} leaves no room for the VIP port, {FAST_PORT_DISTANCE} below"
+            )
         if self.ha_port in (self.listen_port, self.fast_port):
             raise ValueError(f"haListenPort={self.ha_port} is taken by listenPort={self.listen_port} or its VIP port")
-        if self.mapped_file_size_consume_queue % 20:
-            raise ValueError(
-                f"mappedFileSizeConsumeQueue={self.mapped_file_size_consume_queue} is no whole number of 20 byte units"
-            )
         for address in self.name_servers:
             try:
                 parse_address(address)

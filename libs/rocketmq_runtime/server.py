@@ -6,11 +6,12 @@ requests in flight, answers not taken, idle time.
 """
 
 import asyncio
+import enum
 import itertools
 import resource
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import structlog
 
@@ -27,7 +28,19 @@ requests, and only a write finds out whether the peer takes their answers."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
 
-Answer = RemotingCommand | asyncio.Future[RemotingCommand] | None
+
+
+class Deferred(enum.Enum):
+    """Type of `DEFERRED`."""
+
+    DEFERRED = "deferred"
+
+
+DEFERRED: Final = Deferred.DEFERRED
+"""Answer of a handler that will call `Peer.answer_frame` or `Peer.answer_later` exactly once for this request. Where
+thousands of requests a second are answered in runs, it saves a future and a callback for each of them."""
+
+Answer = RemotingCommand | asyncio.Future[RemotingCommand] | Deferred | None
 
 
 class Handler(Protocol):
@@ -72,6 +85,7 @@ class Peer(asyncio.Protocol):
         """Requests received but not handled: only while the connection is throttled."""
         self._in_flight = 0
         self._write_paused = False
+        self._reading_paused = False
         self._closing = False
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -128,11 +142,29 @@ class Peer(asyncio.Protocol):
         """
         if self._closing:
             return
-        frame = encode_frame(command)
-        if not self._out:
-            self._server.loop.call_soon(self._flush)
-        self._out.append(frame)
-        self._out_bytes += len(frame)
+        self._queue(encode_frame(command))
+
+    def answer_frame(self, frame: bytes) -> None:
+        """Queue `frame`, the whole answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
+        self._in_flight -= 1
+        if self._closing:
+            return
+        self._queue(frame)
+        if self._out_bytes >= FLUSH_BYTES:
+            self._flush()
+        if self._backlog:
+            self._work()
+        elif self._reading_paused:
+            self._throttle()
+
+    def answer_later(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        """Queue the answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
+        try:
+            frame = encode_frame(answer)
+        except ValueError as error:
+            log.exception("answer cannot be written", code=request.code, peer=self.address)
+            frame = encode_frame(_failure(request, error))
+        self.answer_frame(frame)
 
     def close(self) -> None:
         """Close after what was queued has been written; requests not handled yet are dropped."""
@@ -178,6 +210,9 @@ class Peer(asyncio.Protocol):
             # The last line of defence: a bug in one request must not end the connection's other traffic.
             log.exception("request failed", code=request.code, peer=self.address)
             answer = _failure(request, error)
+        if answer is DEFERRED:
+            self._in_flight += 1
+            return
         if answer is None or request.is_oneway:
             return
         if isinstance(answer, asyncio.Future):
@@ -208,10 +243,20 @@ class Peer(asyncio.Protocol):
         """Read while there is room."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._busy or self._backlog:
+        wait = self._busy or bool(self._backlog)
+        if wait is self._reading_paused:
+            return
+        self._reading_paused = wait
+        if wait:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+    def _queue(self, frame: bytes) -> None:
+        if not self._out:
+            self._server.loop.call_soon(self._flush)
+        self._out.append(frame)
+        self._out_bytes += len(frame)
 
     def _flush(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0
