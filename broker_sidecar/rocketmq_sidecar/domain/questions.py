@@ -1,0 +1,66 @@
+"""The requests a replica makes of its controllers, filled in. Pure; `machine` and `identity` decide which, and when."""
+
+from rocketmq_formats.broker_identity import AppliedIdentity
+from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.remoting.controller import (
+    AlterSyncStateSetRequestHeader,
+    ApplyBrokerIdRequestHeader,
+    ElectMasterRequestHeader,
+    GetNextBrokerIdRequestHeader,
+    GetReplicaInfoRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
+    SyncStateSet,
+)
+from rocketmq_sidecar.domain.actions import Ask
+
+
+def metadata(controller: str, now: float) -> Ask:
+    """1005, to any controller."""
+    return Ask(controller, RequestCode.CONTROLLER_GET_METADATA_INFO, now)
+
+
+class Questions:
+    """Fills in the group's names; `leader` is the controller to ask, `now` when."""
+
+    def __init__(self, cluster_name: str, broker_name: str) -> None:
+        self._cluster, self._name = cluster_name, broker_name
+
+    def next_id(self, leader: str, now: float) -> Ask:
+        """1012."""
+        header = GetNextBrokerIdRequestHeader(cluster_name=self._cluster, broker_name=self._name)
+        return Ask(leader, RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, now, header)
+
+    def apply(self, leader: str, applied: AppliedIdentity, now: float) -> Ask:
+        """1013, with the check code that proves a repeated request."""
+        header = ApplyBrokerIdRequestHeader(
+            cluster_name=self._cluster,
+            broker_name=self._name,
+            applied_broker_id=applied.identity.broker_id,
+            register_check_code=applied.register_check_code,
+        )
+        return Ask(leader, RequestCode.CONTROLLER_APPLY_BROKER_ID, now, header)
+
+    def register(self, leader: str, broker_id: int, address: str, now: float) -> Ask:
+        """1003, which also tells the address of today."""
+        header = RegisterBrokerToControllerRequestHeader(
+            cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id, broker_address=address
+        )
+        return Ask(leader, RequestCode.CONTROLLER_REGISTER_BROKER, now, header)
+
+    def elect(self, leader: str, broker_id: int, now: float) -> Ask:
+        """1002."""
+        header = ElectMasterRequestHeader(cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id)
+        return Ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, now, header)
+
+    def replica_info(self, leader: str, now: float) -> Ask:
+        """1004."""
+        header = GetReplicaInfoRequestHeader(broker_name=self._name)
+        return Ask(leader, RequestCode.CONTROLLER_GET_REPLICA_INFO, now, header)
+
+    def alter(self, leader: str, broker_id: int, master_epoch: int, wanted: SyncStateSet, now: float) -> Ask:
+        """1001; `wanted` carries the epoch of the set that is to be replaced."""
+        header = AlterSyncStateSetRequestHeader(
+            broker_name=self._name, master_broker_id=broker_id, master_epoch=master_epoch
+        )
+        return Ask(leader, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, now, header, encode_body(wanted))
