@@ -1,4 +1,4 @@
-"""The broker's end of the Unix socket to its sidecar: connects, says `Hello`, hands on what comes in, connects again.
+"""The broker's end of the Unix socket to its sidecar: connects, says `Hello`, hands on what comes in.
 
 The replica (`replica.py`) owns it. Progress of the log (`Appended`, the one message that is sent thousands of times a
 second) is a level: it leaves once per turn of the loop, with the latest values.
@@ -44,11 +44,11 @@ class LinkHandler(Protocol):
         """The sidecar said something."""
 
     def on_link_lost(self, reason: str) -> None:
-        """The connection is gone; called once per connection."""
+        """The connection is gone; called once per connection. `start` makes the next one."""
 
 
 class SidecarLink:
-    """A connection that is made again for ever; at most one at a time."""
+    """At most one connection at a time; connecting is tried for ever."""
 
     def __init__(self, path: Path, handler: LinkHandler) -> None:
         self._path = path
@@ -146,7 +146,6 @@ class SidecarLink:
         if not self._stopped:
             log.warning("link to the sidecar lost", reason=reason)
             self._handler.on_link_lost(reason)
-            self._connecting = self._loop.create_task(self._connect())
 
 
 class _Connection(asyncio.Protocol):
@@ -169,6 +168,8 @@ class _Connection(asyncio.Protocol):
             return
         try:
             for payload in self._reader.receive(data):
+                if self._transport is None or self._transport.is_closing():
+                    return  # a message before this one ended the connection
                 self._deliver(decode_from_sidecar(payload))
         except FrameError as error:
             self.fail(str(error))

@@ -40,7 +40,8 @@ DEFERRED: Final = Deferred.DEFERRED
 """Answer of a handler that will call `Peer.answer_frame` or `Peer.answer_later` exactly once for this request. Where
 thousands of requests a second are answered in runs, it saves a future and a callback for each of them."""
 
-Answer = RemotingCommand | asyncio.Future[RemotingCommand] | Deferred | None
+Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
+"""At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
 
 
 class Handler(Protocol):
@@ -218,6 +219,8 @@ class Peer(asyncio.Protocol):
         if isinstance(answer, asyncio.Future):
             self._in_flight += 1
             answer.add_done_callback(lambda done: self._answered(request, done))
+        elif isinstance(answer, bytes):
+            self._queue(answer)
         else:
             self._answer(request, answer)
 

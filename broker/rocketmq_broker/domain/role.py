@@ -119,6 +119,10 @@ class ReplicaRole:
         """Neither master nor slave."""
         self._leave(Role.FENCED, reason)
 
+    def forget_epoch(self) -> None:
+        """The link is gone: the next connection tells everything anew, whatever epochs were before."""
+        self.epoch = 0
+
     # what may be done
 
     @property

@@ -1,0 +1,152 @@
+"""What a send becomes before it is stored: checked, completed with the broker's properties, put under the right topic.
+
+`send.py` calls this once per message; the common message (no delay, nothing the broker has to rewrite) takes the short
+way, on which its properties are only looked through and completed at the end.
+Source: client reference, section 2; commit log reference, sections 3 and 12 (`SendMessageProcessor`, `HookUtils`).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from rocketmq_formats.errors import FormatError
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.store.message import MAX_PROPERTIES
+from rocketmq_formats.store.message_properties import (
+    CLUSTER,
+    DELAY,
+    MSG_REGION,
+    POP_CK,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    WAIT,
+    format_properties,
+    parse_properties,
+)
+from rocketmq_formats.topics import SCHEDULE_TOPIC
+
+_TIMER: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+_SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSACTION_PREPARED}
+"""Properties that the short way does not know what to do with."""
+
+
+class RefusedError(FormatError):
+    """A send that is answered with an error; `code` and the text are what the producer gets."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+class BrokerMarks(msgspec.Struct, frozen=True):
+    """What this broker adds to every message, and what it needs to do so."""
+
+    cluster: str
+    region: str
+    trace_on: bool
+    delay_levels: int
+    """Messages with a higher level get this one."""
+
+    def pairs(self) -> dict[str, str]:
+        """The properties by name."""
+        return {MSG_REGION: self.region, TRACE_ON: "true" if self.trace_on else "false", CLUSTER: self.cluster}
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """A message ready to be stored."""
+
+    topic: bytes
+    queue_id: int
+    properties: bytes
+    unique_key: str | None
+    wait: bool
+    """False: the producer does not want to wait for copies (WAIT=false)."""
+
+
+class Completer:
+    """Completes messages for one broker."""
+
+    def __init__(self, marks: BrokerMarks) -> None:
+        self._marks = marks
+        self._pairs = marks.pairs()
+        self._suffix = format_properties(self._pairs)
+
+    def complete(
+        self, topic: bytes, queue_id: int, properties: str, new_unique_key: Callable[[], str] | None
+    ) -> Outgoing:
+        """The message under its final topic, queue and properties.
+
+        `new_unique_key`: makes one for a message that has none; None leaves it without (a batch's own properties).
+
+        Raises:
+            RefusedError: transactions and timers, which this broker does not have; properties that cannot be kept.
+        """
+        raw = properties.encode("utf-8", "replace")
+        pairs = parse_properties(raw)
+        unique_key = pairs.get(UNIQ_KEY)
+        if unique_key is None and new_unique_key is not None:
+            pairs[UNIQ_KEY] = unique_key = new_unique_key()
+            topic, queue_id = self._rewrite(topic, queue_id, pairs)
+            raw = self._format(pairs)
+        elif not _SPECIAL.isdisjoint(pairs):
+            topic, queue_id = self._rewrite(topic, queue_id, pairs)
+            raw = self._format(pairs)
+        elif not raw or raw[-1] == 2:
+            raw += self._suffix
+        else:
+            raw = b"%b\x02%b" % (raw, self._suffix)
+        if len(raw) > MAX_PROPERTIES:
+            raise too_long(len(raw))
+        return Outgoing(topic, queue_id, raw, unique_key, pairs.get(WAIT, "true").lower() == "true")
+
+    def _rewrite(self, topic: bytes, queue_id: int, pairs: dict[str, str]) -> tuple[bytes, int]:
+        """Change `pairs` to what is stored; the topic and queue to store it under."""
+        pairs.pop(POP_CK, None)
+        if pairs.get(TRANSACTION_PREPARED, "false").lower() == "true":
+            raise RefusedError(ResponseCode.NO_PERMISSION, "transaction messages are not supported by this broker")
+        level = _delay_level(pairs.get(DELAY))
+        if level > 0:
+            # a level beats a time, as in Java
+            for name in _TIMER:
+                pairs.pop(name, None)
+            level = min(level, self._marks.delay_levels)
+            pairs[DELAY] = str(level)
+            pairs[REAL_TOPIC] = topic.decode()
+            pairs[REAL_QUEUE_ID] = str(queue_id)
+            topic, queue_id = SCHEDULE_TOPIC.encode(), level - 1
+        elif not _TIMER.isdisjoint(pairs):
+            remark = "accurate timer message is not enabled, timerWheelEnable is false"
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
+        pairs.update(self._pairs)
+        return topic, queue_id
+
+    def _format(self, pairs: dict[str, str]) -> bytes:
+        try:
+            return format_properties(pairs)
+        except FormatError as error:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+
+def too_long(size: int) -> RefusedError:
+    """Properties of `size` bytes do not fit a record."""
+    return RefusedError(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"the message is illegal: msg properties of {size} bytes, the length limit is {MAX_PROPERTIES} bytes",
+    )
+
+
+def _delay_level(text: str | None) -> int:
+    """0 where there is none; Java takes what is no number for an error of the client's, we for none."""
+    if text is None or len(text) > 9:
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        return 0

@@ -1,0 +1,300 @@
+"""This half of the replica: does what the sidecar says (replica_link.py) with the store, the role and whatever waits.
+
+One message is carried out at a time and in order. Giving up the writer lock may have to wait for the flush thread;
+messages that come meanwhile are kept. `app.py` builds it and registers listeners.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+
+import structlog
+
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.link import SidecarLink
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.waiting import WaitingSends
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.replica_link import (
+    PROTOCOL,
+    Appended,
+    Fenced,
+    Following,
+    FromSidecar,
+    Grant,
+    Hello,
+    Lease,
+    Prepare,
+    Prepared,
+    Release,
+    Released,
+    Replicated,
+    Replication,
+    Retained,
+    RoleNotice,
+    Status,
+    Truncate,
+    Truncated,
+    Welcome,
+)
+from rocketmq_store.errors import StoreError
+from rocketmq_store.flush import Flusher
+from rocketmq_store.message_store import MessageStore
+
+log = structlog.get_logger(__name__)
+
+DISPATCH_RETRY_SECONDS = 1.0
+"""After a full disk kept messages from becoming visible."""
+
+Visible = Callable[[Collection[tuple[str, int]]], None]
+"""Takes the (topic, queue id) that have new messages for consumers."""
+
+
+class Replica:
+    """Implements `link.LinkHandler`."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        address: str,
+        store: MessageStore,
+        flusher: Flusher,
+        role: ReplicaRole,
+        waiting: WaitingSends,
+        on_role_change: Callable[[], None],
+        on_visible: Visible,
+    ) -> None:
+        """`address`: as registered. `on_role_change`: master, slave or fenced now, or another epoch."""
+        self._settings = settings
+        self._address = address
+        self._store = store
+        self._flusher = flusher
+        self._role = role
+        self._waiting = waiting
+        self._on_role_change = on_role_change
+        self._on_visible = on_visible
+        self._loop = asyncio.get_running_loop()
+        self._link = SidecarLink(settings.socket_path, self)
+        self._inbox: deque[FromSidecar] = deque()
+        self._giving_up: asyncio.Task[None] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._confirmed = 0
+        """The latest confirm offset that the sidecar said, for dispatching again."""
+        self._stopping = False
+        self.status: Status | None = None
+        """What 1007 and 907 are answered with; None until the sidecar has said it."""
+
+    @property
+    def connected(self) -> bool:
+        return self._link.connected
+
+    def start(self) -> None:
+        """Connect to the sidecar; the store is open and the writer lock released."""
+        self._link.start()
+
+    async def stop(self) -> None:
+        """Leave the group: nothing is appended or acknowledged after this."""
+        self._stopping = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._fence("the broker is stopping")
+        await self._settled()
+        await self._link.stop()
+
+    # for the rest of the broker
+
+    def log_grew(self) -> None:
+        """The send path has appended."""
+        self._link.progress(self._progress)
+
+    def on_flushed(self, _offset: int) -> None:
+        """More of the log is on disk."""
+        if self._role.role is Role.MASTER:
+            self._link.progress(self._progress)
+            if self._settings.flush_disk_type == "SYNC_FLUSH":
+                self._waiting.release()
+
+    def on_deleted(self, min_offset: int) -> None:
+        """Expired files were deleted."""
+        self._link.send(Retained(min_offset))
+
+    def role_notice(self, notice: RoleNotice) -> None:
+        """A controller told us (1008); the sidecar decides."""
+        self._link.send(notice)
+
+    # link.LinkHandler
+
+    def hello(self) -> Hello:
+        store = self._store
+        return Hello(
+            protocol=PROTOCOL,
+            cluster_name=self._settings.broker_cluster_name,
+            broker_name=self._settings.name,
+            address=self._address,
+            min_offset=store.min_offset,
+            max_offset=store.max_offset,
+            confirm_offset=store.confirm_offset,
+            file_size=self._settings.mapped_file_size_commit_log,
+        )
+
+    def on_message(self, message: FromSidecar) -> None:
+        if self._giving_up is not None:
+            self._inbox.append(message)
+            return
+        try:
+            self._obey(message)
+        except (StoreError, OSError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            log.exception("cannot do what the sidecar says", message=type(message).__name__, reason=reason)
+            self._fence(reason)
+            self._link.drop(reason)
+
+    def on_link_lost(self, reason: str) -> None:
+        self._inbox.clear()
+        self.status = None
+        self._fence(f"link to the sidecar lost: {reason}")
+        self._role.forget_epoch()
+        if not self._stopping:
+            self._loop.create_task(self._reconnect())
+
+    # inside
+
+    async def _reconnect(self) -> None:
+        await self._settled()
+        if not self._stopping:
+            self._link.start()
+
+    def _obey(self, message: FromSidecar) -> None:  # noqa: C901, PLR0912 - one branch per message, nothing else
+        match message:
+            case Replication():
+                if self._role.replicated(message):
+                    self._waiting.release()
+                    self._dispatch(message.confirm_offset)
+            case Lease():
+                if self._role.extend_lease(message.epoch, message.until):
+                    self._waiting.release()
+            case Replicated():
+                self._extend(message)
+            case Welcome():
+                self._role.welcomed(message.broker_id)
+            case Prepare():
+                self._prepare(message.epoch)
+            case Grant():
+                self._granted(message)
+            case Following():
+                self._follow(message)
+            case Release():
+                self._fence("the sidecar took mastership back")
+                self._give_up(tell=True)
+            case Fenced():
+                self._fence(message.reason)
+            case Truncate():
+                self._store.truncate(message.offset)
+                self._link.send(Truncated(message.offset))
+            case Status():
+                self.status = message
+
+    def _prepare(self, epoch: int) -> None:
+        self._fail_waiting()
+        if not self._role.prepare(epoch):
+            self._link.drop(f"the sidecar prepares epoch {epoch}, this broker has seen {self._role.epoch}")
+            return
+        self._on_role_change()
+        began = time.perf_counter()
+        self._store.writer.acquire()
+        max_offset = self._store.cut_tail()
+        log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
+        self._link.send(Prepared(epoch, max_offset))
+
+    def _granted(self, message: Grant) -> None:
+        was = (self._role.role, self._role.epoch)
+        if not self._role.grant(message.epoch, message.lease_until):
+            log.warning("a grant that fits nothing is ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
+        elif was != (self._role.role, self._role.epoch):
+            log.info("master", epoch=message.epoch, max_offset=self._store.max_offset)
+            self._on_role_change()
+            self._link.progress(self._progress)
+        else:
+            self._waiting.release()
+
+    def _follow(self, message: Following) -> None:
+        self._fail_waiting()
+        self._role.follow(message.epoch, message.master_address)
+        log.info("slave", epoch=message.epoch, master=message.master_address)
+        self._on_role_change()
+        self._give_up()
+
+    def _fence(self, reason: str) -> None:
+        changed = self._role.role is not Role.FENCED
+        self._role.fence(reason)
+        self._fail_waiting()
+        if changed:
+            log.warning("neither master nor slave", reason=reason)
+            self._on_role_change()
+        self._give_up()
+
+    def _fail_waiting(self) -> None:
+        """Unlike FLUSH_SLAVE_TIMEOUT, the code makes producers send again, elsewhere: whether the message survives is
+        decided by an election that has begun already."""
+        self._waiting.fail_all(
+            ResponseCode.SERVICE_NOT_AVAILABLE, "this broker ceased to be master before all copies were confirmed"
+        )
+
+    def _give_up(self, *, tell: bool = False) -> None:
+        """Release the writer lock once the flush thread does not need it; `Released` after that."""
+        if self._giving_up is not None:
+            return
+        if self._store.writer.held:
+            self._giving_up = self._loop.create_task(self._release_lock(tell=tell))
+        elif tell:
+            self._link.send(Released(self._store.max_offset))
+
+    async def _release_lock(self, *, tell: bool) -> None:
+        try:
+            await self._flusher.idle()
+        finally:
+            self._store.writer.release()
+            self._giving_up = None
+        if tell:
+            self._link.send(Released(self._store.max_offset))
+        while self._inbox and self._giving_up is None:
+            self.on_message(self._inbox.popleft())
+
+    async def _settled(self) -> None:
+        while self._giving_up is not None:
+            await asyncio.wait([self._giving_up])
+
+    def _progress(self) -> Appended:
+        return Appended(self._store.max_offset, self._store.flushed_offset)
+
+    def _dispatch(self, confirm_offset: int) -> None:
+        self._confirmed = confirm_offset
+        try:
+            visible = self._store.dispatch(confirm_offset)
+        except StoreError as error:
+            self._dispatch_later(error)
+        else:
+            if visible:
+                self._on_visible(visible)
+
+    def _extend(self, message: Replicated) -> None:
+        self._confirmed = message.confirm_offset
+        try:
+            visible = self._store.extend(message.max_offset, message.confirm_offset)
+        except StoreError as error:
+            self._dispatch_later(error)
+        else:
+            if visible:
+                self._on_visible(visible)
+
+    def _dispatch_later(self, error: StoreError) -> None:
+        if self._retry is None:
+            log.error("new messages stay invisible for now", reason=str(error))
+            self._retry = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch_again)
+
+    def _dispatch_again(self) -> None:
+        self._retry = None
+        if self._role.role in (Role.MASTER, Role.SLAVE):
+            self._dispatch(self._confirmed)

@@ -1,0 +1,337 @@
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): from the request to the log.
+
+The hottest path of the broker: checks in Java's order, one append, and the answer waits in `waiting.py`. What a topic
+needs to know for the checks is kept per topic until the table changes.
+Source: client reference, section 2; HA reference, section 8.
+"""
+
+import functools
+import itertools
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from rocketmq_broker.consumer_seams import GroupTable
+from rocketmq_broker.domain.role import Refusal, ReplicaRole
+from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, RefusedError
+from rocketmq_broker.domain.topics import TopicTable, forbidden_to_producers, name_problem
+from rocketmq_broker.front import Processor
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.traffic import Traffic
+from rocketmq_broker.unique_ids import UniqueIds
+from rocketmq_broker.waiting import WaitingSends
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode, SerializeType
+from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.send import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from rocketmq_formats.remoting.send_frames import encode_send_answer
+from rocketmq_formats.store.batch import decode_batch
+from rocketmq_formats.store.message import SysFlag
+from rocketmq_formats.store.message_id import MessageIdError, encode_host
+from rocketmq_formats.store.message_properties import PropertiesError, join_properties
+from rocketmq_formats.topics import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, TopicConfig
+from rocketmq_runtime.client import parse_address
+from rocketmq_runtime.server import DEFERRED, Answer, Peer
+from rocketmq_store.errors import MessageIllegalError, StoreError, StoreFullError
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import Appended, Draft
+
+log = structlog.get_logger(__name__)
+
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+FLOW_CONTROL: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
+_LOOPBACK: Final = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+_V2_CODES: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+_JSON: Final = SerializeType.JSON
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """What the path needs to know of an ordinary topic."""
+
+    topic: bytes
+    queue_limit: int
+    """Queue ids are below it."""
+    write_queues: int
+    flags: int
+    """Of sysFlag, added to the message's."""
+
+
+class SendProcessor:
+    """Accepts sends while this replica is master."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store_host: bytes,
+        role: ReplicaRole,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        waiting: WaitingSends,
+        traffic: Traffic,
+        on_appended: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_appended`: the log grew. `clock`: what leases are in."""
+        self._settings = settings
+        self._store_host = store_host
+        self._role = role
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._waiting = waiting
+        self._traffic = traffic
+        self._on_appended = on_appended
+        self._clock = clock
+        self._wait_always = settings.durability == "strict"
+        self._levels = len(settings.message_delay_level.split())
+        marks = BrokerMarks(settings.broker_cluster_name, settings.region_id, settings.trace_on, self._levels)
+        self._completer = Completer(marks)
+        self._unique_ids = UniqueIds(store_host[:-4])
+        self._turn = itertools.count()
+        self._targets: dict[str, _Target] = {}
+        topics.on_change(self._targets.clear)
+        self.stopping = False
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        """For `Front.register`."""
+        return {
+            RequestCode.SEND_MESSAGE: self.on_send,
+            RequestCode.SEND_MESSAGE_V2: self.on_send,
+            RequestCode.SEND_BATCH_MESSAGE: self.on_send,
+        }
+
+    def on_send(self, request: RemotingCommand, peer: Peer) -> Answer:
+        """Store the message (or messages) of one request."""
+        try:
+            refusal = self._role.refusal(self._clock())
+            if self.stopping or (refusal is not None and refusal is not Refusal.TOO_FEW_IN_SYNC):
+                return self._refuse(request, refusal)
+            header_type = SendMessageRequestHeaderV2 if request.code in _V2_CODES else SendMessageRequestHeader
+            header = decode_header(header_type, request.ext_fields or {})
+            target, queue_id = self._place(header, peer)
+            if refusal is not None:
+                return self._refuse(request, refusal)
+            if self._waiting.full:
+                return response(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
+            if header.batch:
+                outgoing, appended = self._append_batch(header, target, queue_id, request.body, peer)
+            else:
+                outgoing, appended = self._append(header, target, queue_id, request.body, peer)
+        except RefusedError as error:
+            return response(request, error.code, str(error))
+        except StoreError as error:
+            return self._store_refused(request, error)
+        traffic = self._traffic
+        traffic.put_messages += appended.count
+        traffic.put_bytes += appended.end - appended.offset
+        self._on_appended()
+        if request.is_oneway:
+            return None
+        frame = self._encode_answer(request, outgoing, queue_id, appended)
+        if not outgoing.wait and not self._wait_always:
+            return frame
+        self._waiting.add(appended.end, peer, request, frame)
+        return DEFERRED
+
+    # the parts
+
+    def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[_Target, int]:
+        """Where the message goes, creating the topic if that is allowed."""
+        if time.time() * 1000 < self._settings.start_accept_send_request_time_stamp:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, "broker unable to service, until startAcceptSendRequestTimeStamp"
+            )
+        target = self._targets.get(header.topic)
+        if target is None:
+            target = self._find_target(header)
+        queue_id = header.queue_id
+        if queue_id >= target.queue_limit:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal, topic {header.topic} has {target.queue_limit} queues "
+                f"Producer: {peer.address}",
+            )
+        if queue_id < 0:
+            queue_id = next(self._turn) % max(target.write_queues, 1)
+        return target, queue_id
+
+    def _find_target(self, header: SendMessageRequestHeader) -> _Target:
+        """The way past the cache: Java's `msgCheck`, and the retry topics' dead letters."""
+        name = header.topic
+        config = self._topics.get(name)
+        if not self._settings.broker_permission & PERM_WRITE and config is not None and config.order:
+            remark = f"the broker[{self._settings.broker_ip1}] sending message is forbidden"
+            raise RefusedError(ResponseCode.NO_PERMISSION, remark)
+        problem = name_problem(name)
+        if problem is not None:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        if forbidden_to_producers(name):
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+        if config is None:
+            config = self._create(header)
+        if name.startswith(RETRY_PREFIX):
+            return _target(self._dead_letter(header) or config)
+        target = _target(config)
+        self._targets[name] = target
+        return target
+
+    def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
+        sys_flag = 1 if header.unit_mode else 0
+        epoch, now_ms = self._role.epoch, int(time.time() * 1000)
+        created = self._topics.create_from_template(
+            header.topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            sys_flag=sys_flag,
+            state_version=epoch,
+            now_ms=now_ms,
+        )
+        if created is None and header.topic.startswith(RETRY_PREFIX):
+            created = self._topics.create_plain(header.topic, 1, sys_flag=sys_flag, state_version=epoch, now_ms=now_ms)
+        if created is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        log.info("topic created by a send", topic=header.topic, queues=created.write_queue_nums)
+        return created
+
+    def _dead_letter(self, header: SendMessageRequestHeader) -> TopicConfig | None:
+        """The dead letter topic if this retry was one too many."""
+        group = header.topic.removeprefix(RETRY_PREFIX)
+        config = self._groups.find(group)
+        if config is None:
+            remark = f"subscription group not exist, {group}{FAQ}"
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        longest = config.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
+        if (header.reconsume_times or 0) <= longest:
+            return None
+        return self._topics.create_plain(
+            DLQ_PREFIX + group, 1, state_version=self._role.epoch, now_ms=int(time.time() * 1000)
+        )
+
+    def _append(
+        self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
+    ) -> tuple[Outgoing, Appended]:
+        if not body:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, self._illegal)
+        outgoing = self._completer.complete(target.topic, queue_id, header.properties or "", self._unique_ids.next)
+        draft = Draft(
+            topic=outgoing.topic,
+            queue_id=outgoing.queue_id,
+            body=body,
+            properties=outgoing.properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag | target.flags,
+            born_timestamp=header.born_timestamp,
+            born_host=_host_of(peer.address),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        return outgoing, self._store.append(draft, int(time.time() * 1000))
+
+    def _append_batch(
+        self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
+    ) -> tuple[Outgoing, Appended]:
+        if header.topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {header.topic}"
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        shared = self._completer.complete(target.topic, queue_id, header.properties or "", None)
+        if shared.topic is not target.topic:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support delayed messages")
+        born_host = _host_of(peer.address)
+        try:
+            drafts = [
+                Draft(
+                    topic=shared.topic,
+                    queue_id=queue_id,
+                    body=message.body,
+                    properties=join_properties(message.properties, shared.properties),
+                    flag=message.flag,
+                    sys_flag=header.sys_flag | target.flags,
+                    born_timestamp=header.born_timestamp,
+                    born_host=born_host,
+                    store_host=self._store_host,
+                    reconsume_times=header.reconsume_times or 0,
+                )
+                for message in decode_batch(body)
+            ]
+        except PropertiesError as error:
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        return shared, self._store.append_batch(drafts, int(time.time() * 1000))
+
+    def _encode_answer(self, request: RemotingCommand, sent: Outgoing, queue_id: int, appended: Appended) -> bytes:
+        """PUT_OK."""
+        settings = self._settings
+        if request.serialize_type is _JSON and settings.trace_on:
+            return encode_send_answer(
+                request.opaque,
+                appended.message_id,
+                queue_id,
+                appended.queue_offset,
+                sent.unique_key,
+                region=settings.region_id,
+            )
+        header = SendMessageResponseHeader(
+            msg_id=appended.message_id,
+            queue_id=queue_id,
+            queue_offset=appended.queue_offset,
+            transaction_id=sent.unique_key,
+            msg_region=settings.region_id,
+            trace_on=settings.trace_on,
+        )
+        return encode_frame(response(request, ResponseCode.SUCCESS, None, header))
+
+    # refusals
+
+    def _refuse(self, request: RemotingCommand, refusal: Refusal | None) -> RemotingCommand:
+        if refusal is Refusal.SLAVE:
+            return response(request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
+        if refusal is Refusal.TOO_FEW_IN_SYNC:
+            return response(request, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+        if self.stopping:
+            reason = "the broker is stopping"
+        else:
+            reason = self._role.reason if refusal is Refusal.NOT_MASTER else str(refusal)
+        return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
+
+    @property
+    def _illegal(self) -> str:
+        return (
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._settings.max_message_size}B, msg properties length limit 32KB."
+        )
+
+    def _store_refused(self, request: RemotingCommand, error: StoreError) -> RemotingCommand:
+        if isinstance(error, MessageIllegalError):
+            return response(request, ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} ({error})")
+        if not isinstance(error, StoreFullError):
+            log.error("append failed", error=type(error).__name__, reason=str(error))
+        return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+
+
+def _target(config: TopicConfig) -> _Target:
+    return _Target(
+        config.topic_name.encode(),
+        max(config.read_queue_nums, config.write_queue_nums),
+        config.write_queue_nums,
+        int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0,
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _host_of(address: str) -> bytes:
+    """A peer's address as records hold it."""
+    try:
+        return encode_host(*parse_address(address))
+    except (ValueError, MessageIdError):
+        return _LOOPBACK
