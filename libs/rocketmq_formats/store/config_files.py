@@ -1,0 +1,134 @@
+"""The broker's tables on disk: topics.json, consumerOffset.json, subscriptionGroup.json, delayOffset.json.
+
+They lie in `{root}/config`; beside each, `.bak` holds the text before the last change, to be read when the file itself
+cannot be. Written exactly as fastjson prints them, so that an official broker can go on with our directory: tabs, keys
+of objects in alphabetical order, integer keys bare and on one line, nulls left out, no line feed at the end.
+The same shapes travel when a slave copies its master's tables.
+Source: commit log reference, section 13; captured files.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import field
+
+from rocketmq_formats.errors import FormatError
+from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
+
+TOPICS_FILE: Final = "topics.json"
+CONSUMER_OFFSETS_FILE: Final = "consumerOffset.json"
+SUBSCRIPTION_GROUPS_FILE: Final = "subscriptionGroup.json"
+DELAY_OFFSETS_FILE: Final = "delayOffset.json"
+
+MAX_LENGTH: Final = 64 * 1024 * 1024
+"""Largest file read, in bytes; a topic takes about 230."""
+TOPIC_GROUP_SEPARATOR: Final = "@"
+
+F = TypeVar("F", bound=Body)
+
+# a string is taken whole, so that what looks like a key within it stays as it is
+_STRING_OR_KEY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([{,]\s*+)(-?[0-9]++)(?=\s*+:)', re.DOTALL)
+_encode_scalar = msgspec.json.Encoder().encode
+
+
+class ConfigFileError(FormatError):
+    """A text that is not the table it should be: read the `.bak` file instead."""
+
+
+class TopicsFile(Body, frozen=True):
+    """topics.json: every topic of the broker by name."""
+
+    data_version: DataVersion = DataVersion()
+    topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
+
+
+class ConsumerOffsetsFile(Body, frozen=True):
+    """consumerOffset.json: `topic@group` -> queue id -> next offset to consume.
+
+    Java writes a third table, `groupTopicMap`, which follows from this one, and never reads it.
+    """
+
+    data_version: DataVersion = DataVersion()
+    offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+class SubscriptionGroupsFile(Body, frozen=True):
+    """subscriptionGroup.json: every consumer group by name; `forbidden_table` is group -> topic -> bits."""
+
+    data_version: DataVersion = DataVersion()
+    forbidden_table: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
+
+
+class DelayOffsetsFile(Body, frozen=True):
+    """delayOffset.json: delay level -> next offset to deliver of its queue."""
+
+    data_version: DataVersion = DataVersion()
+    offset_table: Mapping[int, int] = field(default_factory=dict)
+
+
+def encode_config(value: Body) -> bytes:
+    """The text of a file; tables keep their order."""
+    return b"".join(_pretty(value, b"\n"))
+
+
+def decode_config(file_type: type[F], data: bytes) -> F:
+    """The table in `data`; unknown keys are ignored, as Java ignores them.
+
+    Raises:
+        ConfigFileError: empty, too long, not JSON but for bare integer keys, or of another shape.
+    """
+    if len(data) > MAX_LENGTH:
+        raise ConfigFileError(f"{file_type.__name__}: {len(data)} bytes, more than {MAX_LENGTH}")
+    try:
+        return msgspec.json.decode(_STRING_OR_KEY.sub(_quote_key, data), type=file_type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigFileError(f"{file_type.__name__}: {error}") from error
+
+
+def topic_at_group(topic: str, group: str) -> str:
+    """The key of `ConsumerOffsetsFile.offset_table`."""
+    return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
+
+
+def split_topic_at_group(key: str) -> tuple[str, str]:
+    """Topic and group of such a key.
+
+    Raises:
+        ConfigFileError: not two names with one `@` between them; Java passes over such keys.
+    """
+    topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+    if not (topic and separator and group) or TOPIC_GROUP_SEPARATOR in group:
+        raise ConfigFileError(f"not a topic@group: {key[:600]!r}")
+    return topic, group
+
+
+def _quote_key(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[1] is None else b'%b"%b"' % (match[1], match[2])
+
+
+def _pretty(value: object, line: bytes) -> Iterable[bytes]:
+    """Pieces of text; `line` is a line feed and the indentation of the line that `value` is on."""
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        fields = {encoded: getattr(value, name) for name, encoded in names}
+        present = [(name, fields[name]) for name in sorted(fields) if fields[name] not in (None, msgspec.UNSET)]
+        yield from _table(present, line)
+    elif isinstance(value, Mapping):
+        yield from _table(value.items(), line)
+    else:
+        yield _encode_scalar(value)
+
+
+def _table(items: Iterable[tuple[object, object]], line: bytes) -> Iterable[bytes]:
+    inner = line + b"\t"
+    before = b"{"
+    for key, value in items:
+        # fastjson breaks the line only in front of keys that are strings
+        yield b"%b%d:" % (before, key) if isinstance(key, int) else b"%b%b%b:" % (before, inner, _encode_scalar(key))
+        yield from _pretty(value, inner)
+        before = b","
+    yield b"{}" if before == b"{" else line + b"}"
