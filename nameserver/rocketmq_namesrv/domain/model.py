@@ -1,0 +1,132 @@
+"""The values that the name server's tables take and give; `routes` and `liveness` keep them.
+
+Times are monotonic seconds, passed in by the shell. Source: name server reference, sections 1 to 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.remoting.nameserver import TopicQueueMappingInfo
+from rocketmq_formats.topics import DataVersion, TopicConfig
+
+DEFAULT_TIMEOUT = 120.0
+"""Seconds without a word after which a broker that declared nothing is forgotten."""
+SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 1.0, 86_400.0
+MAX_NAME = 1024
+"""Characters of a topic name; POP's retry topics join a group and a topic, so Java's 255 is not the longest."""
+
+
+class RefusedError(Exception):
+    """A request that the tables do not take; nothing was changed. The text goes to the peer."""
+
+    response_code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+
+
+class InvalidRequestError(RefusedError):
+    """A name, an id or an address that no broker can have."""
+
+    response_code = ResponseCode.INVALID_PARAMETER
+
+
+class TableFullError(RefusedError):
+    """One more would exceed a limit of the tables; the text names the limit."""
+
+    response_code = ResponseCode.SYSTEM_BUSY
+
+
+class NotRegisteredError(RefusedError):
+    """An incremental registration (one topic) of a broker whose full one has not come yet."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far strangers can make the tables grow."""
+
+    brokers: int = 10_000
+    """Broker names."""
+    members: int = 64
+    """Addresses of one broker name."""
+    topics: int = 200_000
+    queue_datas: int = 2_000_000
+    """Pairs of topic and broker name."""
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """One REGISTER_BROKER (103); `broker_id` 0 is the master."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_server_addr: str
+    zone_name: str | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    """Seconds without a word after which the broker is forgotten."""
+    enable_acting_master: bool | None = None
+    """None: the broker is older than 5.0 and does not know the key."""
+    data_version: DataVersion = DataVersion()
+    topics: Mapping[str, TopicConfig] = {}
+    mappings: Mapping[str, TopicQueueMappingInfo] = {}
+    filter_servers: Sequence[str] = ()
+
+
+class MinBrokerIdChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The smallest id of a broker name is another one now: what 905 says, and whom to tell."""
+
+    broker_name: str
+    min_broker_id: int
+    min_broker_addr: str
+    offline_broker_addr: str | None = None
+    ha_broker_addr: str | None = None
+    tell: tuple[str, ...] = ()
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registration led to; the addresses are the master's, for a slave only."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+    first: bool = False
+    """The id is new at this broker name."""
+    stale: str | None = None
+    """The registration was ignored: this address holds the id with a greater state version."""
+    change: MinBrokerIdChange | None = None
+
+
+class Unregistered(msgspec.Struct, frozen=True, kw_only=True):
+    """What the end of a broker led to."""
+
+    known: bool
+    """It was in a table."""
+    broker_name: str
+    address: str
+    change: MinBrokerIdChange | None = None
+
+
+class LiveBroker:
+    """One registered address: when it was last heard of, and over which connection it registered."""
+
+    __slots__ = (
+        "address",
+        "broker_name",
+        "cluster_name",
+        "connection_id",
+        "data_version",
+        "filter_servers",
+        "ha_server_addr",
+        "last_update",
+        "timeout",
+    )
+
+    def __init__(self, registration: Registration, now: float, connection_id: int) -> None:
+        self.cluster_name = registration.cluster_name
+        self.broker_name = registration.broker_name
+        self.address = registration.address
+        self.ha_server_addr = registration.ha_server_addr
+        self.timeout = registration.timeout
+        self.data_version = registration.data_version
+        self.filter_servers = tuple(registration.filter_servers)
+        self.last_update = now
+        self.connection_id = connection_id

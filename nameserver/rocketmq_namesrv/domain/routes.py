@@ -1,0 +1,190 @@
+"""Who serves which topic: the tables of broker names, clusters and topics, and how registrations change them.
+
+Pure: the shell passes the time and connection ids. The numbers in comments are those of the name server reference,
+section 2 (semantics of registration); `queries` reads the tables, `route_answers` keeps what they were encoded to.
+
+Differs from 5.3.3:
+- A refused registration leaves nothing behind; Java keeps an empty broker name and cluster.
+- An address that registers under another broker name leaves the first one; Java routes to it for ever, which bites
+  where addresses are given out again (pods).
+- The last address of a broker name takes it out of every cluster, and static topics out of the routes.
+- With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
+- 905 says that the smallest id has left only if it has.
+"""
+
+from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData
+from rocketmq_formats.topics import PERM_WRITE, TopicConfig
+from rocketmq_namesrv.domain.model import (
+    InvalidRequestError,
+    LiveBroker,
+    MinBrokerIdChange,
+    NotRegisteredError,
+    Registered,
+    Registration,
+    TableFullError,
+    Unregistered,
+)
+from rocketmq_namesrv.domain.tables import BrokerGroup, RouteTables
+
+
+def register(tables: RouteTables, registration: Registration, *, now: float, connection_id: int) -> Registered:
+    """Take in one broker with its topics.
+
+    Raises:
+        InvalidRequestError: a negative id, or a name that is too long.
+        TableFullError: one of the limits would be exceeded.
+        NotRegisteredError: one topic only, of a broker that is not registered.
+    """
+    group = tables.groups.get(registration.broker_name)
+    _check(tables, registration, group)
+    is_new = group is None
+    if group is None:
+        group = BrokerGroup(registration.broker_name, registration.cluster_name)
+    broker_id, address = registration.broker_id, registration.address
+    cluster, version = registration.cluster_name, registration.data_version
+    previous_min = group.min_id  # 2
+
+    holder = group.addresses.get(broker_id)
+    holds_more = False
+    if holder is not None and holder != address:
+        holder_version = tables.live.version(cluster, holder)
+        holds_more = holder_version is not None and holder_version.state_version > version.state_version
+    if not holds_more and holder is None and len(registration.topics) == 1:  # 5
+        raise NotRegisteredError("register broker failed")
+    _leave_other_name(tables, registration)
+    for other in [other for other, its in group.addresses.items() if its == address and other != broker_id]:  # 3
+        del group.addresses[other]
+        tables.group_changed(group)
+    _set_traits(tables, group, registration)  # 1
+    if holds_more:  # 4
+        tables.live.remove(cluster, address)
+        return Registered(stale=holder)
+
+    if is_new:
+        tables.groups[group.name] = group
+    tables.clusters.setdefault(cluster, set()).add(group.name)
+    first = holder is None  # 6
+    if holder != address:
+        group.addresses[broker_id] = address
+        tables.group_changed(group)
+    is_prime_slave = (
+        registration.enable_acting_master is not None and broker_id != MASTER_ID and broker_id == group.min_id
+    )
+    if broker_id == MASTER_ID or is_prime_slave:  # 7
+        changed = first or tables.live.version(cluster, address) != version
+        read_only = is_prime_slave and group.enable_acting_master
+        _take_topics(tables, group, registration, changed=changed, read_only=read_only)
+    if tables.live.filter_servers(cluster, address) != tuple(registration.filter_servers):
+        tables.group_changed(group)
+    tables.live.put(LiveBroker(registration, now, connection_id))  # 8
+    master = None if broker_id == MASTER_ID else group.addresses.get(MASTER_ID)  # 9
+    master_live = None if master is None else tables.live.get(cluster, master)
+    change = None
+    if broker_id < previous_min:  # 10
+        change = _min_id_change(group, ha_broker_addr=registration.ha_server_addr)
+    return Registered(
+        ha_server_addr=None if master_live is None else master_live.ha_server_addr,
+        master_addr=None if master_live is None else master,
+        first=first,
+        change=change,
+    )
+
+
+def unregister(tables: RouteTables, *, cluster_name: str, broker_name: str, address: str) -> Unregistered:
+    """Forget one address; with the last one its broker name and that name's queues go."""
+    known = tables.live.remove(cluster_name, address) is not None
+    group = tables.groups.get(broker_name)
+    if group is None:
+        return Unregistered(known=known, broker_name=broker_name, address=address)
+    previous_min = group.min_id
+    ids = [broker_id for broker_id, its in group.addresses.items() if its == address]
+    if ids:
+        tables.remove_ids(group, ids)
+    change = None
+    if previous_min in ids and group.addresses and group.enable_acting_master:
+        change = _min_id_change(group, offline_broker_addr=address)
+    return Unregistered(known=known or bool(ids), broker_name=broker_name, address=address, change=change)
+
+
+def connection_closed(tables: RouteTables, connection_id: int) -> tuple[Unregistered, ...]:
+    """Forget every broker that registered over this connection last."""
+    return tuple(expire(tables, broker) for broker in tables.live.of_connection(connection_id))
+
+
+def expire(tables: RouteTables, broker: LiveBroker) -> Unregistered:
+    """Forget a broker that was silent for too long (`LiveTable.expired`), or whose connection ended."""
+    return unregister(tables, cluster_name=broker.cluster_name, broker_name=broker.broker_name, address=broker.address)
+
+
+def _check(tables: RouteTables, registration: Registration, group: BrokerGroup | None) -> None:
+    if registration.broker_id < 0:
+        raise InvalidRequestError(f"brokerId {registration.broker_id} is negative")
+    if not registration.address:
+        raise InvalidRequestError("brokerAddr is empty")
+    if group is None and len(tables.groups) >= tables.limits.brokers:
+        raise TableFullError(f"{len(tables.groups)} broker names are registered: no room for another")
+    members = 0 if group is None else len(group.addresses)
+    if group is not None and registration.broker_id not in group.addresses and members >= tables.limits.members:
+        raise TableFullError(f"{members} addresses of {group.name} are registered: no room for another")
+    new = registration.topics.keys() - (group.queues.keys() if group is not None else set())
+    if new:
+        tables.check_topics(new)
+        tables.check_room(topics=len(new - tables.topics.keys()), pairs=len(new))
+
+
+def _leave_other_name(tables: RouteTables, registration: Registration) -> None:
+    known = tables.live.get(registration.cluster_name, registration.address)
+    if known is not None and known.broker_name != registration.broker_name:
+        expire(tables, known)
+
+
+def _set_traits(tables: RouteTables, group: BrokerGroup, registration: Registration) -> None:
+    traits = (bool(registration.enable_acting_master), registration.zone_name)
+    if traits != (group.enable_acting_master, group.zone_name):
+        group.enable_acting_master, group.zone_name = traits
+        tables.group_changed(group)
+
+
+def _take_topics(
+    tables: RouteTables, group: BrokerGroup, registration: Registration, *, changed: bool, read_only: bool
+) -> None:
+    topics = registration.topics
+    if tables.delete_with_registration and not registration.mappings and len(topics) > 1:
+        for topic in group.queues.keys() - topics.keys():
+            tables.drop_queue(group, topic)
+    for topic in topics if changed else topics.keys() - group.queues.keys():
+        queue = _queue_data(group.name, topics[topic], read_only=read_only)
+        if group.queues.get(topic) != queue:
+            tables.put_queue(group, topic, queue)
+    if changed:
+        for topic in registration.mappings.keys() & group.queues.keys():
+            group.mappings[topic] = registration.mappings[topic]
+            tables.topic_changed(topic)
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, *, read_only: bool) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & ~PERM_WRITE if read_only else topic.perm,
+        topic_sys_flag=topic.topic_sys_flag,
+    )
+
+
+def _min_id_change(
+    group: BrokerGroup, *, offline_broker_addr: str | None = None, ha_broker_addr: str | None = None
+) -> MinBrokerIdChange:
+    """Whom to tell: all of them if one has left or there is only one, else all but the new smallest (section 8)."""
+    smallest = group.min_id
+    all_of_them = offline_broker_addr is not None or len(group.addresses) == 1
+    return MinBrokerIdChange(
+        broker_name=group.name,
+        min_broker_id=smallest,
+        min_broker_addr=group.addresses[smallest],
+        offline_broker_addr=offline_broker_addr,
+        ha_broker_addr=ha_broker_addr,
+        tell=tuple(
+            address for broker_id, address in sorted(group.addresses.items()) if all_of_them or broker_id != smallest
+        ),
+    )

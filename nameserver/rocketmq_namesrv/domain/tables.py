@@ -1,0 +1,157 @@
+"""The tables behind the routes - broker names, clusters, topics - and the only code that keeps them consistent.
+
+Pure. `routes` registers and unregisters brokers with it, the shell calls what tools ask for, `queries` reads.
+`route_answers` keeps what was encoded and is told of each topic whose route may have changed.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData, TopicQueueMappingInfo
+from rocketmq_formats.topics import PERM_READ, PERM_WRITE
+from rocketmq_namesrv.domain.liveness import LiveTable
+from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, Limits, TableFullError
+
+
+class BrokerGroup:
+    """All addresses of one broker name, and the queues it has of each topic."""
+
+    __slots__ = ("addresses", "cluster", "enable_acting_master", "mappings", "name", "queues", "zone_name")
+
+    def __init__(self, name: str, cluster: str) -> None:
+        self.name = name
+        self.cluster = cluster
+        """Of the first registration, as in Java."""
+        self.addresses: dict[int, str] = {}
+        self.enable_acting_master = False
+        self.zone_name: str | None = None
+        self.queues: dict[str, QueueData] = {}
+        self.mappings: dict[str, TopicQueueMappingInfo] = {}
+        """Of static topics among them."""
+
+    @property
+    def min_id(self) -> int:
+        """The smallest id; 0 while there is none."""
+        return min(self.addresses, default=0)
+
+
+class RouteTables:
+    """The name server's knowledge. `routes` and the methods below write it; `queries` reads the fields."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        on_change: Callable[[str], None] = lambda _: None,
+        delete_with_registration: bool = False,
+    ) -> None:
+        """`on_change` is called with each topic whose route may have changed.
+
+        `delete_with_registration`: topics that a master does not register any more are taken off it.
+        """
+        self.limits = limits
+        self.delete_with_registration = delete_with_registration
+        self.live = LiveTable()
+        self.groups: dict[str, BrokerGroup] = {}
+        self.clusters: dict[str, set[str]] = {}
+        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.queue_datas = 0
+        """Pairs of topic and broker name."""
+        self.topic_changed = on_change
+
+    # permissions and topics, for tools
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """Take write permission off all topics of a broker name; how many it has. The next changed registration
+        brings it back, as in Java."""
+        return self.set_permissions(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Set all topics of a broker name to read and write, exactly; how many it has."""
+        return self.set_permissions(broker_name, lambda _: PERM_READ | PERM_WRITE)
+
+    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> bool:
+        """Add queues of a topic by hand (217); False, and nothing done, if one names an unknown broker.
+
+        Raises:
+            InvalidRequestError: the topic's name is too long.
+            TableFullError: one of the limits would be exceeded.
+        """
+        wanted = {queue.broker_name: queue for queue in queues}
+        if not wanted.keys() <= self.groups.keys():
+            return False
+        self.check_topics([topic])
+        self.check_room(
+            topics=int(topic not in self.topics), pairs=len(wanted.keys() - self.topics.get(topic, {}).keys())
+        )
+        for name, queue in wanted.items():
+            self.put_queue(self.groups[name], topic, queue)
+        return True
+
+    def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
+        """Take a topic off the brokers of a cluster, or off all."""
+        names = list(self.topics.get(topic, ()))
+        if cluster_name:
+            of_cluster = self.clusters.get(cluster_name, set())
+            names = [name for name in names if name in of_cluster]
+        for name in names:
+            self.drop_queue(self.groups[name], topic)
+
+    # for `routes`
+
+    def check_topics(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if not 0 < len(topic) <= MAX_NAME:
+                raise InvalidRequestError(f"topic name of {len(topic)} characters: 1 to {MAX_NAME} are taken")
+
+    def check_room(self, *, topics: int, pairs: int) -> None:
+        if len(self.topics) + topics > self.limits.topics:
+            raise TableFullError(f"more than {self.limits.topics} topics would be registered")
+        if self.queue_datas + pairs > self.limits.queue_datas:
+            raise TableFullError(f"more than {self.limits.queue_datas} pairs of topic and broker would be registered")
+
+    def put_queue(self, group: BrokerGroup, topic: str, queue: QueueData) -> None:
+        if topic not in group.queues:
+            self.queue_datas += 1
+        group.queues[topic] = queue
+        self.topics.setdefault(topic, {})[group.name] = queue
+        self.topic_changed(topic)
+
+    def drop_queue(self, group: BrokerGroup, topic: str) -> None:
+        del group.queues[topic]
+        group.mappings.pop(topic, None)
+        self.queue_datas -= 1
+        brokers = self.topics[topic]
+        del brokers[group.name]
+        if not brokers:
+            del self.topics[topic]
+        self.topic_changed(topic)
+
+    def set_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
+        group = self.groups.get(broker_name)
+        if group is None:
+            return 0
+        for topic, queue in group.queues.items():
+            self.put_queue(group, topic, msgspec.structs.replace(queue, perm=change(queue.perm)))
+        return len(group.queues)
+
+    def remove_ids(self, group: BrokerGroup, ids: Iterable[int]) -> None:
+        for broker_id in ids:
+            del group.addresses[broker_id]
+        if group.addresses:
+            if group.enable_acting_master and MASTER_ID not in group.addresses:
+                self.set_permissions(group.name, lambda perm: perm & ~PERM_WRITE)
+            self.group_changed(group)
+            return
+        for topic in list(group.queues):
+            self.drop_queue(group, topic)
+        del self.groups[group.name]
+        for cluster, names in list(self.clusters.items()):
+            names.discard(group.name)
+            if not names:
+                del self.clusters[cluster]
+
+    def group_changed(self, group: BrokerGroup) -> None:
+        for topic in group.queues:
+            self.topic_changed(topic)

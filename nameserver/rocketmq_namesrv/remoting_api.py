@@ -1,0 +1,157 @@
+"""The remoting door: request codes to tables and back, with 5.3.3's codes and remarks.
+
+Malformed and refused requests end here with a code, a remark and one log line. Routes (105) are nearly all of the
+traffic: they take the shortest way and come encoded out of `RouteAnswers`.
+"""
+
+import asyncio
+
+import structlog
+
+from rocketmq_formats.errors import BodyError, HeaderError
+from rocketmq_formats.remoting.bodies import decode_body, encode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.nameserver import (
+    ORDER_TOPIC_CONFIG,
+    STANDARD_JSON_VERSION,
+    KVTable,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerRequestHeader,
+)
+from rocketmq_formats.remoting.registration import body_crc32, decode_registration
+from rocketmq_formats.topics import DataVersion
+from rocketmq_namesrv.domain.model import NotRegisteredError, RefusedError
+from rocketmq_namesrv.metrics import Counts
+from rocketmq_namesrv.registry import Registry
+from rocketmq_namesrv.tools_api import Route, ToolsApi
+from rocketmq_runtime import server
+from rocketmq_runtime.filesystem import StorageError
+
+log = structlog.get_logger(__name__)
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+_ZLIB = b"\x78"
+"""First byte of every zlib stream that Java makes; JSON never begins with it."""
+
+
+class RemotingApi:
+    """Implements `rocketmq_runtime.server.Handler`."""
+
+    def __init__(self, registry: Registry, counts: Counts) -> None:
+        self._registry = registry
+        self._tables = registry.tables
+        self._answers = registry.answers
+        self._kv = registry.kv
+        self._config = registry.config
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._routes: dict[int, Route] = {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_version,
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            **ToolsApi(registry).routes,
+        }
+
+    def on_request(self, request: RemotingCommand, peer: server.Peer) -> server.Answer:
+        """Answer one request; see `server.Handler`."""
+        route = self._routes.get(request.code)
+        if route is None:
+            answer = response(
+                request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+            )
+        else:
+            try:
+                answer = route(request, peer)
+            except (HeaderError, BodyError, RefusedError) as error:
+                log.warning("request refused", code=request.code, peer=peer.address, reason=str(error))
+                answer = response(request, error.response_code, str(error))
+            except StorageError as error:
+                log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
+                answer = response(request, ResponseCode.SYSTEM_ERROR, str(error))
+        self._counts.answered(request.code, answer.code)
+        return answer
+
+    def on_close(self, peer: server.Peer) -> None:
+        """Forget who spoke over this connection."""
+        self._registry.connection_closed(peer)
+
+    # routes
+
+    def _route(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+        fields = request.ext_fields
+        topic = None if fields is None else fields.get("topic")
+        if fields is None or topic is None:
+            raise HeaderError("GetRouteInfoRequestHeader: `topic` is missing")
+        settings = self._config.settings
+        if settings.need_wait_for_service and self._loop.time() - self._started < settings.wait_seconds_for_service:
+            return response(request, ResponseCode.SYSTEM_ERROR, "name server not ready")
+        standard = (
+            request.version >= STANDARD_JSON_VERSION or fields.get("acceptStandardJsonOnly", "").lower() == "true"
+        )
+        body = self._answers.get(topic, standard=standard)
+        if body is None:
+            remark = f"No topic route info in name server for the topic: {topic[:1024]}{FAQ}"
+            return response(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        return response(request, ResponseCode.SUCCESS, None, None, body)
+
+    # brokers
+
+    def _register(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
+        header = decode_header(RegisterBrokerRequestHeader, request.ext_fields or {})
+        if header.body_crc32 != 0 and header.body_crc32 != body_crc32(request.body):
+            log.warning("registration refused: its checksum differs", broker=header.broker_name, peer=peer.address)
+            return response(request, ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerResponseHeader())
+        # Java brokers with compressedRegister=true compress and say that they do not; Java refuses them.
+        compressed = header.compressed or request.body[:1] == _ZLIB
+        body = decode_registration(request.body, compressed=compressed, version=request.version)
+        try:
+            registered = self._registry.register(header, body, peer)
+        except NotRegisteredError as error:
+            log.warning(
+                "registration of one topic refused: the broker has to register all of its topics first",
+                broker=header.broker_name,
+                broker_id=header.broker_id,
+                address=header.broker_addr,
+            )
+            return response(request, error.response_code, str(error), RegisterBrokerResponseHeader())
+        order_topics = None
+        if self._config.settings.return_order_topic_config_to_broker:
+            order_topics = self._kv.tables.namespace(ORDER_TOPIC_CONFIG)
+        return response(
+            request,
+            ResponseCode.SUCCESS,
+            None,
+            RegisterBrokerResponseHeader(ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr),
+            b"" if order_topics is None else encode_body(KVTable(table=order_topics)),
+        )
+
+    def _unregister(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+        self._registry.unregister(decode_header(UnregisterBrokerRequestHeader, request.ext_fields or {}))
+        return response(request, ResponseCode.SUCCESS)
+
+    def _query_version(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+        header = decode_header(QueryDataVersionRequestHeader, request.ext_fields or {})
+        theirs = decode_body(DataVersion, request.body)
+        self._registry.refresh(header.cluster_name, header.broker_addr)
+        ours = self._tables.live.version(header.cluster_name, header.broker_addr)
+        return response(
+            request,
+            ResponseCode.SUCCESS,
+            None,
+            QueryDataVersionResponseHeader(changed=ours != theirs),
+            b"" if ours is None else encode_body(ours),
+        )
+
+    def _heartbeat(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+        header = decode_header(BrokerHeartbeatRequestHeader, request.ext_fields or {})
+        self._registry.refresh(header.cluster_name, header.broker_addr)
+        return response(request, ResponseCode.SUCCESS)

@@ -1,0 +1,81 @@
+"""A name server without sockets: its door, told requests, with the connections and the clock in the test's hand."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_namesrv.config import LiveConfig
+from rocketmq_namesrv.kv_store import KVStore
+from rocketmq_namesrv.metrics import Counts
+from rocketmq_namesrv.registry import Registry
+from rocketmq_namesrv.remoting_api import RemotingApi
+from rocketmq_runtime import server
+from rocketmq_runtime.client import RemotingClient
+
+
+class FakePeer:
+    """A connection as far as handlers look at it."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.address = f"127.0.0.1:{50_000 + number}"
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeClient:
+    """Keeps the notices that would leave."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, RemotingCommand]] = []
+
+    async def send_oneway(self, address: str, request: RemotingCommand) -> None:
+        self.sent.append((address, request))
+
+
+class Door:
+    """The whole name server but its port; needs a running event loop."""
+
+    def __init__(self, folder: Path, **config: str) -> None:
+        files = {"kvConfigPath": str(folder / "kv" / "kvConfig.json"), "configStorePath": str(folder / "kept.properties")}
+        self.config = LiveConfig({**files, **config}, {})
+        self.client = FakeClient()
+        self.kv = KVStore(self.config.settings.kv_path)
+        self.registry = Registry(self.config, self.kv, cast("RemotingClient", self.client))
+        self.counts = Counts()
+        self.api = RemotingApi(self.registry, self.counts)
+        self.peers: dict[str, FakePeer] = {}
+        self._numbers = 0
+
+    def peer(self, connection: str = "tool") -> FakePeer:
+        """The open connection of this name, opened when first needed."""
+        if connection not in self.peers:
+            self._numbers += 1
+            self.peers[connection] = FakePeer(self._numbers)
+        return self.peers[connection]
+
+    def ask(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        connection: str = "tool",
+        version: int = 479,
+    ) -> RemotingCommand:
+        """The answer to one request."""
+        asked = RemotingCommand(code, 0, 7, "JAVA", version, None, None if ext is None else dict(ext), body)
+        answer = self.api.on_request(asked, cast("server.Peer", self.peer(connection)))
+        assert isinstance(answer, RemotingCommand)
+        assert not isinstance(answer, asyncio.Future)
+        assert answer.opaque == 7
+        assert answer.is_response
+        return answer
+
+    def close(self, connection: str) -> None:
+        """The connection of this name ends."""
+        self.api.on_close(cast("server.Peer", self.peers.pop(connection)))
