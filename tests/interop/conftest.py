@@ -1,4 +1,4 @@
-"""One lab for the whole session, honest skips, and the ends of all logs beside each failure."""
+"""One lab for the whole session, honest skips, and what the logs say of each failure."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -41,7 +41,7 @@ def lab(apache: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: py
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and LAB in item.config.stash:
-        report.sections.extend((f"end of {name}", text) for name, text in item.config.stash[LAB].logs())
+        report.sections.extend(item.config.stash[LAB].logs())
     return report
 
 

@@ -75,7 +75,7 @@ class Load:
                     self.half_promises += 1
         return self._sent
 
-    def wait_acknowledged(self, timeout: float = 60.0) -> None:
+    def wait_acknowledged(self, timeout: float = 120.0) -> None:
         """Wait for sends that began after now, surely: each thread has one in flight."""
         enough = len(self.acknowledged) + 2 * _THREADS + 1
         deadline = time.monotonic() + timeout

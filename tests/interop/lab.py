@@ -18,11 +18,10 @@ from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo
+from tests.interop import logs
 
 CLUSTER = "DefaultCluster"
 _POLL = 0.05
-_LOGS = {"out.log", "broker.log", "store.log", "namesrv.log"}
-_LOG_LINES = 60
 _START = 180.0
 """Seconds for brokers to start; eight on an idle machine, but JVMs that share two cores with other work crawl."""
 _REGISTER_MS = 10_000
@@ -82,11 +81,12 @@ class Lab:
         self.nameserver: JavaProcess | None = None
         self.groups: list[Group] = []
         self._admin_folder = folder / "mqadmin"
+        self._reported = False
 
     def start(self) -> None:
         self.controllers.start()
         self.nameserver = servers.start_nameserver(self.folder / "namesrv", port=self.nameserver_port)
-        self.controllers.wait_ready()
+        self.controllers.wait_ready(_START)
         self.nameserver.wait_port(_START)
 
     @property
@@ -125,11 +125,15 @@ class Lab:
         return result.stdout, "".join(line + "\n" for line in trace)
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The ends of all logs, for the report of a failure."""
-        for log in sorted(path for path in self.folder.rglob("*.log") if path.name in _LOGS):
-            lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        """What the processes say, for the report of a failure; Java's only of the first, which often brings others."""
+        yield "what the controllers decided", "\n".join(logs.decided(self.controllers))
+        if self._reported:
+            return
+        self._reported = True
+        for path in sorted(self.folder.rglob(logs.JAVA)):
+            lines = logs.shortened(path)
             if lines:
-                yield str(log.relative_to(self.folder)), "\n".join(lines)
+                yield str(path.relative_to(self.folder)), "\n".join(lines)
 
     def close(self) -> None:
         for group in self.groups:
@@ -178,7 +182,7 @@ class Group:
     @property
     def view(self) -> GroupView:
         """What the controllers say now; waits until they say something."""
-        return self.wait("a controller that tells of the group", lambda _: True, 30)
+        return self.wait("a controller that tells of the group", lambda _: True, _START)
 
     def wait(self, what: str, condition: Callable[[GroupView], bool], timeout: float) -> GroupView:
         """The first picture that fulfils `condition`."""
