@@ -15,6 +15,7 @@ from rocketmq_formats.remoting import fastjson
 from rocketmq_formats.remoting.bodies import Body, encode_body
 from rocketmq_formats.remoting.controller import BrokerMemberGroup, Int32, Int64, Name
 from rocketmq_formats.remoting.headers import Header
+from rocketmq_formats.topics import QueueNums
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
@@ -111,10 +112,10 @@ class QueueData(Body, frozen=True):
     """Queues of a topic on one group; `perm` bits: 4 read, 2 write, 1 inherit."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
+    read_queue_nums: QueueNums
+    write_queue_nums: QueueNums
+    perm: Int32
+    topic_sys_flag: Int32 = 0
 
 
 class TopicQueueMappingInfo(Body, frozen=True):
