@@ -6,13 +6,15 @@ a remark.
 
 from collections.abc import Callable, Mapping
 
+from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_runtime.server import Answer, Peer
 
 Processor = Callable[[RemotingCommand, Peer], Answer]
-"""Answers requests of one or more codes. Runs in the event loop: it must not block. May raise `FormatError`."""
+"""Answers requests of one or more codes, in the event loop: it must not block. May raise `RefusedError` and
+`FormatError`."""
 
 CloseListener = Callable[[Peer], None]
 
@@ -42,6 +44,8 @@ class Front:
             return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         try:
             return processor(request, peer)
+        except RefusedError as error:
+            return response(request, error.code, str(error))
         except FormatError as error:
             return response(request, error.response_code, str(error))
 

@@ -186,8 +186,7 @@ class Replica:
             case Following():
                 self._follow(message)
             case Release():
-                self._fence("the sidecar took mastership back")
-                self._give_up(tell=True)
+                self._fence("the sidecar took mastership back", tell=True)
             case Fenced():
                 self._fence(message.reason)
             case Truncate():
@@ -226,14 +225,14 @@ class Replica:
         self._on_role_change()
         self._give_up()
 
-    def _fence(self, reason: str) -> None:
+    def _fence(self, reason: str, *, tell: bool = False) -> None:
         changed = self._role.role is not Role.FENCED
         self._role.fence(reason)
         self._fail_waiting()
         if changed:
             log.warning("neither master nor slave", reason=reason)
             self._on_role_change()
-        self._give_up()
+        self._give_up(tell=tell)
 
     def _fail_waiting(self) -> None:
         """Unlike FLUSH_SLAVE_TIMEOUT, the code makes producers send again, elsewhere: whether the message survives is

@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from rocketmq_broker.consumer_seams import GroupTable
+from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_broker.domain.role import Refusal, ReplicaRole
-from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, RefusedError
+from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing
 from rocketmq_broker.domain.topics import TopicTable, forbidden_to_producers, name_problem
 from rocketmq_broker.front import Processor
 from rocketmq_broker.settings import BrokerSettings
@@ -113,34 +114,28 @@ class SendProcessor:
 
     def on_send(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Store the message (or messages) of one request."""
+        refusal = self._role.refusal(self._clock())
+        if self.stopping or (refusal is not None and refusal is not Refusal.TOO_FEW_IN_SYNC):
+            raise self._refused(refusal)
+        header_type = SendMessageRequestHeaderV2 if request.code in _V2_CODES else SendMessageRequestHeader
+        header = decode_header(header_type, request.ext_fields or {})
+        target, queue_id = self._place(header, peer)
+        if refusal is not None:
+            raise self._refused(refusal)
+        if self._waiting.full:
+            raise RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        append = self._append_batch if header.batch else self._append
         try:
-            refusal = self._role.refusal(self._clock())
-            if self.stopping or (refusal is not None and refusal is not Refusal.TOO_FEW_IN_SYNC):
-                return self._refuse(request, refusal)
-            header_type = SendMessageRequestHeaderV2 if request.code in _V2_CODES else SendMessageRequestHeader
-            header = decode_header(header_type, request.ext_fields or {})
-            target, queue_id = self._place(header, peer)
-            if refusal is not None:
-                return self._refuse(request, refusal)
-            if self._waiting.full:
-                return response(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
-            if header.batch:
-                outgoing, appended = self._append_batch(header, target, queue_id, request.body, peer)
-            else:
-                outgoing, appended = self._append(header, target, queue_id, request.body, peer)
-        except RefusedError as error:
-            return response(request, error.code, str(error))
+            outgoing, appended = append(header, target, queue_id, request.body, peer)
         except StoreError as error:
-            return self._store_refused(request, error)
+            raise self._store_refused(error) from error
         traffic = self._traffic
         traffic.put_messages += appended.count
         traffic.put_bytes += appended.end - appended.offset
         self._on_appended()
-        if request.is_oneway:
-            return None
         frame = self._encode_answer(request, outgoing, queue_id, appended)
-        if not outgoing.wait and not self._wait_always:
-            return frame
+        if request.is_oneway or not (outgoing.wait or self._wait_always):
+            return frame  # never written where the request was oneway
         self._waiting.add(appended.end, peer, request, frame)
         return DEFERRED
 
@@ -293,16 +288,16 @@ class SendProcessor:
 
     # refusals
 
-    def _refuse(self, request: RemotingCommand, refusal: Refusal | None) -> RemotingCommand:
+    def _refused(self, refusal: Refusal | None) -> RefusedError:
         if refusal is Refusal.SLAVE:
-            return response(request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
+            return RefusedError(ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
         if refusal is Refusal.TOO_FEW_IN_SYNC:
-            return response(request, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+            return RefusedError(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
         if self.stopping:
             reason = "the broker is stopping"
         else:
             reason = self._role.reason if refusal is Refusal.NOT_MASTER else str(refusal)
-        return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
+        return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
 
     @property
     def _illegal(self) -> str:
@@ -311,12 +306,12 @@ class SendProcessor:
             f"{self._settings.max_message_size}B, msg properties length limit 32KB."
         )
 
-    def _store_refused(self, request: RemotingCommand, error: StoreError) -> RemotingCommand:
+    def _store_refused(self, error: StoreError) -> RefusedError:
         if isinstance(error, MessageIllegalError):
-            return response(request, ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} ({error})")
+            return RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} ({error})")
         if not isinstance(error, StoreFullError):
             log.error("append failed", error=type(error).__name__, reason=str(error))
-        return response(request, ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+        return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
 
 
 def _target(config: TopicConfig) -> _Target:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.store.message import MAX_PROPERTIES
@@ -35,14 +36,6 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 _TIMER: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSACTION_PREPARED}
 """Properties that the short way does not know what to do with."""
-
-
-class RefusedError(FormatError):
-    """A send that is answered with an error; `code` and the text are what the producer gets."""
-
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
 
 
 class BrokerMarks(msgspec.Struct, frozen=True):

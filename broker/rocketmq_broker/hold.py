@@ -1,0 +1,93 @@
+"""Pulls that found nothing and wait for a message: long polling.
+
+`pull.py` holds them here; the dispatch of new messages wakes those of the queues concerned, a timer those that have
+waited long enough, and a closed connection takes its own away.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import msgspec
+
+from rocketmq_formats.remoting.client import PullMessageRequestHeader
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_runtime.server import Peer
+
+QueueName = tuple[str, int]
+"""Topic and queue id."""
+K = TypeVar("K", QueueName, Peer)
+
+
+class HeldPull(msgspec.Struct, eq=False):
+    """One waiting request; `scan_from` moves on over messages that its filter does not want."""
+
+    request: RemotingCommand
+    peer: Peer
+    header: PullMessageRequestHeader
+    tag_codes: Collection[int]
+    scan_from: int
+    timer: asyncio.TimerHandle | None = None
+
+
+class HeldPulls:
+    """Waiting pulls by queue."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._loop = asyncio.get_running_loop()
+        self._by_queue: dict[QueueName, dict[HeldPull, None]] = {}
+        self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        return self._count >= self._capacity
+
+    def hold(self, pull: HeldPull, seconds: float, expired: Callable[[HeldPull], None]) -> None:
+        """Keep `pull`; `expired` is called with it, taken out, after `seconds`."""
+        queue = (pull.header.topic, pull.header.queue_id)
+        self._by_queue.setdefault(queue, {})[pull] = None
+        self._by_peer.setdefault(pull.peer, {})[pull] = None
+        self._count += 1
+        pull.timer = self._loop.call_later(seconds, self._expire, pull, expired)
+
+    def of_queue(self, queue: QueueName) -> list[HeldPull]:
+        """The pulls that wait for messages of `queue`."""
+        return list(self._by_queue.get(queue, ()))
+
+    def of_group(self, group: str) -> list[HeldPull]:
+        """The pulls of a consumer group: its members or its subscription changed."""
+        return [pull for pulls in self._by_queue.values() for pull in pulls if pull.header.consumer_group == group]
+
+    def all(self) -> list[HeldPull]:
+        return [pull for pulls in self._by_queue.values() for pull in pulls]
+
+    def take(self, pull: HeldPull) -> None:
+        """`pull` waits no more; whoever takes it answers it."""
+        if pull.timer is not None:
+            pull.timer.cancel()
+            pull.timer = None
+        queue = (pull.header.topic, pull.header.queue_id)
+        self._count -= 1
+        _discard(self._by_queue, queue, pull)
+        _discard(self._by_peer, pull.peer, pull)
+
+    def peer_closed(self, peer: Peer) -> None:
+        """Forget what nobody waits for any more."""
+        for pull in list(self._by_peer.get(peer, ())):
+            self.take(pull)
+
+    def _expire(self, pull: HeldPull, expired: Callable[[HeldPull], None]) -> None:
+        self.take(pull)
+        expired(pull)
+
+
+def _discard(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
+    pulls = table[key]
+    del pulls[pull]
+    if not pulls:
+        del table[key]
