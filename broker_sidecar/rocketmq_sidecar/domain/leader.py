@@ -47,8 +47,9 @@ class LeaderFinder:
 
     def on_answer(self, ask: Ask, said: GetMetaDataResponseHeader | None) -> None:
         """What a controller says of the quorum; None without an answer that can be read."""
-        if self._asked.get(ask.address) is ask:
-            del self._asked[ask.address]
+        if self._asked.get(ask.address) is not ask:
+            return  # of an earlier life
+        del self._asked[ask.address]
         if said is None:
             return
         self.heard(ask.address)

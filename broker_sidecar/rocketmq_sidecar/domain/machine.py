@@ -213,8 +213,9 @@ class ControlMachine:
             return (Note("master", {"master_epoch": epoch}),)
         notes: list[Action] = []
         if ran != self._lease_runs:
-            text, level = ("write lease goes on", "info") if self._lease_runs else (_NO_LEASE, "warning")
-            notes.append(Note(text, {"master_epoch": epoch}, level))
+            values: dict[str, object] = {"master_epoch": epoch}
+            runs = self._lease_runs
+            notes.append(Note("write lease goes on", values) if runs else Note(_NO_LEASE, values, "warning"))
         if until > now and until > self._told_until:
             self._told_until = until
             notes.append(Tell(LeaseMessage(epoch, until)))

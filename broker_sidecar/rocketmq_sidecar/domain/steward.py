@@ -63,6 +63,7 @@ class Steward:
         self._address: str | None = None
         self._beat_at = self._poll_at = NEVER
         self._unanswered_since: float | None = None
+        self._last_leader: str | None = None
         self._wish: frozenset[int] | None = None
         self._last_refusal: tuple[int, int] | None = None
 
@@ -94,7 +95,7 @@ class Steward:
         self.mandate.forget()
         self.lease.reset()
         self.finder.reset()
-        self._wish = self._unanswered_since = None
+        self._wish = self._unanswered_since = self._last_leader = None
         for lane in self._lanes:
             if lane.pending is None or isinstance(lane.pending, Ask):
                 lane.reset()
@@ -179,11 +180,9 @@ class Steward:
         """When `on_tick` and `next` matter next; None and what has passed is to be ignored."""
         if self._address is None:
             return []
-        times = [
-            self.finder.wake_at,
-            *(lane.deadline for lane in self._lanes),
-            *(one.not_before for one in self._lanes),
-        ]
+        times = [self.finder.wake_at]
+        for lane in self._lanes:
+            times += [lane.deadline, lane.not_before]
         if self.registered:
             times += [self._beat_at, self._poll_at]
         if self._unanswered_since is not None:
@@ -196,7 +195,13 @@ class Steward:
         """All that is to be asked and told now. `begun` is the epoch that this replica's replication serves."""
         if self._address is None:
             return ()
-        actions: list[Action] = [*self.finder.questions(now), *self._beat(self._address, now)]
+        asks = self.finder.questions(now)
+        if self.finder.leader not in {None, self._last_leader}:
+            # The new one has to hear us, and to say what it knows, before it can extend a lease.
+            self._last_leader = self.finder.leader
+            self._beat_at = now
+            self.lease.on_leader_changed()
+        actions: list[Action] = [*asks, *self._beat(self._address, now)]
         for lane, question in (
             (self._main, self._main_question(self._address, now)),
             (self._poll, self._poll_question(now)),
@@ -212,7 +217,7 @@ class Steward:
         if not self.registered or broker_id is None or now < self._beat_at:
             return ()
         self._beat_at = now + self._timing.heartbeat
-        if self._unanswered_since is None:
+        if self._unanswered_since is None and self.finder.leader is not None:
             self._unanswered_since = now
         if self.is_master:
             self._poll_at = now
@@ -316,8 +321,8 @@ class Steward:
         if ask.code is RequestCode.CONTROLLER_REGISTER_BROKER:
             names = f"{self._options.cluster_name}#{self._options.broker_name}"
             self.trouble = (
-                f"the controllers do not know brokerId {self.broker_id} of {names}: their data was lost or the broker was"
-                " cleaned. Restore the controllers' data; or, to join as a new replica, stop this one, delete its"
+                f"the controllers do not know brokerId {self.broker_id} of {names}: their data was lost, or the broker"
+                " was cleaned. Restore the controllers' data; or, to join as a new replica, stop this one, delete its"
                 " .broker.meta and epochFileCheckpoint, and start it again"
             )
 

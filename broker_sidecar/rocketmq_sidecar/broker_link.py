@@ -1,0 +1,271 @@
+"""The sidecar's end of the Unix socket to its broker (`rocketmq_formats.replica_link`): listens, takes one broker at a
+time, hands on what it says.
+
+The folder's permissions and the peer's user id keep strangers out. A second broker is refused for as long as the first
+one's connection lives. A broker that does not read for a while hangs: its link is cut, so that it counts as dead.
+"""
+
+import asyncio
+import fcntl
+import os
+import socket
+import struct
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, cast
+
+import structlog
+
+from rocketmq_formats.errors import FrameError
+from rocketmq_formats.replica_link import (
+    PROTOCOL,
+    FromBroker,
+    FromSidecar,
+    Hello,
+    Lease,
+    LinkReader,
+    Replicated,
+    Replication,
+    Status,
+    decode_from_broker,
+    encode,
+)
+
+log = structlog.get_logger(__name__)
+
+MAX_SOCKET_PATH = 100
+"""Bytes that fit a socket address everywhere (108 on Linux, with the end mark)."""
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""A broker that leaves so many bytes of few-byte messages unread hangs."""
+MAX_STRANGERS = 8
+"""Connections that have not said `Hello` yet."""
+HELLO_SECONDS = 10.0
+_LEVELS = (Replication, Replicated, Lease, Status)
+"""Of these, one per turn of the loop and kind leaves: the latest."""
+_CREDENTIALS = struct.Struct("3i")
+
+
+class LinkHandler(Protocol):
+    """Who the link talks to; called in the event loop, must not block."""
+
+    def on_hello(self, hello: Hello) -> str | None:
+        """A broker is there; or why it is refused."""
+
+    def on_message(self, message: FromBroker) -> None:
+        """The broker said something."""
+
+    def on_gone(self, reason: str) -> None:
+        """The broker's connection is gone; once for each `on_hello` that was not refused."""
+
+
+class BrokerLink:
+    """The listening socket and the broker's connection, if there is one."""
+
+    def __init__(self, path: Path, handler: LinkHandler) -> None:
+        self.handler = handler
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self._broker: _Connection | None = None
+        self._strangers: set[_Connection] = set()
+
+    @property
+    def connected(self) -> bool:
+        return self._broker is not None
+
+    async def start(self) -> None:
+        """Listen; a socket that an earlier process left is replaced.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self._bind(listening)
+            self._server = await self._loop.create_unix_server(lambda: _Connection(self), sock=listening)
+        except BaseException:
+            listening.close()
+            raise
+
+    async def stop(self) -> None:
+        """Close everything; the handler hears nothing of it."""
+        if self._server is None:
+            return
+        self._server.close()
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.close()
+        for stranger in list(self._strangers):
+            stranger.close()
+        with suppress(OSError):
+            self._path.unlink()
+        await self._server.wait_closed()
+
+    def send(self, message: FromSidecar) -> None:
+        """Queue `message`; without a broker it is dropped, because a new one is told everything anew."""
+        if self._broker is not None:
+            self._broker.send(message)
+
+    def drop(self, reason: str) -> None:
+        """Cut the broker's connection: it counts as dead."""
+        if self._broker is not None:
+            self._broker.fail(reason)
+
+    def unread(self) -> bool:
+        """Whether the broker has not read all that was sent."""
+        return self._broker is not None and self._broker.unread()
+
+    # for connections
+
+    def arrived(self, connection: "_Connection") -> None:
+        """Somebody connected."""
+        uid = connection.peer_uid()
+        if uid not in {os.geteuid(), 0}:
+            log.warning("connection of another user refused", path=str(self._path), uid=uid)
+            connection.close()
+        elif len(self._strangers) >= MAX_STRANGERS:
+            log.warning("connection refused: too many that do not say who they are", path=str(self._path))
+            connection.close()
+        else:
+            self._strangers.add(connection)
+            self._loop.call_later(HELLO_SECONDS, self._expire, connection)
+
+    def received(self, connection: "_Connection", message: FromBroker) -> None:
+        """A frame came in."""
+        if connection is self._broker:
+            if isinstance(message, Hello):
+                connection.fail("it said hello twice")
+            else:
+                self.handler.on_message(message)
+            return
+        refusal = self._refusal(message)
+        if refusal is None:
+            assert isinstance(message, Hello)
+            self._strangers.discard(connection)
+            self._broker = connection
+            refusal = self.handler.on_hello(message)
+            if refusal is None:
+                return
+            self._broker = None
+        log.error("broker refused", path=str(self._path), reason=refusal)
+        connection.close()
+
+    def lost(self, connection: "_Connection", reason: str) -> None:
+        """A connection is gone."""
+        self._strangers.discard(connection)
+        if connection is self._broker:
+            self._broker = None
+            self.handler.on_gone(reason)
+
+    # inside
+
+    def _refusal(self, message: FromBroker) -> str | None:
+        if not isinstance(message, Hello):
+            return f"its first word was {type(message).__name__}"
+        if message.protocol != PROTOCOL:
+            return (
+                f"it speaks version {message.protocol} between broker and sidecar, this sidecar {PROTOCOL}:"
+                " run both of one release"
+            )
+        if self._broker is not None:
+            return "another broker is connected: two brokers are configured with this storePathRootDir"
+        return None
+
+    def _expire(self, connection: "_Connection") -> None:
+        if connection in self._strangers:
+            connection.fail("it did not say who it is")
+
+    def _bind(self, listening: socket.socket) -> None:
+        path = self._path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_socket():
+            path.unlink()
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+            listening.bind(str(path))
+        else:
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+            try:
+                listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
+        path.chmod(0o600)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, the broker's or a stranger's."""
+
+    def __init__(self, link: BrokerLink) -> None:
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        self._reader = LinkReader()
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._reason = "the broker closed it"
+        self._out: list[FromSidecar] = []
+        self._latest: dict[type[FromSidecar], int] = {}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._socket = transport.get_extra_info("socket")
+        self._link.arrived(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for payload in self._reader.receive(data):
+                if self._transport is None or self._transport.is_closing():
+                    return
+                self._link.received(self, decode_from_broker(payload))
+        except FrameError as error:
+            log.error("broker not understood", reason=str(error))
+            self.fail(str(error))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = self._socket = None
+        self._link.lost(self, str(exc) if exc is not None else self._reason)
+
+    def peer_uid(self) -> int:
+        assert self._socket is not None
+        credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(credentials)[1])
+
+    def send(self, message: FromSidecar) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        kind = type(message)
+        if kind not in _LEVELS:
+            self._latest.clear()  # what follows must not overtake it
+        elif (place := self._latest.get(kind)) is not None:
+            self._out[place] = message
+            return
+        else:
+            self._latest[kind] = len(self._out)
+        self._out.append(message)
+
+    def unread(self) -> bool:
+        if self._transport is None or self._socket is None:
+            return False
+        if self._transport.get_write_buffer_size():
+            return True
+        held = bytearray(4)
+        fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, held)
+        return any(held)
+
+    def fail(self, reason: str) -> None:
+        self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        self._latest.clear()
+        if self._transport is None or self._transport.is_closing() or not out:
+            return
+        self._transport.write(b"".join(map(encode, out)))
+        if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.fail("the broker does not read")
