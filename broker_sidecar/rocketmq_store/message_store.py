@@ -16,18 +16,52 @@ A life:
     end:     await flusher.stop(); store.close()
 """
 
+import os
 from collections.abc import Collection, Sequence
 
+import structlog
+
+from rocketmq_formats.store import checkpoint, segment_names
+from rocketmq_formats.store.delay_levels import parse_levels
+from rocketmq_store import recovery
+from rocketmq_store.appending import Appender
+from rocketmq_store.checkpoint import CheckpointFile
+from rocketmq_store.commit_log import CommitLog, Walker
+from rocketmq_store.consume_queues import ConsumeQueues
+from rocketmq_store.dispatch import Dispatcher
+from rocketmq_store.durability import Durability
+from rocketmq_store.errors import StoreFullError
 from rocketmq_store.model import Appended, Draft, GetResult, Recovered, StoreSettings
+from rocketmq_store.reading import Reader
+from rocketmq_store.retention import LogFile, delete_before
+from rocketmq_store.root_files import RootFiles
+from rocketmq_store.segments import MappedFiles
 from rocketmq_store.writer_lock import FILE_NAME, WriterLock
+
+log = structlog.get_logger()
 
 
 class MessageStore:
     """See the module. Not thread-safe."""
 
     def __init__(self, settings: StoreSettings) -> None:
+        settings.root.mkdir(parents=True, exist_ok=True)
         self.settings = settings
         self.writer = WriterLock(settings.root / FILE_NAME)
+        self.files = MappedFiles(settings.commit_log_path, settings.file_size, writer=self.writer)
+        self._root = RootFiles(settings.root)
+        self._log = CommitLog(self.files, self.writer)
+        self._queues = ConsumeQueues(settings.root / segment_names.CONSUME_QUEUE, settings.consume_queue_file_size)
+        self._checkpoint = CheckpointFile(settings.root / checkpoint.FILE_NAME)
+        self._dispatcher = Dispatcher(self._log, self._queues, parse_levels(settings.delay_levels))
+        self._appender = Appender(self._log, self._queues, self._dispatcher, settings.max_message_size)
+        self._reader = Reader(self._log, settings)
+        self.durability = Durability(self._log, self._queues, self._checkpoint, self._dispatcher)
+        """What flush.py runs in its thread."""
+        self._confirm_offset = 0
+        self._files_changed = False  # by the other process, as far as can be known
+        self._full: str | None = None
+        self._failed: str | None = None
 
     # Life
 
@@ -37,39 +71,66 @@ class MessageStore:
         Raises:
             StoreDamagedError: files that this store cannot be; the text names the file and the way out.
             StoreInUseError: another broker (ours or Java's) runs on this folder.
+            NotWriterError: the writer lock is not held.
             StoreFullError, OSError: the disk.
         """
-        raise NotImplementedError
+        self.writer.require()
+        self._root.lock()
+        try:
+            self.files.load()
+            self._queues.load()
+            clean = self._root.mark_running()
+            self._checkpoint.open()
+            found = recovery.recover(self._log, self._queues, self._checkpoint, clean=clean)
+        except BaseException:
+            self._root.unlock()
+            raise
+        self._dispatcher.restart(found.dispatch_from)
+        self._dispatcher.store_timestamp = self._appender.store_timestamp = found.store_timestamp
+        self.dispatch(min(max(self._checkpoint.java.confirm_offset, self.min_offset), found.end))
+        while self._dispatcher.unfinished:
+            self.dispatch(self._confirm_offset)
+        self.check_disk()
+        return Recovered(self.min_offset, found.end, self._confirm_offset, clean, found.cut)
 
     def close(self) -> None:
-        """Make everything durable and mark the stop as orderly. Releases the writer lock if it is held."""
-        raise NotImplementedError
+        """Make everything durable and mark the stop as orderly. Releases the writer lock if it is held.
+        Raises `OSError`: then the next start recovers as after a crash."""
+        try:
+            self.flush()
+            self._root.mark_stopped()
+        finally:
+            self._checkpoint.close()
+            self._queues.close()
+            self.files.close()
+            self.writer.release()
+            self._root.unlock()
 
     # The log's bounds, in bytes
 
     @property
     def min_offset(self) -> int:
-        raise NotImplementedError
+        return self._log.min_offset
 
     @property
     def max_offset(self) -> int:
         """End of what is written; on a slave not always a record's end."""
-        raise NotImplementedError
+        return self._log.max_offset
 
     @property
     def confirm_offset(self) -> int:
         """Consumers see the messages that end here or before."""
-        raise NotImplementedError
+        return min(self._confirm_offset, self._log.max_offset)
 
     @property
     def flushed_offset(self) -> int:
         """The log is durable up to here."""
-        raise NotImplementedError
+        return self._log.flushed_offset
 
     @property
     def dispatched_offset(self) -> int:
         """The consume queues hold the messages before it."""
-        raise NotImplementedError
+        return self._dispatcher.position
 
     # Master
 
@@ -81,40 +142,93 @@ class MessageStore:
             StoreFullError: nothing was stored; try later.
             NotWriterError: not the writer.
         """
-        raise NotImplementedError
+        self._accept()
+        try:
+            return self._appender.append(draft, now_ms)
+        except StoreFullError as error:
+            self._refuse(str(error))
+            raise
 
     def append_batch(self, drafts: Sequence[Draft], now_ms: int) -> Appended:
-        """Store several messages of one topic and queue with consecutive queue offsets, all in one file, all or none.
-        Raises as `append`."""
-        raise NotImplementedError
+        """Store several messages (at least one) of one topic and queue with consecutive queue offsets, all in one file,
+        all or none. Raises as `append`."""
+        self._accept()
+        try:
+            return self._appender.append_batch(drafts, now_ms)
+        except StoreFullError as error:
+            self._refuse(str(error))
+            raise
 
     def cut_tail(self) -> int:
         """On becoming master, with the writer lock: go over what was not dispatched yet, cut the log behind the last
-        whole record, know every queue's next offset. Returns the log's max offset; `OSError`."""
-        raise NotImplementedError
+        whole record, know every queue's next offset. Returns the log's max offset.
+        Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
+        self.writer.require()
+        self.files.refresh()
+        dispatcher = self._dispatcher
+        dispatcher.restart(max(dispatcher.position, self.files.min_offset))
+        self._queues.forget_next_offsets()
+        timestamp = max(self._appender.store_timestamp, dispatcher.store_timestamp)
+        walker = Walker(self.files, dispatcher.position, self.files.end, check_crc=True)
+        while (record := walker.next()) is not None:
+            timestamp = max(timestamp, record.store_timestamp)
+            dispatcher.found(record)
+        end = walker.offset
+        if self.files.has_data(end):
+            log.info("incomplete tail of the log cut off", offset=end, reason=walker.reason)
+            self._log.cut(end)
+        self._log.set_max_offset(end)
+        self._appender.store_timestamp = timestamp
+        return end
 
     # Slave
 
     def extend(self, max_offset: int, confirm_offset: int) -> set[tuple[str, int]]:
-        """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same."""
-        raise NotImplementedError
+        """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same.
+        Raises also `StoreDamagedError`: the sidecar's files are none that a log can have."""
+        files = self.files
+        before = self._log.max_offset
+        if self._files_changed or max_offset > files.end or before // files.file_size != max_offset // files.file_size:
+            files.refresh()
+            self._files_changed = False
+            if self._dispatcher.position < files.min_offset:  # a log begun anew behind what this replica had
+                self._dispatcher.restart(files.min_offset)
+        if max_offset != before:
+            self._log.set_max_offset(max_offset)
+        return self.dispatch(confirm_offset)
 
     def truncate(self, offset: int) -> None:
         """Forget, durably, everything at and behind `offset`, before the log is cut there (by the sidecar).
-        Raises `OSError`."""
-        raise NotImplementedError
+        Raises `OSError`: call again."""
+        self._confirm_offset = min(self._confirm_offset, offset)
+        self.durability.lower(offset)
+        self._dispatcher.restart(min(self._dispatcher.position, offset))
+        self._log.set_max_offset(min(self._log.max_offset, offset))
+        self._files_changed = True
 
     # Dispatch and reading
 
     def dispatch(self, confirm_offset: int) -> set[tuple[str, int]]:
         """Make the messages that end at or before `confirm_offset` visible. Returns the (topic, queue id) that have new
-        ones. A `confirm_offset` lower than before is taken over for `confirm_offset` but takes nothing back.
+        ones. A `confirm_offset` lower than before is taken over for `confirm_offset` but takes nothing back. What has
+        to be read from the log first is done in portions: while `unfinished`, call again in the loop's next turn.
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
                 meanwhile.
         """
-        raise NotImplementedError
+        self._confirm_offset = confirm_offset
+        self._checkpoint.set_confirm_offset(confirm_offset)
+        try:
+            return self._dispatcher.run(min(confirm_offset, self._log.max_offset))
+        except StoreFullError as error:
+            self._refuse(str(error))
+            raise
+
+    @property
+    def unfinished(self) -> bool:
+        """The last `dispatch` or `extend` has left something to do."""
+        return self._dispatcher.unfinished
 
     def get(
         self,
@@ -128,55 +242,101 @@ class MessageStore:
     ) -> GetResult:
         """Messages of a queue from the queue offset `offset`. `tag_codes`: Java hash codes of the tags wanted, empty
         for all. At least one message if there is one, however large."""
-        raise NotImplementedError
+        queue = self._queues.find(topic, queue_id)
+        return self._reader.get(queue, offset, max_messages, max_bytes, tag_codes)
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The record that begins at `physical_offset`; None if none does (it is checked, CRC included). Query by
         message id, CONSUMER_SEND_MSG_BACK."""
-        raise NotImplementedError
+        return self._log.record_at(physical_offset)
 
     def record_of(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The record at a queue offset; None if the queue does not have it."""
-        raise NotImplementedError
+        queue = self._queues.find(topic, queue_id)
+        return None if queue is None else self._reader.record_of(queue, offset)
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offsets; max is one behind the last visible message. (0, 0) for an unknown queue."""
-        raise NotImplementedError
+        queue = self._queues.find(topic, queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """What the next message appended to the queue gets; at least the max of `queue_bounds` (GET_MAX_OFFSET with
         committed=false)."""
-        raise NotImplementedError
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else queue.next_offset
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
         """SEARCH_OFFSET_BY_TIMESTAMP: the first queue offset stored at or after `timestamp` (ms), the max offset if
-        there is none; `upper`: the last one stored at or before it."""
-        raise NotImplementedError
+        there is none; `upper`: the last one stored at or before it, 0 if there is none."""
+        queue = self._queues.find(topic, queue_id)
+        return 0 if queue is None else self._reader.offset_by_time(queue, timestamp, upper=upper)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """storeTimestamp (ms) of the message at a queue offset, -1 if there is none (GET_EARLIEST_MSG_STORETIME with
         the min offset)."""
-        raise NotImplementedError
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else self._reader.store_time(queue, offset)
 
     def queues(self) -> dict[str, list[int]]:
-        """Topics with the ids of their queues that have files."""
-        raise NotImplementedError
+        """Topics with the ids of their queues that have messages, or had."""
+        return self._queues.by_topic()
 
     def delete_topic(self, topic: str) -> None:
-        """Forget a topic's consume queues; its messages go with the log's files."""
-        raise NotImplementedError
+        """Forget a topic's consume queues; its messages go with the log's files. Raises `OSError`."""
+        self._queues.delete_topic(topic)
 
     # Housekeeping
 
     def flush(self) -> None:
-        """Make everything written so far durable, in this thread: orderly stops and tests; else flush.py."""
-        raise NotImplementedError
+        """Make everything written so far durable, in this thread: orderly stops and tests; else flush.py.
+        Raises `OSError`."""
+        self.durability.flush()
 
     def retain(self, now_ms: int, hour: int) -> int:
-        """Delete expired files; `hour` of the local day for deleteWhen. Returns the log's min offset. Call every 10 s."""
-        raise NotImplementedError
+        """Look at the disk, delete expired files; `hour` of the local day for deleteWhen. Returns the log's min offset.
+        Call every 10 s. Raises `OSError`."""
+        used = self.check_disk()
+        self.files.refresh()
+        found = [LogFile(segment.end, int(segment.path.stat().st_mtime * 1000)) for segment in self.files.segments]
+        keep_from = min(self._dispatcher.position, self.confirm_offset, max(self._checkpoint.recover_from, 0))
+        offset = delete_before(found, self.settings, used_ratio=used, keep_from=keep_from, now_ms=now_ms, hour=hour)
+        if offset:
+            self.files.delete_before(offset)
+            self._queues.raise_min(self.files.min_offset)
+            log.info("files of the log deleted", min_offset=self.files.min_offset, used_ratio=round(used, 3))
+        return self.files.min_offset
+
+    def check_disk(self) -> float:
+        """How much of the disk is used, 0 to 1; from diskSpaceWarningLevelRatio on appends are refused."""
+        disk = os.statvfs(self.settings.commit_log_path)
+        used = 1 - disk.f_bavail / max(1, disk.f_blocks - disk.f_bfree + disk.f_bavail)
+        if used >= self.settings.disk_refuse_ratio:
+            self._refuse(f"{self.settings.root}: {used:.0%} of the disk are used (diskSpaceWarningLevelRatio)")
+        elif self._full is not None:
+            self._full = None
+            log.info("the disk has room again, as it seems: sends are accepted", used_ratio=round(used, 3))
+        return used
+
+    def fail(self, reason: str) -> None:
+        """The disk does not do what it says: refuse appends for ever."""
+        self._failed = reason
 
     @property
     def refuses(self) -> str | None:
-        """Why appends are refused at present (disk full or nearly), None if they are not."""
-        raise NotImplementedError
+        """Why appends are refused at present (disk full, nearly so, or failing), None if they are not."""
+        return self._failed or self._full
+
+    @property
+    def wants_preallocation(self) -> bool:
+        """The log's last file is filling: `files.preallocate_next` in a thread, so that no send has to wait for it."""
+        return self._log.wants_preallocation
+
+    def _accept(self) -> None:
+        if self._full is not None or self._failed is not None:
+            raise StoreFullError(self._failed or self._full)
+
+    def _refuse(self, reason: str) -> None:
+        if self._full is None:
+            log.error("sends are refused until there is room; looked at every 10 s", reason=reason)
+        self._full = reason

@@ -107,7 +107,8 @@ class GetResult(msgspec.Struct, frozen=True, gc=False):
     status: GetStatus
     next_offset: int
     """Where to go on (nextBeginOffset), as a master says it. A slave answers with the offset that was asked for where
-    the status is none of FOUND, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING and OFFSET_FOUND_NULL (reference: nextOffsetCorrection)."""
+    the status is none of FOUND, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING and OFFSET_FOUND_NULL (nextOffsetCorrection).
+    """
     min_offset: int
     max_offset: int
     """Of the queue."""

@@ -98,6 +98,24 @@ class Segment:
             raise
         self._allocated = True
 
+    def has_data(self, position: int) -> bool:
+        """Whether there is anything but zeros from `position` on; skips what the file system knows to be empty.
+        Raises `OSError`."""
+        while position < self.size:
+            try:
+                position = os.lseek(self._fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return False
+                raise
+            hole = os.lseek(self._fd, position, os.SEEK_HOLE)
+            while position < hole:
+                size = min(_CHUNK, hole - position)
+                if os.pread(self._fd, size, position) != _ZEROS[:size]:
+                    return True
+                position += size
+        return False
+
     def zero_from(self, position: int) -> None:
         """Zeros from `position` to the end of the file, durable when it returns. Raises `OSError`."""
         length = self.size - position

@@ -6,22 +6,20 @@ How far the log is written is not known here: see commit_log.py and what the lin
 """
 
 import os
-import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
+from rocketmq_formats.store.segment_names import SegmentNameError, segment_name, segment_offset
 from rocketmq_runtime.filesystem import OS
 from rocketmq_store.errors import OutOfRangeError, StoreDamagedError
 from rocketmq_store.segment import Segment
 from rocketmq_store.writer_lock import WriterLock
 
 log = structlog.get_logger()
-
-_NAME: Final = re.compile(r"[0-9]{20}")
 
 
 class FileSlice(NamedTuple):
@@ -71,6 +69,11 @@ class MappedFiles:
     def end(self) -> int:
         """Where the last file ends (not: what is written); 0 without files."""
         return self._segments[-1].end if self._segments else 0
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The files, oldest first."""
+        return self._segments
 
     @property
     def file_starts(self) -> list[int]:
@@ -160,6 +163,12 @@ class MappedFiles:
             if keep:
                 keep[-1].zero_from(max(0, offset - keep[-1].start))
 
+    def has_data(self, offset: int) -> bool:
+        """Whether anything but zeros is at or behind `offset`. Raises `OSError`."""
+        return any(
+            segment.has_data(max(0, offset - segment.start)) for segment in self._segments if segment.end > offset
+        )
+
     def delete_before(self, offset: int) -> int:
         """Delete the files that end at or before `offset`, from the first; the last file always stays. Returns the new
         `min_offset`. The broker's task also on a slave: it does not touch what is being written. Raises `OSError`."""
@@ -192,7 +201,7 @@ class MappedFiles:
     # Inside
 
     def _create(self, start: int) -> None:
-        path = self.directory / f"{start:020d}"
+        path = self.directory / segment_name(start)
         segment = Segment.create(path, start, self.file_size)
         OS.fsync_directory(self.directory)
         self._segments = [*self._segments, segment]
@@ -207,9 +216,9 @@ class MappedFiles:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # deleted by the other process since the listing
-            if not self._is_segment(path, status, last=name == names[-1], repair=repair):
+            start = self._start_of(path, status, last=name == names[-1], repair=repair)
+            if start is None:
                 continue
-            start = int(name)
             if segments and segments[-1].end != start:
                 raise StoreDamagedError(
                     path,
@@ -222,18 +231,21 @@ class MappedFiles:
             segments.append(segment)
         return segments
 
-    def _is_segment(self, path: Path, status: os.stat_result, *, last: bool, repair: bool) -> bool:
-        name = path.name
-        directory = stat.S_ISDIR(status.st_mode)
-        if directory and not _NAME.fullmatch(name):
-            return False  # lost+found
-        if not _NAME.fullmatch(name) or directory or not stat.S_ISREG(status.st_mode):
-            raise StoreDamagedError(path, "is not a file of the log", "move it out of this folder")
+    def _start_of(self, path: Path, status: os.stat_result, *, last: bool, repair: bool) -> int | None:
+        """Offset of the file's first byte; None if it is none of the log's."""
+        try:
+            start = segment_offset(path.name)
+        except SegmentNameError as error:
+            if stat.S_ISDIR(status.st_mode):
+                return None  # lost+found
+            raise StoreDamagedError(path, "is not a file of the log", "move it out of this folder") from error
+        if not stat.S_ISREG(status.st_mode):
+            raise StoreDamagedError(path, "is not a file", "move it out of this folder")
         if status.st_size == 0 and last:  # made and not yet given its length, or a crash came between
             if repair:
                 self._remove_empty(path)
-            return False
-        if int(name) % self.file_size != 0 or status.st_size > self.file_size:
+            return None
+        if start % self.file_size != 0 or status.st_size > self.file_size:
             raise StoreDamagedError(
                 path,
                 f"does not fit a file size of {self.file_size} ({status.st_size} bytes long)",
@@ -241,7 +253,7 @@ class MappedFiles:
             )
         if status.st_size < self.file_size:
             self._extend(path, status.st_size, last=last)
-        return True
+        return start
 
     def _remove_empty(self, path: Path) -> None:
         if self._writer.held:
