@@ -84,7 +84,7 @@ class NameServerSettings(Settings, frozen=True):
     """/metrics, /healthz and /readyz; 0: none."""
     metrics_prom_exporter_host: str = ""
     """Empty: as bindAddress."""
-    max_connections: Annotated[int, msgspec.Meta(ge=10, le=1_000_000)] = 20_000
+    max_connections: Annotated[int, msgspec.Meta(ge=10, le=1_000_000)] = 10_000
     max_brokers: Count = 10_000
     """Broker names that may be registered at once."""
     max_topics: Count = 200_000

@@ -41,7 +41,10 @@ class Door:
     """The whole name server but its port; needs a running event loop."""
 
     def __init__(self, folder: Path, **config: str) -> None:
-        files = {"kvConfigPath": str(folder / "kv" / "kvConfig.json"), "configStorePath": str(folder / "kept.properties")}
+        files = {
+            "kvConfigPath": str(folder / "kv" / "kvConfig.json"),
+            "configStorePath": str(folder / "kept.properties"),
+        }
         self.config = LiveConfig({**files, **config}, {})
         self.client = FakeClient()
         self.kv = KVStore(self.config.settings.kv_path)

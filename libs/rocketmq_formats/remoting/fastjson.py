@@ -23,7 +23,7 @@ _TOKEN = re.compile(r'[ \t\r\n]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]:,]|[-+.\w]++)', r
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _decode_scalar = msgspec.json.Decoder().decode
 _encode_key = msgspec.json.Encoder(order="sorted").encode
-_NOT_ASCII = re.compile(r"[^\x00-\x7e]")
+_NOT_PLAIN = re.compile(r"[^\x00-\x7e]|/")
 
 
 def loads(data: bytes) -> Value:
@@ -64,13 +64,13 @@ def dumps_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def escape(text: bytes) -> bytes:
-    """JSON `text` in ASCII only, as fastjson's BrowserCompatible writes it."""
-    if text.isascii():
-        return text
-    return _NOT_ASCII.sub(lambda match: _escaped(match[0]), text.decode()).encode("ascii")
+    """JSON `text` in ASCII only, as fastjson's BrowserCompatible writes it: slashes are escaped too."""
+    return _NOT_PLAIN.sub(lambda match: _escaped(match[0]), text.decode()).encode("ascii")
 
 
 def _escaped(character: str) -> str:
+    if character == "/":
+        return "\\/"
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
 
