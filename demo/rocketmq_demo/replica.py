@@ -46,7 +46,13 @@ class NameServer(OwnedProcess):
     def __init__(self, folder: Path, *, port: int, config: Config | None = None) -> None:
         """Start it; it keeps its KV configuration in `folder`."""
         self.address = f"{HOST}:{port}"
-        values = {"listenPort": port, "bindAddress": HOST, "kvConfigPath": folder / "kvConfig.json", **(config or {})}
+        values = {
+            "listenPort": port,
+            "bindAddress": HOST,
+            "kvConfigPath": folder / "kvConfig.json",
+            "configStorePath": folder / "kept.properties",
+            **(config or {}),
+        }
         file = _properties(folder, "namesrv.conf", values)
         super().__init__(
             f"namesrv-{port}",
