@@ -6,63 +6,36 @@ thread; calls may be made in any order and at any time, each is safe to cancel a
 Source: ha reference; RIP-44 replication.
 """
 
+import asyncio
+import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Literal
 
-import msgspec
+import structlog
 
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_formats.replication.frames import SlaveHandshake
+from rocketmq_runtime.client import RemotingClient
+from rocketmq_sidecar.domain.confirm import AckRule
+from rocketmq_sidecar.domain.ha_master import Mastership, begun
+from rocketmq_sidecar.domain.ha_slave import SlaveSession
+from rocketmq_sidecar.domain.replication_errors import ReplicationError, StaleEpochError
+from rocketmq_sidecar.domain.sync_set import SyncSet
+from rocketmq_sidecar.domain.truncate import HEAD_OF_RECORD, corrected
+from rocketmq_sidecar.epoch_store import EpochStore
+from rocketmq_sidecar.finish import finish
+from rocketmq_sidecar.follower import Follower
+from rocketmq_sidecar.ha_client import MasterConnection
+from rocketmq_sidecar.ha_server import HaServer
+from rocketmq_sidecar.replication_settings import ReplicationSettings
+from rocketmq_sidecar.replication_status import StatusReporter, View
+from rocketmq_store.segments import MappedFiles
+from rocketmq_store.writer_lock import WriterLock
 
+__all__ = ["Replication", "ReplicationError", "ReplicationSettings", "StaleEpochError"]
 
-class ReplicationError(Exception):
-    """Replication cannot do what was asked; the text says what an operator can do."""
-
-
-class StaleEpochError(ReplicationError):
-    """Asked to be master of an epoch older than the last one in the epoch file: whoever decided this knew less."""
-
-
-class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What replication needs of the sidecar's configuration; names and defaults are MessageStoreConfig's."""
-
-    cluster_name: str
-    broker_name: str
-    store_path: Path
-    """storePathRootDir: `writer.lock` and, unless `epoch_file` says otherwise, `epochFileCheckpoint` live there."""
-    commit_log_path: Path
-    """storePathCommitLog."""
-    epoch_file: Path
-    """storePathEpochFile."""
-    listen_host: str = "0.0.0.0"  # noqa: S104 - replicas on other hosts must reach it
-    ha_listen_port: int = 10912
-    """0 takes a free one, see `Replication.ha_port`."""
-    ha_address: str = ""
-    """This replica's own HA address (brokerIP2:haListenPort), only for status."""
-    durability: Literal["strict", "relaxed"] = "strict"
-    """strict: a message counts as acknowledged when every member of the SyncStateSet, at least two, has it."""
-    all_ack_in_sync_state_set: bool = True
-    in_sync_replicas: int = 1
-    min_in_sync_replicas: int = 1
-    enable_auto_in_sync_replicas: bool = False
-    async_learner: bool = False
-    sync_from_last_file: bool = False
-    flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
-    """SYNC_FLUSH: as a slave, what is acknowledged to the master is on disk."""
-    ha_send_heartbeat_interval: int = 5000
-    """Milliseconds."""
-    ha_housekeeping_interval: int = 20000
-    """Milliseconds of silence after which a connection is closed."""
-    ha_max_time_slave_not_catchup: int = 15000
-    """Milliseconds after which a slave that did not catch up leaves the SyncStateSet."""
-    ha_transfer_batch_size: int = 32768
-    """Bytes of one batch to a slave that keeps up; one that is behind gets up to 1 MiB at a time."""
-    ha_flow_control_enable: bool = False
-    max_ha_transfer_byte_in_second: int = 104857600
-    check_sync_state_set_period: int = 5000
-    """Milliseconds between looks for slaves that fell behind; at most a third of haMaxTimeSlaveNotCatchup is used."""
+log = structlog.get_logger()
 
 
 class Replication:
@@ -100,6 +73,19 @@ class Replication:
                 point), None when it can again. It goes on trying.
         """
         self.settings = settings
+        self._on_progress, self._on_replicated = on_progress, on_replicated
+        self._truncate_broker, self._on_trouble = truncate_broker, on_trouble
+        self._on_sync_set_wanted = on_sync_set_wanted
+        self._store = EpochStore(settings.epoch_file)
+        self._lock = WriterLock(settings.store_path / "writer.lock")
+        self._files: MappedFiles | None = None
+        self._broker_id = -1
+        self._max_offset = self._flushed_offset = self._confirm_offset = 0
+        self._server: HaServer | None = None
+        self._client: RemotingClient | None = None
+        self._follower: Follower | None = None
+        self._status = StatusReporter(settings, on_status)
+        self._ha_port = settings.ha_listen_port
 
     async def start(self) -> None:
         """Open the HA port, which stays open whatever the role; connections are refused unless master.
@@ -108,27 +94,59 @@ class Replication:
             OSError: the port is taken.
             ReplicationError: the epoch file is unreadable, and its `.bak` too.
         """
-        raise NotImplementedError
+        self._store.load()
+        self._client = RemotingClient()
+        settings = self.settings
+        not_catchup = settings.ha_max_time_slave_not_catchup / 1000
+        self._server = HaServer(
+            heartbeat_interval=settings.ha_send_heartbeat_interval / 1000,
+            housekeeping_interval=settings.ha_housekeeping_interval / 1000,
+            not_catchup=not_catchup,
+            review_interval=min(settings.check_sync_state_set_period / 1000, not_catchup / 3),
+            flow_limit=settings.max_ha_transfer_byte_in_second if settings.ha_flow_control_enable else None,
+            on_progress=self._progressed,
+            on_wish=self._on_sync_set_wanted,
+            on_change=self._changed,
+        )
+        self._ha_port = self._server.listen(settings.listen_host, settings.ha_listen_port)
 
     async def stop(self) -> None:
         """Close everything and release the writer lock. Not to be started again."""
-        raise NotImplementedError
+        await self.unfollow()
+        if self._server is not None:
+            self._server.close()
+        if self._client is not None:
+            await self._client.close()
+        self._status.close()
+        self._store.close()
+        if self._files is not None:
+            self._files.close()
 
     @property
     def ha_port(self) -> int:
         """The port in use; equals `ha_listen_port` unless that was 0."""
-        raise NotImplementedError
+        return self._ha_port
 
     def identified(self, broker_id: int) -> None:
         """This replica's id at the controllers (from 1), once it is known; needed before a role."""
-        raise NotImplementedError
+        self._broker_id = broker_id
 
     def opened(self, hello: Hello) -> None:
         """The broker (again) recovered the store: bounds of the log, its confirm offset, the size of files.
 
         Epochs that start behind the log's end are dropped from the epoch file: that part of the log was lost.
         """
-        raise NotImplementedError
+        if self._follower is not None:
+            raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
+        if self._files is None or self._files.file_size != hello.file_size:
+            self._files = MappedFiles(self.settings.commit_log_path, hello.file_size, writer=self._lock)
+            self._files.load()
+        else:
+            self._files.refresh()
+        self._max_offset = hello.max_offset
+        self._confirm_offset = min(hello.confirm_offset, hello.max_offset)
+        self._store.save_now(corrected(self._store.epochs, hello.max_offset))
+        self._changed()
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
         """Master of `epoch`, which begins at `max_offset` (the broker's `Prepared`: a whole record's end).
@@ -140,11 +158,45 @@ class Replication:
             StaleEpochError: an epoch younger than `epoch` is in the file.
             StorageError: the epoch file could not be written; no role is taken.
         """
-        raise NotImplementedError
+        server, files = self._ready()
+        await self.unfollow()
+        epochs = begun(self._store.epochs, epoch, max_offset)
+        await finish(self._store.save(epochs))
+        files.refresh()
+        self._max_offset = max_offset
+        loop_time = asyncio.get_running_loop().time()
+        sync_set = SyncSet(self._broker_id, sync_state_set, loop_time)
+        master = server.mastership
+        if master is None:
+            settings = self.settings
+            master = Mastership(
+                epoch=epoch,
+                epochs=epochs,
+                max_offset=max_offset,
+                min_offset=files.min_offset,
+                confirm=min(self._confirm_offset, max_offset),
+                sync_set=sync_set,
+                rule=AckRule(
+                    strict=settings.durability == "strict",
+                    all_ack_in_sync_state_set=settings.all_ack_in_sync_state_set,
+                    in_sync_replicas=settings.in_sync_replicas,
+                    min_in_sync_replicas=settings.min_in_sync_replicas,
+                    enable_auto_in_sync_replicas=settings.enable_auto_in_sync_replicas,
+                ),
+                file_size=files.file_size,
+                batch_size=settings.ha_transfer_batch_size,
+            )
+        else:
+            master.renew(epoch, epochs, max_offset, sync_set)
+        log.info("master", epoch=epoch, epochs=str(epochs), max_offset=max_offset, sync_set=sorted(sync_set.members))
+        server.begin(master, files)
 
     async def resign(self) -> None:
         """Stop being master: every slave's connection is closed when it returns. Harmless if not master."""
-        raise NotImplementedError
+        if self._server is not None and self._server.mastership is not None:
+            self._confirm_offset = self._server.mastership.confirm
+            self._server.end("not master any more")
+            self._changed()
 
     async def follow(self, epoch: int, master_broker_id: int, master_address: str) -> None:
         """Replicate from the master at `master_address` (its broker port: it is asked for its HA address by 906).
@@ -153,41 +205,134 @@ class Replication:
         arguments again: nothing happens; another address of the same master: goes there at the next connect.
         The writer lock is taken before anything is written to the log, as soon as the broker lets go of it.
         """
-        raise NotImplementedError
+        self._ready()
+        await self.resign()
+        if self._follower is not None and self._follower.master_id != master_broker_id:
+            await self.unfollow()
+        if self._follower is None:
+            assert self._client is not None
+            self._follower = Follower(
+                self._client,
+                self._lock,
+                connect=self._connection,
+                prepare=self._prepare,
+                on_trouble=self._on_trouble,
+                on_change=self._changed,
+            )
+        self._follower.aim(epoch, master_broker_id, master_address)
+        self._changed()
 
     async def unfollow(self) -> None:
         """Stop replicating; when it returns nothing appends any more and the writer lock is released. Harmless if not
         following. What arrived stays in the log, a last incomplete record too."""
-        raise NotImplementedError
+        if self._follower is not None:
+            await self._follower.stop()
+            self._follower = None
+            self._changed()
 
     def appended(self, max_offset: int, flushed_offset: int) -> None:
         """Master: the broker's log reaches to `max_offset`, on disk to `flushed_offset`; slaves get it at once."""
-        raise NotImplementedError
+        self._flushed_offset = flushed_offset
+        if self._follower is None and max_offset > self._max_offset:
+            self._max_offset = max_offset
+            if self._server is not None:
+                self._server.appended(max_offset)
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""
-        raise NotImplementedError
+        if self._files is not None:
+            self._files.refresh()
+        epochs = self._store.epochs.truncate_prefix(min_offset)
+        master = None if self._server is None else self._server.mastership
+        if master is not None:
+            master.min_offset = min_offset
+            master.epochs = epochs
+        if self._follower is None:
+            self._store.save_now(epochs)
+        self._changed()
 
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:
         """Master: the controllers agreed (1001, 1004, 1008). Ignored unless its epoch is newer than the last one."""
-        raise NotImplementedError
+        if self._server is None or self._server.mastership is None:
+            return
+        if self._server.mastership.adopt(agreed, asyncio.get_running_loop().time()):
+            self._server.agreed()
 
     def sync_set_refused(self) -> None:
         """Master: the controllers definitely refused the last wish. Not for a lost answer: until the outcome is known,
         copies on the members of both sets are asked for."""
-        raise NotImplementedError
+        if self._server is not None and self._server.mastership is not None:
+            self._server.mastership.sync_set.refused()
+            self._server.agreed()
 
     @property
     def max_offset(self) -> int:
         """End of the log in bytes, for heartbeats: as master the broker's, as slave what was received."""
-        raise NotImplementedError
+        return self._max_offset
 
     @property
     def confirm_offset(self) -> int:
         """What consumers may see."""
-        raise NotImplementedError
+        master = None if self._server is None else self._server.mastership
+        return self._confirm_offset if master is None else master.confirm
 
     @property
     def last_epoch(self) -> int:
         """Last epoch of the epoch file, -1 if it has none; for heartbeats."""
-        raise NotImplementedError
+        return self._store.epochs.last_epoch
+
+    # Inside
+
+    def _ready(self) -> tuple[HaServer, MappedFiles]:
+        if self._server is None or self._files is None or self._broker_id < 1:
+            raise ReplicationError("a role before start, identified and opened")
+        return self._server, self._files
+
+    def _progressed(self) -> None:
+        assert self._server is not None
+        master = self._server.mastership
+        if master is not None:
+            self._on_progress(Progress(master.epoch, master.acked, master.confirm, master.sync_set.size))
+
+    def _replicated(self, max_offset: int, confirm_offset: int) -> None:
+        self._max_offset, self._confirm_offset = max_offset, confirm_offset
+        self._on_replicated(max_offset, confirm_offset)
+
+    def _prepare(self) -> None:
+        """With the writer lock just taken: nothing may stand behind the end of the log."""
+        assert self._files is not None
+        self._files.load()
+        if self._files.end > self._max_offset and any(self._files.read(self._max_offset, HEAD_OF_RECORD)):
+            log.warning("bytes behind the end of the log removed", max_offset=self._max_offset)
+            self._files.truncate(self._max_offset)
+
+    def _connection(self, sock: socket.socket, epoch: int) -> MasterConnection:
+        assert self._files is not None
+        settings = self.settings
+        session = SlaveSession(
+            SlaveHandshake(self._broker_id, settings.sync_from_last_file, settings.async_learner),
+            followed_epoch=epoch,
+            epochs=self._store.epochs,
+            min_offset=self._files.min_offset,
+            max_offset=self._max_offset,
+            confirm_offset=self._confirm_offset,
+            file_size=self._files.file_size,
+        )
+        return MasterConnection(
+            sock,
+            session,
+            files=self._files,
+            epoch_store=self._store,
+            truncate_broker=self._truncate_broker,
+            on_replicated=self._replicated,
+            strict=settings.durability == "strict",
+            sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
+            heartbeat_interval=settings.ha_send_heartbeat_interval / 1000,
+            housekeeping_interval=settings.ha_housekeeping_interval / 1000,
+        )
+
+    def _changed(self) -> None:
+        self._status.changed(self._view)
+
+    def _view(self) -> View:
+        return View(self._broker_id, self._store.epochs, self._max_offset, self._server, self._follower)

@@ -1,0 +1,108 @@
+"""Where a slave's log and its master's part, and whether the slave's log may be cut there. Pure; for `ha_slave`.
+
+RIP-44's election truncation algorithm: walk the slave's epochs from the last one; the first that the master has too,
+from the same offset, was written by one and the same master, so both logs are equal up to the earlier of its two ends.
+
+Three corrections to 5.3.3 (ha reference, sections 5.1 and 5.2):
+- Entries that start behind the end of the slave's log are dropped first: that part of the log was lost, and with them
+  a Java slave asks for bytes behind its end for ever. A slave without any bytes has no epochs.
+- A slave that has bytes but no epochs shares with its master only what was written before any epoch (a store from
+  before controller mode); Java would take all of it as the master's.
+- What is confirmed is not cut with `durability=strict`: every member of the SyncStateSet had it, a correct election
+  cannot have lost it, so whatever did (a disk, an unclean election) is for an operator to judge.
+"""
+
+from rocketmq_formats.replication.frames import MasterHandshake
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_formats.store.message import Buffer, RecordError, RecordFault, read_record
+from rocketmq_sidecar.domain.replication_errors import TruncationError
+
+HEAD_OF_RECORD = 8
+"""Bytes that tell a record's size."""
+
+
+class NoConsistentPointError(TruncationError):
+    """The two logs have no epoch in common, or only in parts that one of them has deleted."""
+
+
+class NotAlignedError(TruncationError):
+    """No record starts where the log would have to be cut."""
+
+
+class ConfirmedDataError(TruncationError):
+    """The cut would take confirmed messages away."""
+
+
+REBUILD = "move this replica's store away and start it again, it is then rebuilt from the master"
+
+
+def corrected(epochs: EpochList, max_offset: int) -> EpochList:
+    """Without the entries that start behind the end of the log; without any if there is no log."""
+    return epochs.truncate_suffix(max_offset + 1) if max_offset > 0 else EpochList()
+
+
+def consistent_point(epochs: EpochList, min_offset: int, max_offset: int, master: MasterHandshake) -> int:
+    """Up to here the slave's log, from `min_offset` to `max_offset` with `epochs`, is the master's too.
+
+    Returns:
+        An offset not above `max_offset`; 0 if the slave has nothing.
+
+    Raises:
+        NoConsistentPointError: there is none, or it is before the slave's first byte.
+    """
+    if max_offset == 0:
+        return 0
+    ours = corrected(epochs, max_offset)
+    theirs = corrected(master.epochs, master.max_offset)
+    point = _shared_end(ours, max_offset, theirs, master.max_offset)
+    if point is None or point < min_offset:
+        raise NoConsistentPointError(
+            f"the master's epochs ({master.epochs}, up to {master.max_offset}) and this replica's ({epochs}, from "
+            f"{min_offset} to {max_offset}) have no common point: {REBUILD}"
+        )
+    return point
+
+
+def _shared_end(ours: EpochList, our_end: int, theirs: EpochList, their_end: int) -> int | None:
+    if not ours.entries:
+        return min(our_end, theirs.entries[0].start_offset) if theirs.entries else None
+    for entry in reversed(ours.entries):
+        other = theirs.find(entry.epoch)
+        if other is not None and other.start_offset == entry.start_offset:
+            return min(entry.end_offset, our_end, other.end_offset, their_end)
+    return None
+
+
+def check_cut(data: Buffer, offset: int, max_offset: int, confirm_offset: int, *, strict: bool) -> None:
+    """Whether the log may be cut at `offset` < `max_offset`.
+
+    Args:
+        data: the log from `offset` on, to `max_offset` or the end of the file.
+
+    Raises:
+        NotAlignedError: neither a record nor a blank starts there; nor an incomplete one, as the last thing in the log.
+        ConfirmedDataError: `strict`, and at least one whole record behind `offset` ends at or before `confirm_offset`.
+    """
+    end = _end_of_first(data, offset, max_offset)
+    if strict and end is not None and end <= confirm_offset:
+        raise ConfirmedDataError(
+            f"the master's log ends or parts from this one at {offset}, but messages up to {confirm_offset} are "
+            "confirmed here: the master has lost them, or was elected although it lacks them. Elect this replica "
+            f"instead to keep them; to give them up, {REBUILD}; if the group's masters do not wait for all replicas "
+            "(allAckInSyncStateSet=false), set durability=relaxed"
+        )
+
+
+def _end_of_first(data: Buffer, offset: int, max_offset: int) -> int | None:
+    """Where the record at `offset` ends, None if it is incomplete."""
+    try:
+        return offset + read_record(data, 0, len(data), check_crc=True).size
+    except RecordError as error:
+        # what was being received when the connection ended
+        cut_short = error.fault is RecordFault.INCOMPLETE and offset + len(data) == max_offset
+        if cut_short:
+            return None
+        raise NotAlignedError(
+            f"the log would have to be cut at {offset}, where no record starts ({error}): the log is damaged or the "
+            f"master's epochs are not this group's; {REBUILD}"
+        ) from error

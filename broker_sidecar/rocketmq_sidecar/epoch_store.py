@@ -1,0 +1,86 @@
+"""The epoch file on disk: who reads and writes `epochFileCheckpoint` and its `.bak`. Used by `replication` alone.
+
+A change is durable when `save` returns; it is written by one thread, in the order of the calls, so that a caller who is
+cancelled leaves nothing half done. Source: ha reference, section 6.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, decode_epochs, encode_epochs
+from rocketmq_runtime.atomic_file import write_atomically
+from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file
+
+log = structlog.get_logger()
+
+BACKUP_SUFFIX: Final = ".bak"
+
+
+class EpochStore:
+    """One replica's epochs: `epochs` is what is on disk (after a failed `save`, what was there before)."""
+
+    def __init__(self, path: Path, *, filesystem: FileSystem = OS) -> None:
+        self.path = path
+        self.epochs = EpochList()
+        self._backup = path.with_name(path.name + BACKUP_SUFFIX)
+        self._filesystem = filesystem
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="epoch-file")
+
+    def load(self) -> None:
+        """Read the file, or the backup if it is missing or damaged; neither: no epochs.
+
+        Raises:
+            EpochFileError: there is a file but it is damaged, and so is the backup or there is none.
+            StorageError: it cannot be read.
+        """
+        found = [(path, read_file(path, filesystem=self._filesystem)) for path in (self.path, self._backup)]
+        problem: EpochFileError | None = None
+        for path, data in found:
+            if data is None:
+                continue
+            try:
+                self.epochs = decode_epochs(data)
+            except EpochFileError as error:
+                problem = problem or error
+                continue
+            if path != self.path:
+                log.warning("epoch file unreadable or missing, its backup is used", path=str(path), problem=problem)
+            return
+        if problem is not None:
+            raise EpochFileError(
+                f"{self.path} and its backup are damaged ({problem}): restore one of them, or move this replica's "
+                "store away and start it again, it is then rebuilt from the master"
+            ) from problem
+
+    async def save(self, epochs: EpochList) -> None:
+        """Make `epochs` durable. An empty list is not written: the file keeps entries of a log that is gone, which
+        nobody heeds because they start behind its end.
+
+        Raises:
+            StorageError: not written; what was there before still is.
+        """
+        loop = asyncio.get_running_loop()
+        write = loop.run_in_executor(self._thread, self.save_now, epochs)
+        await asyncio.shield(write)
+
+    def save_now(self, epochs: EpochList) -> None:
+        """`save` in the caller's thread."""
+        if epochs == self.epochs:
+            return
+        if epochs.entries:
+            try:
+                if self.epochs.entries:
+                    write_atomically(self._backup, encode_epochs(self.epochs), filesystem=self._filesystem)
+                write_atomically(self.path, encode_epochs(epochs), filesystem=self._filesystem)
+            except StorageError as error:
+                log.error("epoch file not written", path=str(self.path), reason=str(error))
+                raise
+        self.epochs = epochs
+
+    def close(self) -> None:
+        """Wait for what is being written, then end the thread."""
+        self._thread.shutdown()

@@ -1,0 +1,201 @@
+"""Whole replicas in one process for tests: a real store folder, a `Replication`, and a stand-in for the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.replica_link import Hello
+from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_formats.store.message import encode_blank, encode_record, record_size
+from rocketmq_runtime.server import Peer, RemotingServer
+from rocketmq_sidecar.replication import Replication, ReplicationSettings
+from rocketmq_store.segments import MappedFiles
+from rocketmq_store.writer_lock import WriterLock
+
+FILE_SIZE = 64 * 1024
+HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+
+
+def record(offset: int, body: bytes) -> bytes:
+    return encode_record(
+        topic=b"T",
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        queue_offset=0,
+        physical_offset=offset,
+        born_timestamp=1,
+        born_host=HOST,
+        store_timestamp=1,
+        store_host=HOST,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        properties=b"",
+    )
+
+
+class Replica:
+    """One replica; the methods that a broker or an agent would call on its own are called by the test."""
+
+    def __init__(self, folder: Path, broker_id: int, file_size: int = FILE_SIZE, **settings: object) -> None:
+        self.folder, self.broker_id, self.file_size = folder, broker_id, file_size
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = WriterLock(folder / "writer.lock")
+        self.files = MappedFiles(folder / "commitlog", file_size, writer=self.lock)
+        self.files.load()
+        self.end = 0
+        self.confirm = 0
+        self.wishes: list[frozenset[int]] = []
+        self.progress = Progress(-1, 0, 0, 0)
+        self.replicated = (0, 0)
+        self.truncations: list[int] = []
+        self.statuses: list[tuple[bytes, bytes]] = []
+        self.troubles: list[str | None] = []
+        self.changed = asyncio.Event()
+        self.set_epoch = 0
+        self.replication = Replication(
+            ReplicationSettings(
+                cluster_name="C",
+                broker_name="b",
+                store_path=folder,
+                commit_log_path=folder / "commitlog",
+                epoch_file=folder / "epochFileCheckpoint",
+                listen_host="127.0.0.1",
+                ha_listen_port=0,
+                **settings,  # type: ignore[arg-type]  # keys of tests
+            ),
+            on_sync_set_wanted=self._on_wish,
+            on_progress=self._on_progress,
+            on_replicated=self._on_replicated,
+            truncate_broker=self._truncate,
+            on_status=lambda *status: self.statuses.append(status),
+            on_trouble=self._on_trouble,
+        )
+        self.agree_at_once = True
+        self._server = RemotingServer(self, host="127.0.0.1", port=0)
+
+    async def start(self) -> None:
+        await self._server.start()
+        await self.replication.start()
+        self.replication.identified(self.broker_id)
+        self.hello()
+
+    def hello(self) -> None:
+        self.replication.opened(
+            Hello(1, "C", "b", self.address, self.files.min_offset, self.end, self.confirm, self.file_size)
+        )
+
+    async def stop(self) -> None:
+        await self.replication.stop()
+        await self._server.stop()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.port}"
+
+    # as the controllers
+
+    async def lead(self, epoch: int, *members: int, max_offset: int | None = None) -> None:
+        if not self.lock.held:
+            await self.replication.unfollow()
+            self.lock.acquire()
+            self.files.load()
+        self.set_epoch += 1
+        agreed = SyncStateSet(sync_state_set=frozenset(members), sync_state_set_epoch=self.set_epoch)
+        await self.replication.become_master(epoch, self.end if max_offset is None else max_offset, agreed)
+
+    async def follow(self, master: Replica, epoch: int) -> None:
+        if self.lock.held:
+            await self.replication.resign()
+            self.lock.release()
+        await self.replication.follow(epoch, master.broker_id, master.address)
+
+    def agree(self, *members: int) -> None:
+        self.set_epoch += 1
+        self.replication.set_sync_state_set(
+            SyncStateSet(sync_state_set=frozenset(members), sync_state_set_epoch=self.set_epoch)
+        )
+
+    # as the broker
+
+    def append(self, *bodies: bytes) -> int:
+        for body in bodies:
+            size = record_size(1, len(body), 0)
+            left = self.file_size - self.end % self.file_size
+            if size + 8 > left:
+                self.files.write(self.end, encode_blank(left))
+                self.end += left
+            self.files.write(self.end, record(self.end, body))
+            self.end += size
+        self.replication.appended(self.end, self.end)
+        return self.end
+
+    def log(self, start: int = 0) -> bytes:
+        self.files.refresh()
+        data, offset = bytearray(), start
+        while offset < self.end:
+            part = self.files.read(offset, self.end - offset)
+            data += part
+            offset += len(part)
+        return bytes(data)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+    # callbacks
+
+    def _on_wish(self, wish: frozenset[int]) -> None:
+        self.wishes.append(wish)
+        if self.agree_at_once:
+            asyncio.get_running_loop().call_soon(self.agree, *wish)
+        self.changed.set()
+
+    def _on_progress(self, progress: Progress) -> None:
+        self.progress = progress
+        self.changed.set()
+
+    def _on_replicated(self, max_offset: int, confirm_offset: int) -> None:
+        self.replicated = (max_offset, confirm_offset)
+        self.end, self.confirm = max_offset, confirm_offset
+        self.changed.set()
+
+    async def _truncate(self, offset: int) -> None:
+        self.truncations.append(offset)
+
+    def _on_trouble(self, trouble: str | None) -> None:
+        self.troubles.append(trouble)
+        self.changed.set()
+
+    # rocketmq_runtime.server.Handler
+
+    def on_request(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        assert request.code == RequestCode.EXCHANGE_BROKER_HA_INFO
+        master = self.lock.held
+        header = ExchangeHAInfoHeader(master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None)
+        return response(request, 0, header=header)
+
+    def on_close(self, peer: Peer) -> None:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def replicas(folder: Path, count: int, **settings: object) -> AsyncIterator[list[Replica]]:
+    group = [Replica(folder / str(number), number, **settings) for number in range(1, count + 1)]
+    try:
+        for one in group:
+            await one.start()
+        yield group
+    finally:
+        for one in group:
+            await one.stop()
