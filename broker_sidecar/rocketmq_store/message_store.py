@@ -18,6 +18,7 @@ A life:
 
 import os
 from collections.abc import Collection, Sequence
+from typing import Final
 
 import structlog
 
@@ -39,6 +40,9 @@ from rocketmq_store.segments import MappedFiles
 from rocketmq_store.writer_lock import FILE_NAME, WriterLock
 
 log = structlog.get_logger()
+
+MAX_UNANNOUNCED: Final = 16 * 1024 * 1024
+"""The sidecar writes at most so many bytes behind the offset that it announced last."""
 
 
 class MessageStore:
@@ -161,7 +165,8 @@ class MessageStore:
 
     def cut_tail(self) -> int:
         """On becoming master, with the writer lock: go over what was not dispatched yet, cut the log behind the last
-        whole record, know every queue's next offset. Returns the log's max offset.
+        whole record, know every queue's next offset. Reads what follows from `dispatched_offset`, at most 16 MiB behind
+        what `extend` was told. Returns the log's max offset.
         Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
         self.writer.require()
         self.files.refresh()
@@ -174,7 +179,7 @@ class MessageStore:
             timestamp = max(timestamp, record.store_timestamp)
             dispatcher.found(record)
         end = walker.offset
-        if self.files.has_data(end):
+        if self.files.has_data(end, max(self._log.max_offset - end, 0) + MAX_UNANNOUNCED):
             log.info("incomplete tail of the log cut off", offset=end, reason=walker.reason)
             self._log.cut(end)
         self._log.set_max_offset(end)

@@ -6,6 +6,8 @@ What lies behind the end is zeroed. Units behind the start are dropped and made 
 Called once by message_store.py, with the writer lock held.
 """
 
+from typing import Final
+
 import msgspec
 import structlog
 
@@ -15,6 +17,10 @@ from rocketmq_store.commit_log import CommitLog, Walker
 from rocketmq_store.consume_queues import ConsumeQueues
 
 log = structlog.get_logger()
+
+
+_LOOK_AHEAD: Final = 1 << 20
+"""How far to look for a torn tail, only in order to report it: everything behind the end is zeroed in any case."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -35,6 +41,7 @@ def recover(commit_log: CommitLog, queues: ConsumeQueues, checkpoint: Checkpoint
         queues.clear()
         commit_log.set_max_offset(0)
         return Recovery(0, 0, checkpoint.java.physic_msg_timestamp, -1)
+    trusted = checkpoint.recover_from
     start, remake = _start(commit_log, queues, checkpoint, clean=clean)
     walker = Walker(files, start, files.end, check_crc=True)
     timestamp = checkpoint.java.physic_msg_timestamp
@@ -42,10 +49,11 @@ def recover(commit_log: CommitLog, queues: ConsumeQueues, checkpoint: Checkpoint
         timestamp = record.store_timestamp
     end = walker.offset
     cut = -1
-    if files.has_data(end):
-        cut = end
-        log.warning("torn tail of the log cut off", offset=end, reason=walker.reason or "end of a file")
-    files.truncate(end)
+    if not (clean and end == start == trusted):  # then there was nothing to walk over, and nothing behind it
+        if files.has_data(end, _LOOK_AHEAD):
+            cut = end
+            log.warning("torn tail of the log cut off", offset=end, reason=walker.reason or "end of a file")
+        files.truncate(end)
     commit_log.set_max_offset(end)
     queues.recover(min(start, end) if remake else end)
     queues.raise_min(commit_log.min_offset)

@@ -98,17 +98,17 @@ class Segment:
             raise
         self._allocated = True
 
-    def has_data(self, position: int) -> bool:
-        """Whether there is anything but zeros from `position` on; skips what the file system knows to be empty.
+    def has_data(self, position: int, limit: int) -> bool:
+        """Whether there is anything but zeros from `position` to `limit`; skips what the file system knows to be empty.
         Raises `OSError`."""
-        while position < self.size:
+        while position < limit:
             try:
                 position = os.lseek(self._fd, position, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return False
                 raise
-            hole = os.lseek(self._fd, position, os.SEEK_HOLE)
+            hole = min(limit, os.lseek(self._fd, position, os.SEEK_HOLE))
             while position < hole:
                 size = min(_CHUNK, hole - position)
                 if os.pread(self._fd, size, position) != _ZEROS[:size]:

@@ -163,10 +163,13 @@ class MappedFiles:
             if keep:
                 keep[-1].zero_from(max(0, offset - keep[-1].start))
 
-    def has_data(self, offset: int) -> bool:
-        """Whether anything but zeros is at or behind `offset`. Raises `OSError`."""
+    def has_data(self, offset: int, size: int) -> bool:
+        """Whether there is anything but zeros in the `size` bytes from `offset`, as far as there are files.
+        Raises `OSError`."""
         return any(
-            segment.has_data(max(0, offset - segment.start)) for segment in self._segments if segment.end > offset
+            segment.has_data(max(0, offset - segment.start), min(segment.size, offset + size - segment.start))
+            for segment in self._segments
+            if segment.end > offset and segment.start < offset + size
         )
 
     def delete_before(self, offset: int) -> int:
