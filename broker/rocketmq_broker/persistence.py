@@ -7,13 +7,18 @@ came before it began. Who must not answer before its change is on disk awaits `s
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
+from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.store.config_files import ConfigFileError, decode_config
 from rocketmq_runtime.atomic_file import write_atomically
 from rocketmq_runtime.filesystem import StorageError
 
 log = structlog.get_logger(__name__)
+
+F = TypeVar("F", bound=Body)
 
 
 class TableFile:
@@ -77,17 +82,30 @@ class TableFile:
                     done.set_exception(error)
 
 
-def read_table(path: Path) -> bytes | None:
-    """A table's file, or the copy that Java keeps beside it (`.bak`); None if there is neither.
+class TableDamagedError(Exception):
+    """A table's file cannot be read, and neither can its `.bak`; the process must not start with an empty table."""
+
+
+def load_table(path: Path, file_type: type[F]) -> F | None:
+    """A table's file, or else the copy that Java keeps beside it (`.bak`); None if there is neither.
 
     Raises:
-        OSError: it is there and cannot be read.
+        TableDamagedError: what is there is no such table.
+        OSError: it cannot be read.
     """
+    problem: ConfigFileError | None = None
     for candidate in (path, path.with_name(path.name + ".bak")):
         try:
-            data = candidate.read_bytes()
+            table = decode_config(file_type, candidate.read_bytes())
         except FileNotFoundError:
             continue
-        if data.strip():
-            return data
-    return None
+        except ConfigFileError as error:
+            log.error("table cannot be read, its copy is tried", path=str(candidate), reason=str(error))
+            problem = error
+        else:
+            return table
+    if problem is None:
+        return None
+    raise TableDamagedError(
+        f"{path}: {problem}; put back a good copy, or delete it on a slave, which copies its master's"
+    )

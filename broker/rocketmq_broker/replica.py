@@ -38,7 +38,7 @@ from rocketmq_formats.replica_link import (
     Truncated,
     Welcome,
 )
-from rocketmq_store.errors import StoreError
+from rocketmq_store.errors import StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
 
@@ -77,6 +77,7 @@ class Replica:
         self._on_visible = on_visible
         self._loop = asyncio.get_running_loop()
         self._link = SidecarLink(settings.socket_path, self)
+        self._sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._inbox: deque[FromSidecar] = deque()
         self._giving_up: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -113,7 +114,7 @@ class Replica:
         """More of the log is on disk."""
         if self._role.role is Role.MASTER:
             self._link.progress(self._progress)
-            if self._settings.flush_disk_type == "SYNC_FLUSH":
+            if self._sync_flush:
                 self._waiting.release()
 
     def on_deleted(self, min_offset: int) -> None:
@@ -266,29 +267,37 @@ class Replica:
             await asyncio.wait([self._giving_up])
 
     def _progress(self) -> Appended:
+        """Called once per turn of the loop in which the log grew."""
+        if self._sync_flush and self._role.role is Role.MASTER:
+            self._flusher.flushed(self._store.max_offset).add_done_callback(_seen)
         return Appended(self._store.max_offset, self._store.flushed_offset)
 
     def _dispatch(self, confirm_offset: int) -> None:
         self._confirmed = confirm_offset
         try:
             visible = self._store.dispatch(confirm_offset)
-        except StoreError as error:
+        except StoreFullError as error:
             self._dispatch_later(error)
         else:
-            if visible:
-                self._on_visible(visible)
+            self._dispatched(visible)
 
     def _extend(self, message: Replicated) -> None:
         self._confirmed = message.confirm_offset
         try:
             visible = self._store.extend(message.max_offset, message.confirm_offset)
-        except StoreError as error:
+        except StoreFullError as error:
             self._dispatch_later(error)
         else:
-            if visible:
-                self._on_visible(visible)
+            self._dispatched(visible)
 
-    def _dispatch_later(self, error: StoreError) -> None:
+    def _dispatched(self, visible: set[tuple[str, int]]) -> None:
+        if visible:
+            self._on_visible(visible)
+        if self._store.unfinished and self._retry is None:
+            # others have their turn before the next portion
+            self._retry = self._loop.call_later(0, self._dispatch_again)
+
+    def _dispatch_later(self, error: StoreFullError) -> None:
         if self._retry is None:
             log.error("new messages stay invisible for now", reason=str(error))
             self._retry = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch_again)
@@ -297,3 +306,9 @@ class Replica:
         self._retry = None
         if self._role.role in (Role.MASTER, Role.SLAVE):
             self._dispatch(self._confirmed)
+
+
+def _seen(flushed: asyncio.Future[None]) -> None:
+    """A failed sync stops the broker elsewhere (`Flusher.on_failed`)."""
+    if not flushed.cancelled():
+        flushed.exception()

@@ -20,6 +20,7 @@ from rocketmq_broker.domain.role import Refusal, ReplicaRole
 from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing
 from rocketmq_broker.domain.topics import TopicTable, forbidden_to_producers, name_problem
 from rocketmq_broker.front import Processor
+from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.unique_ids import UniqueIds
@@ -143,7 +144,7 @@ class SendProcessor:
 
     def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[_Target, int]:
         """Where the message goes, creating the topic if that is allowed."""
-        if time.time() * 1000 < self._settings.start_accept_send_request_time_stamp:
+        if now_ms() < self._settings.start_accept_send_request_time_stamp:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, "broker unable to service, until startAcceptSendRequestTimeStamp"
             )
@@ -183,17 +184,17 @@ class SendProcessor:
 
     def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
         sys_flag = 1 if header.unit_mode else 0
-        epoch, now_ms = self._role.epoch, int(time.time() * 1000)
+        epoch, now = self._role.epoch, now_ms()
         created = self._topics.create_from_template(
             header.topic,
             header.default_topic,
             header.default_topic_queue_nums,
             sys_flag=sys_flag,
             state_version=epoch,
-            now_ms=now_ms,
+            now_ms=now,
         )
         if created is None and header.topic.startswith(RETRY_PREFIX):
-            created = self._topics.create_plain(header.topic, 1, sys_flag=sys_flag, state_version=epoch, now_ms=now_ms)
+            created = self._topics.create_plain(header.topic, 1, sys_flag=sys_flag, state_version=epoch, now_ms=now)
         if created is None:
             remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -210,9 +211,7 @@ class SendProcessor:
         longest = config.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
         if (header.reconsume_times or 0) <= longest:
             return None
-        return self._topics.create_plain(
-            DLQ_PREFIX + group, 1, state_version=self._role.epoch, now_ms=int(time.time() * 1000)
-        )
+        return self._topics.create_plain(DLQ_PREFIX + group, 1, state_version=self._role.epoch, now_ms=now_ms())
 
     def _append(
         self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
@@ -232,7 +231,7 @@ class SendProcessor:
             store_host=self._store_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        return outgoing, self._store.append(draft, int(time.time() * 1000))
+        return outgoing, self._store.append(draft, now_ms())
 
     def _append_batch(
         self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
@@ -262,7 +261,7 @@ class SendProcessor:
             ]
         except PropertiesError as error:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-        return shared, self._store.append_batch(drafts, int(time.time() * 1000))
+        return shared, self._store.append_batch(drafts, now_ms())
 
     def _encode_answer(self, request: RemotingCommand, sent: Outgoing, queue_id: int, appended: Appended) -> bytes:
         """PUT_OK."""

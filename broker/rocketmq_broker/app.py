@@ -1,0 +1,230 @@
+"""The composition root: builds one broker from its configuration, starts it in order, ends it in order.
+
+Start: the store is recovered before anything answers; the ports are open before the sidecar hears of us, because it may
+make us master at once. End: what was accepted is answered, then the group is left, then the store is closed.
+"""
+
+import asyncio
+
+import structlog
+
+from rocketmq_broker.consumer_seams import AllGroups, AllSubscribed, NoOffsets
+from rocketmq_broker.domain.role import Durability, ReplicaRole, Role
+from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.front import Front
+from rocketmq_broker.hold import HeldPulls
+from rocketmq_broker.host import now_ms, numeric, own_address
+from rocketmq_broker.persistence import TableFile, load_table
+from rocketmq_broker.pull import PullProcessor
+from rocketmq_broker.queries import QueryProcessor
+from rocketmq_broker.registration import Registrar
+from rocketmq_broker.replica import Replica
+from rocketmq_broker.replica_api import ReplicaApi
+from rocketmq_broker.send import SendProcessor
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.topic_admin import TopicAdmin
+from rocketmq_broker.traffic import Traffic
+from rocketmq_broker.waiting import WaitingSends
+from rocketmq_formats.store.config_files import TOPICS_FILE, TopicsFile, encode_config
+from rocketmq_formats.store.message_id import encode_host
+from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.server import RemotingServer, ServerLimits
+from rocketmq_store.flush import Flusher
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import StoreSettings
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerApp:
+    """One broker process."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        """Wire everything; nothing is opened yet. Needs a running event loop."""
+        self.settings = settings
+        self.stopping = asyncio.Event()
+        self.fatal: OSError | None = None
+        self._opened = False
+        ip = settings.broker_ip1 or own_address()
+        self.address = f"{ip}:{settings.listen_port}"
+        ha_address = f"{settings.broker_ip2 or ip}:{settings.ha_port}"
+        self.store = MessageStore(store_settings(settings))
+        self.role = ReplicaRole(Durability(settings.copies_needed, strict=settings.durability == "strict"))
+        self.traffic = Traffic()
+        self.topics = TopicTable(
+            cluster=settings.broker_cluster_name,
+            broker_name=settings.name,
+            auto_create=settings.auto_create_topic_enable,
+            default_queue_nums=settings.default_topic_queue_nums,
+        )
+        self.topics_file = TableFile(settings.root / "config" / TOPICS_FILE, self._render_topics)
+        self.waiting = WaitingSends(
+            self.role,
+            slave_timeout_ms=settings.slave_timeout,
+            capacity=settings.send_thread_pool_queue_capacity,
+            flushed_offset=(lambda: self.store.flushed_offset) if settings.flush_disk_type == "SYNC_FLUSH" else None,
+            flush_timeout_ms=settings.sync_flush_timeout,
+        )
+        self.held = HeldPulls(settings.pull_thread_pool_queue_capacity)
+        self.flusher = Flusher(
+            self.store,
+            interval_ms=settings.flush_interval_commit_log,
+            on_flushed=self._on_flushed,
+            on_deleted=self._on_deleted,
+            on_failed=self._on_failed,
+        )
+        self.groups = AllGroups()
+        self.consumers = AllSubscribed()
+        self.pulls = PullProcessor(
+            settings=settings,
+            role=self.role,
+            store=self.store,
+            topics=self.topics,
+            groups=self.groups,
+            consumers=self.consumers,
+            offsets=NoOffsets(),
+            held=self.held,
+            traffic=self.traffic,
+        )
+        self.replica = Replica(
+            settings=settings,
+            address=self.address,
+            store=self.store,
+            flusher=self.flusher,
+            role=self.role,
+            waiting=self.waiting,
+            on_role_change=self._on_role_change,
+            on_visible=self.pulls.on_visible,
+        )
+        self.sends = SendProcessor(
+            settings=settings,
+            store_host=encode_host(numeric(ip), settings.listen_port),
+            role=self.role,
+            store=self.store,
+            topics=self.topics,
+            groups=self.groups,
+            waiting=self.waiting,
+            traffic=self.traffic,
+            on_appended=self.replica.log_grew,
+        )
+        self.client = RemotingClient()
+        self.registrar = Registrar(
+            settings=settings,
+            role=self.role,
+            topics=self.topics,
+            client=self.client,
+            address=self.address,
+            ha_address=ha_address,
+        )
+        self.front = Front()
+        self.front.on_peer_closed(self.held.peer_closed)
+        self.front.register(self.sends.processors)
+        self.front.register(self.pulls.processors)
+        self.front.register(QueryProcessor(self.store).processors)
+        self.front.register(TopicAdmin(topics=self.topics, file=self.topics_file, role=self.role).processors)
+        self.front.register(
+            ReplicaApi(
+                role=self.role, replica=self.replica, store=self.store, address=self.address, ha_address=ha_address
+            ).processors
+        )
+        limits = ServerLimits(max_connections=settings.max_connections)
+        self.servers = [
+            RemotingServer(self.front, host=settings.broker_listen_host, port=port, limits=limits)
+            for port in (settings.listen_port, settings.fast_port)
+        ]
+
+    async def start(self) -> None:
+        """Recover the store, open the ports, look for the sidecar.
+
+        Raises:
+            StoreError, TableDamagedError: files that cannot be gone on with; the text names the way out.
+            OSError: the disk, or a port that cannot be bound.
+        """
+        (self.settings.root / "config").mkdir(parents=True, exist_ok=True)
+        self._load_topics()
+        self.store.writer.acquire()
+        try:
+            recovered = self.store.open()
+        finally:
+            self.store.writer.release()
+        log.info(
+            "store recovered",
+            min_offset=recovered.min_offset,
+            max_offset=recovered.max_offset,
+            confirm_offset=recovered.confirm_offset,
+            clean=recovered.clean,
+        )
+        self._opened = True
+        self.flusher.start()
+        for server in self.servers:
+            await server.start()
+        self.replica.start()
+        self.registrar.start()
+        log.info("broker started", name=self.settings.name, address=self.address)
+
+    async def stop(self) -> None:
+        """Refuse new sends, answer the waiting ones, leave, close; to be called after `start` returned or failed."""
+        self.sends.stopping = True
+        if not await self.waiting.drained(self.settings.shutdown_wait_ms):
+            log.warning("sends still wait for their copies, they are refused", count=len(self.waiting))
+        await self.registrar.stop()
+        await self.replica.stop()
+        for server in self.servers:
+            await server.stop()
+        await self.topics_file.close()
+        await self.client.close()
+        await self.flusher.stop()
+        if self._opened:
+            self.store.close()
+        log.info("broker stopped")
+
+    def _on_role_change(self) -> None:
+        if self.role.role is Role.MASTER:
+            # the name servers let the table with the higher state version win
+            self.topics.next_version(self.role.epoch, now_ms())
+        self.registrar.say()
+        self.pulls.on_role_change()
+
+    def _on_flushed(self, offset: int) -> None:
+        self.replica.on_flushed(offset)
+
+    def _on_deleted(self, min_offset: int) -> None:
+        self.replica.on_deleted(min_offset)
+
+    def _on_failed(self, error: OSError) -> None:
+        """Only a new start can tell what is on disk."""
+        self.fatal = error
+        self.stopping.set()
+
+    def _load_topics(self) -> None:
+        file = load_table(self.settings.root / "config" / TOPICS_FILE, TopicsFile)
+        if file is not None:
+            self.topics.load(file.data_version, file.topic_config_table.values())
+        self.topics.on_change(self.topics_file.changed)
+
+    def _render_topics(self) -> bytes:
+        return encode_config(
+            TopicsFile(data_version=self.topics.version, topic_config_table=dict(sorted(self.topics.table.items())))
+        )
+
+
+def store_settings(settings: BrokerSettings) -> StoreSettings:
+    """The store's part of the settings."""
+    return StoreSettings(
+        root=settings.root,
+        commit_log=settings.commit_log_path,
+        file_size=settings.mapped_file_size_commit_log,
+        consume_queue_file_size=-(-settings.mapped_file_size_consume_queue // 20) * 20,
+        max_message_size=settings.max_message_size,
+        delay_levels=settings.message_delay_level,
+        file_reserved_hours=settings.file_reserved_time,
+        delete_when=settings.delete_when,
+        disk_max_used_ratio=settings.disk_max_used_space_ratio,
+        disk_refuse_ratio=settings.disk_space_warning_level_ratio,
+        disk_clean_ratio=settings.disk_space_clean_forcibly_ratio,
+        in_memory_ratio=settings.access_message_in_memory_max_ratio,
+        max_bytes_in_memory=settings.max_transfer_bytes_on_message_in_memory,
+        max_count_in_memory=settings.max_transfer_count_on_message_in_memory,
+        max_bytes_on_disk=settings.max_transfer_bytes_on_message_in_disk,
+        max_count_on_disk=settings.max_transfer_count_on_message_in_disk,
+    )

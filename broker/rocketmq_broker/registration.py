@@ -1,0 +1,143 @@
+"""Tells every name server who this broker is outwards and which topics it has (103), and takes leave at the end (104).
+
+One task per name server, so that a dead one holds up nobody. What is said is always the present state: a change while a
+registration is under way is said right after it. A fenced broker says nothing; whoever becomes master takes its place.
+Source: name server reference, sections 2 and 3; broker-agent reference, sections 2 and 8.
+"""
+
+import asyncio
+
+import structlog
+
+from rocketmq_broker.domain.role import ReplicaRole
+from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.nameserver import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from rocketmq_formats.remoting.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+    encode_registration,
+)
+from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime.client import RemotingClient, RemotingError
+
+log = structlog.get_logger(__name__)
+
+CALL_SECONDS = 3.0
+"""At most; registerBrokerTimeoutMills may make it shorter."""
+RETRY_SECONDS = 1.0
+FAREWELL_SECONDS = 1.0
+"""A name server that does not answer finds out by itself."""
+
+
+class Registrar:
+    """Keeps this broker registered."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        role: ReplicaRole,
+        topics: TopicTable,
+        client: RemotingClient,
+        address: str,
+        ha_address: str,
+    ) -> None:
+        """`address`: brokerIP1:listenPort, `ha_address`: brokerIP2:haListenPort."""
+        self._settings = settings
+        self._role = role
+        self._topics = topics
+        self._client = client
+        self._address = address
+        self._ha_address = ha_address
+        self._servers = {server: asyncio.Event() for server in settings.name_servers}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._body = b""
+        self._body_version: DataVersion | None = None
+        topics.on_change(self.say)
+
+    def start(self) -> None:
+        """Begin; the first registration follows when there is a role."""
+        self._tasks = [asyncio.create_task(self._keep(server, said)) for server, said in self._servers.items()]
+
+    def say(self) -> None:
+        """Something changed: register at once."""
+        for said in self._servers.values():
+            said.set()
+
+    async def stop(self) -> None:
+        """Take leave of every name server."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        outward = self._role.outward_id
+        if self._tasks and outward is not None:
+            await asyncio.gather(*(self._leave(server, outward) for server in self._servers))
+
+    async def _keep(self, server: str, said: asyncio.Event) -> None:
+        failing = False
+        while True:
+            said.clear()
+            wait = self._settings.register_period
+            outward = self._role.outward_id
+            if outward is not None:
+                problem = await self._register(server, outward)
+                if problem is None and failing:
+                    log.info("registered again", name_server=server)
+                elif problem is not None and not failing:
+                    log.warning("not registered, trying on", name_server=server, reason=problem)
+                failing = problem is not None
+                if failing:
+                    wait = RETRY_SECONDS
+            try:
+                async with asyncio.timeout(wait):
+                    await said.wait()
+            except TimeoutError:
+                pass
+
+    async def _register(self, server: str, outward: int) -> str | None:
+        """What went wrong, or None."""
+        body = self._registration()
+        header = RegisterBrokerRequestHeader(
+            broker_name=self._settings.name,
+            broker_addr=self._address,
+            cluster_name=self._settings.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=outward,
+            enable_acting_master=False,
+            body_crc32=body_crc32(body),
+        )
+        timeout = min(CALL_SECONDS, self._settings.register_broker_timeout_mills / 1000)
+        return await self._call(server, request(RequestCode.REGISTER_BROKER, header, body), timeout)
+
+    async def _leave(self, server: str, outward: int) -> None:
+        header = UnregisterBrokerRequestHeader(
+            broker_name=self._settings.name,
+            broker_addr=self._address,
+            cluster_name=self._settings.broker_cluster_name,
+            broker_id=outward,
+        )
+        problem = await self._call(server, request(RequestCode.UNREGISTER_BROKER, header), FAREWELL_SECONDS)
+        if problem is not None:
+            log.info("left without taking leave", name_server=server, reason=problem)
+
+    async def _call(self, server: str, command: RemotingCommand, seconds: float) -> str | None:
+        try:
+            answer = await self._client.call(server, command, timeout=seconds)
+        except (RemotingError, ValueError) as error:
+            return str(error)
+        if answer.code != ResponseCode.SUCCESS:
+            return f"code {answer.code}: {answer.remark}"
+        return None
+
+    def _registration(self) -> bytes:
+        """The body, made once per version of the table."""
+        version = self._topics.version
+        if self._body_version != version:
+            wrapper = TopicConfigSerializeWrapper(topic_config_table=self._topics.table, data_version=version)
+            self._body = encode_registration(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
+            self._body_version = version
+        return self._body

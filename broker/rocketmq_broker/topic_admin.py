@@ -1,0 +1,80 @@
+"""UPDATE_AND_CREATE_TOPIC (17): tools create and change topics.
+
+The answer leaves when the table is on disk; name servers are told at once (the table's listeners see to that).
+Source: client reference, section 6 (`AdminBrokerProcessor.updateAndCreateTopic`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from rocketmq_broker.domain.refusal import RefusedError
+from rocketmq_broker.domain.role import ReplicaRole
+from rocketmq_broker.domain.topic_attributes import altered_attributes
+from rocketmq_broker.domain.topics import TopicTable, name_problem
+from rocketmq_broker.front import Processor
+from rocketmq_broker.host import now_ms
+from rocketmq_broker.persistence import TableFile
+from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.topics import TopicConfig
+from rocketmq_runtime.filesystem import StorageError
+from rocketmq_runtime.server import Answer, Peer
+
+log = structlog.get_logger(__name__)
+
+MAX_QUEUES = 65_536
+
+
+class TopicAdmin:
+    """Changes the topic table on behalf of tools."""
+
+    def __init__(self, *, topics: TopicTable, file: TableFile, role: ReplicaRole) -> None:
+        self._topics = topics
+        self._file = file
+        self._role = role
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        """For `Front.register`."""
+        return {RequestCode.UPDATE_AND_CREATE_TOPIC: self._update}
+
+    def _update(self, request: RemotingCommand, peer: Peer) -> Answer:
+        header = decode_header(CreateTopicRequestHeader, request.ext_fields or {})
+        problem = name_problem(header.topic)
+        if problem is None and self._topics.is_system(header.topic):
+            problem = f"The topic[{header.topic}] is conflict with system topic."
+        if problem is None and not (
+            0 <= header.read_queue_nums <= MAX_QUEUES and 0 <= header.write_queue_nums <= MAX_QUEUES
+        ):
+            problem = f"queue numbers are between 0 and {MAX_QUEUES}"
+        if problem is None and not 0 <= header.perm <= 15:
+            problem = f"no perm: {header.perm}"
+        if problem is not None:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        old = self._topics.get(header.topic)
+        current: Mapping[str, str] = (old.attributes if old is not None else None) or {}
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type="MULTI_TAG" if header.topic_filter_type == "MULTI_TAG" else "SINGLE_TAG",
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=altered_attributes(current, header.attributes),
+        )
+        if not self._topics.put(config, state_version=self._role.epoch, now_ms=now_ms()):
+            return response(request, ResponseCode.SUCCESS)
+        log.info("topic changed", topic=header.topic, by=peer.address, queues=header.write_queue_nums, perm=header.perm)
+        return asyncio.ensure_future(self._when_saved(request))
+
+    async def _when_saved(self, request: RemotingCommand) -> RemotingCommand:
+        try:
+            await self._file.saved()
+        except StorageError as error:
+            return response(request, ResponseCode.SYSTEM_ERROR, f"the topic holds until a restart only: {error}")
+        return response(request, ResponseCode.SUCCESS)

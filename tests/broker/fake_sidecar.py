@@ -1,0 +1,131 @@
+"""A sidecar that says what a test wants: listens on the Unix socket, grants mastership, acknowledges everything.
+
+As a program (`python -m tests.broker.fake_sidecar SOCKET`) it makes a broker master for measurements.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+
+from rocketmq_formats.replica_link import (
+    Appended,
+    FromBroker,
+    FromSidecar,
+    Grant,
+    Hello,
+    LinkReader,
+    Prepare,
+    Prepared,
+    Replication,
+    Welcome,
+    decode_from_broker,
+    encode,
+)
+
+M = TypeVar("M", bound=FromBroker)
+FOREVER = 1e12
+
+
+class FakeSidecar(asyncio.Protocol):
+    """One broker at a time. `automatic`: acknowledge every `Appended` at once."""
+
+    def __init__(self, path: Path, *, automatic: bool = True, in_sync: int = 3) -> None:
+        self.path = path
+        self.automatic = automatic
+        self.in_sync = in_sync
+        self.epoch = 0
+        self.received: list[FromBroker] = []
+        self.max_offset = 0
+        self._news = asyncio.Condition()
+        self._reader = LinkReader()
+        self._transport: asyncio.Transport | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: self, str(self.path))
+
+    async def stop(self) -> None:
+        self.hang_up()
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._reader = LinkReader()
+
+    def data_received(self, data: bytes) -> None:
+        for payload in self._reader.receive(data):
+            message = decode_from_broker(payload)
+            if isinstance(message, Appended):
+                self.max_offset = message.max_offset
+                if self.automatic:
+                    self.acknowledge(message.max_offset)
+                    continue
+            self.received.append(message)
+        task = asyncio.get_running_loop().create_task(self._notify())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+
+    # what a test does
+
+    def say(self, message: FromSidecar) -> None:
+        assert self._transport is not None
+        self._transport.write(encode(message))
+
+    def acknowledge(self, offset: int, *, confirm: int | None = None) -> None:
+        self.say(Replication(self.epoch, offset, offset if confirm is None else confirm, self.in_sync))
+
+    async def heard(self, kind: type[M], accept: Callable[[M], bool] = lambda _message: True) -> M:
+        """The next message of this kind that fits; earlier ones are forgotten."""
+        async with self._news:
+            while True:
+                for index, message in enumerate(self.received):
+                    if isinstance(message, kind) and accept(message):
+                        del self.received[: index + 1]
+                        return message
+                await self._news.wait()
+
+    async def make_master(self, epoch: int = 1, *, lease: float = FOREVER, hello: bool = True) -> int:
+        """Prepare, grant, first progress; returns the log's max offset."""
+        if hello:
+            await self.heard(Hello)
+            self.say(Welcome(1))
+        self.epoch = epoch
+        self.say(Prepare(epoch))
+        prepared = await self.heard(Prepared)
+        self.say(Grant(epoch, lease))
+        self.acknowledge(prepared.max_offset)
+        return prepared.max_offset
+
+    async def _notify(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+
+async def _run(path: Path) -> None:
+    sidecar = FakeSidecar(path)
+    await sidecar.start()
+    while True:
+        await sidecar.make_master(int(time.time()))
+        print("master", flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(_run(Path(sys.argv[1])))
