@@ -28,6 +28,7 @@ from rocketmq_formats.replica_link import (
     Replicated,
     Replication,
     Status,
+    Welcome,
     decode_from_broker,
     encode,
 )
@@ -69,6 +70,7 @@ class BrokerLink:
         self._server: asyncio.Server | None = None
         self._broker: _Connection | None = None
         self._strangers: set[_Connection] = set()
+        self._welcome: Welcome | None = None
 
     @property
     def connected(self) -> bool:
@@ -104,6 +106,8 @@ class BrokerLink:
 
     def send(self, message: FromSidecar) -> None:
         """Queue `message`; without a broker it is dropped, because a new one is told everything anew."""
+        if isinstance(message, Welcome):
+            self._welcome = message
         if self._broker is not None:
             self._broker.send(message)
 
@@ -111,6 +115,11 @@ class BrokerLink:
         """Cut the broker's connection: it counts as dead."""
         if self._broker is not None:
             self._broker.fail(reason)
+
+    def probe(self) -> None:
+        """Send something that changes nothing, to see whether it is read: the last `Welcome`."""
+        if self._broker is not None and self._welcome is not None:
+            self._broker.send(self._welcome)
 
     def unread(self) -> bool:
         """Whether the broker has not read all that was sent."""

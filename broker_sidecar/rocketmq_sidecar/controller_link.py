@@ -1,4 +1,4 @@
-"""Calls to the controllers, for the agent: questions that end in an answer or in None, and heartbeats that are answered.
+"""Calls to the controllers, for the agent: questions that end in an answer or in None, and heartbeats, also answered.
 
 Connections are opened when needed, names are resolved anew each time. One connection per controller carries questions
 and heartbeats alike: the controllers take its end for the end of this replica, so `disconnect` is how it dies.
@@ -6,6 +6,7 @@ and heartbeats alike: the controllers take its end for the end of this replica, 
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Protocol
 
 import structlog
 
@@ -21,6 +22,12 @@ TIMEOUT = 3.0
 """Seconds, as Java's broker. A call that times out closes the connection; the machine loses patience long before."""
 
 
+class BeatDone(Protocol):
+    """Told of a heartbeat's end."""
+
+    def __call__(self, address: str, *, taken: bool) -> None: ...
+
+
 class ControllerLink:
     """All connections to controllers. Results come in the loop's later turns, none after `disconnect`."""
 
@@ -34,9 +41,7 @@ class ControllerLink:
         """Send `ask`; `done` gets its answer, or None."""
         self._spawn(self._ask(ask, done))
 
-    def beat(
-        self, addresses: tuple[str, ...], header: BrokerHeartbeatRequestHeader, done: Callable[[str, bool], None]
-    ) -> None:
+    def beat(self, addresses: tuple[str, ...], header: BrokerHeartbeatRequestHeader, done: BeatDone) -> None:
         """Send 904 to each address; `done` is told of each whether it was taken."""
         for address in addresses:
             self._spawn(self._beat(address, header, done))
@@ -75,13 +80,11 @@ class ControllerLink:
             log.debug("no answer", code=ask.code.name, controller=ask.address, reason=str(error))
         done(ask, answer)
 
-    async def _beat(
-        self, address: str, header: BrokerHeartbeatRequestHeader, done: Callable[[str, bool], None]
-    ) -> None:
+    async def _beat(self, address: str, header: BrokerHeartbeatRequestHeader, done: BeatDone) -> None:
         taken = False
         try:
             answer = await self._client.call(address, request(RequestCode.BROKER_HEARTBEAT, header), timeout=TIMEOUT)
             taken = answer.code == ResponseCode.SUCCESS
         except RemotingError as error:
             log.debug("heartbeat not taken", controller=address, reason=str(error))
-        done(address, taken)
+        done(address, taken=taken)

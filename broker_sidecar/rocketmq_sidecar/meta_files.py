@@ -1,5 +1,5 @@
-"""The identity files of a native replica, `.broker.meta` and `.broker.meta.temp` in storePathRootDir, written so that no
-crash loses an identity (invariant IdentityForever).
+"""The identity files of a native replica, `.broker.meta` and `.broker.meta.temp` in storePathRootDir, written so that
+no crash loses an identity (invariant IdentityForever).
 
 Texts as 5.3.3 writes them (`rocketmq_formats.broker_identity`), names as in the persistent-BrokerId document. Java
 deletes the old file before it writes the new one; here the new one is durable first. A store that a Java broker has
@@ -23,7 +23,7 @@ from rocketmq_runtime.filesystem import OS, FileSystem
 
 log = structlog.get_logger(__name__)
 
-Text = TypeVar("Text", BrokerIdentity, AppliedIdentity)
+Text = TypeVar("Text")
 
 FILE_NAME = ".broker.meta"
 TEMPORARY_FILE_NAME = ".broker.meta.temp"
@@ -60,8 +60,12 @@ class IdentityFiles:
         """
         kept = self._read(self._identity)
         asked = self._read(self._applied)
-        identity = None if kept is None else self._checked(self._identity, broker_identity.decode_identity, kept)
-        applied = None if asked is None else self._checked(self._applied, broker_identity.decode_applied, asked)
+        identity = None if kept is None else self._decoded(self._identity, broker_identity.decode_identity, kept)
+        applied = None if asked is None else self._decoded(self._applied, broker_identity.decode_applied, asked)
+        if identity is not None:
+            self._owned(self._identity, identity)
+        if applied is not None:
+            self._owned(self._applied, applied.identity)
         if identity is None and applied is None:
             return Kept(self._from_java(), None)
         if identity is not None and applied is not None:
@@ -95,7 +99,7 @@ class IdentityFiles:
         text = self._read(self._java)
         if text is None:
             return None
-        identity = self._checked(self._java, broker_identity.decode_identity, text)
+        identity = self._owned(self._java, self._decoded(self._java, broker_identity.decode_identity, text))
         self.save_identity(identity)
         log.info("identity of a Java broker taken over", file=str(self._java), broker_id=identity.broker_id)
         return identity
@@ -103,19 +107,19 @@ class IdentityFiles:
     def _read(self, path: Path) -> bytes | None:
         return filesystem.read_file(path, filesystem=self._disk)
 
-    def _checked(self, path: Path, decode: Callable[[bytes], Text], text: bytes) -> Text:
+    def _decoded(self, path: Path, decode: Callable[[bytes], Text], text: bytes) -> Text:
         try:
-            found = decode(text)
+            return decode(text)
         except IdentityError as error:
             raise IdentityError(
                 f"{path} is damaged: {error}. Restore it, or, to join as a new replica, delete it together with"
                 " epochFileCheckpoint"
             ) from error
-        owner = found.identity if isinstance(found, AppliedIdentity) else found
-        assert isinstance(owner, BrokerIdentity)
-        if (owner.cluster_name, owner.broker_name) != self._names:
+
+    def _owned(self, path: Path, identity: BrokerIdentity) -> BrokerIdentity:
+        if (identity.cluster_name, identity.broker_name) != self._names:
             raise IdentityError(
-                f"{path} belongs to {owner.cluster_name}#{owner.broker_name}, not to {'#'.join(self._names)}:"
+                f"{path} belongs to {identity.cluster_name}#{identity.broker_name}, not to {'#'.join(self._names)}:"
                 " correct brokerClusterName, brokerName or storePathRootDir"
             )
-        return found
+        return identity

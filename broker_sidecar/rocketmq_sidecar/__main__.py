@@ -1,0 +1,96 @@
+"""`rocketmq-sidecar`: parses the command line, runs one sidecar until SIGTERM or SIGINT.
+
+Exit codes: 0 ended by a signal, 1 the state on disk or the machine does not allow to go on, 2 wrong command line or
+configuration, 3 a port is taken. What an operator can put right while it runs (a refused identity, another sidecar
+that still holds the replica, controllers that do not know it) does not end it: /readyz and one log line say so.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from rocketmq_runtime import logs
+from rocketmq_runtime.filesystem import StorageError
+from rocketmq_runtime.settings import (
+    SettingsError,
+    build_settings,
+    from_environment,
+    read_properties_file,
+    to_text_values,
+)
+from rocketmq_runtime.version import __version__
+from rocketmq_sidecar.app import SidecarApp
+from rocketmq_sidecar.replication import ReplicationError
+from rocketmq_sidecar.settings import SidecarSettings
+
+EXIT_FATAL = 1
+EXIT_USAGE = 2
+EXIT_PORT = 3
+
+log = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="rocketmq-sidecar",
+        description="The process beside a native broker: identity, role, write lease and replication.",
+        epilog="Every key may also come from the environment: ROCKETMQ_<KEY>. Example: %(prog)s -c broker.conf",
+    )
+    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="configuration in Java properties form")
+    parser.add_argument("-p", "--print-config", action="store_true", help="print every key with its value and exit")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    options = parser.parse_args(arguments)
+    try:
+        file = {} if options.config is None else read_properties_file(options.config)
+        loaded = build_settings(SidecarSettings, file, from_environment(SidecarSettings))
+    except SettingsError as error:
+        print(f"rocketmq-sidecar: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    settings = loaded.settings
+    if options.print_config:
+        for key, value in to_text_values(settings).items():
+            print(f"{key}={value}")
+        return 0
+    logs.configure(settings.log_format, settings.log_level)
+    if loaded.unknown_keys:
+        log.info("configuration keys not known to the sidecar", keys=list(loaded.unknown_keys))
+    return uvloop.run(_run(settings))
+
+
+async def _run(settings: SidecarSettings) -> int:
+    app = SidecarApp(settings)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopping.set)
+    ends = [loop.create_task(event.wait()) for event in (stopping, app.agent.failed)]
+    starting = loop.create_task(app.start())
+    try:
+        # The start may wait for an operator, so a signal has to end it too.
+        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    except OSError as error:
+        log.error("cannot open a port", reason=str(error))
+        return EXIT_PORT
+    except (ReplicationError, StorageError) as error:
+        log.critical("start refused", reason=str(error), error=type(error).__name__)
+        return EXIT_FATAL
+    finally:
+        for task in (starting, *ends):
+            task.cancel()
+        await asyncio.gather(starting, *ends, return_exceptions=True)
+        await app.stop()
+    return 0 if app.agent.fatal is None else EXIT_FATAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,376 @@
+"""Drives the control machine: feeds it what happens and does what it asks for, with the links, the identity files and
+replication. Built by `app`.
+
+Machine events happen in the event loop, one after another; an action that leads to the next event at once is queued,
+never nested.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from rocketmq_formats.broker_identity import IdentityError
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
+from rocketmq_formats.replica_link import (
+    Appended,
+    FromBroker,
+    FromSidecar,
+    Grant,
+    Hello,
+    Lease,
+    Prepared,
+    Released,
+    Replicated,
+    Retained,
+    RoleNotice,
+    Status,
+    Truncate,
+    Truncated,
+)
+from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_runtime.filesystem import StorageError
+from rocketmq_sidecar.broker_link import BrokerLink
+from rocketmq_sidecar.broker_watch import BrokerWatch
+from rocketmq_sidecar.controller_link import ControllerLink
+from rocketmq_sidecar.domain.actions import (
+    Action,
+    Actions,
+    Ask,
+    Beat,
+    Disconnect,
+    ForgetApplied,
+    Note,
+    SaveApplied,
+    SaveIdentity,
+    Stored,
+    Tell,
+)
+from rocketmq_sidecar.domain.machine import ControlMachine
+from rocketmq_sidecar.meta_files import IdentityFiles, Kept
+from rocketmq_sidecar.replicator import ReplicationPort, Replicator
+from rocketmq_sidecar.settings import SidecarSettings
+
+log = structlog.get_logger(__name__)
+
+LOAD_RETRY = 2.0
+"""Seconds between two looks at identity files that were refused: somebody has to put them right."""
+_LOG = {"info": log.info, "warning": log.warning, "error": log.error}
+STOP_PATIENCE = 2.0
+"""Seconds that an orderly end waits for the broker to let go of its mastership."""
+
+
+class LinkLostError(Exception):
+    """The broker went while its answer was awaited."""
+
+
+class Agent:
+    """One per process; implements `broker_link.LinkHandler` and takes replication's callbacks."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        make_replication: "Callable[[Agent], ReplicationPort]",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is opened yet. Needs a running event loop. `make_replication` gets this agent for its callbacks."""
+        self.settings = settings
+        self.machine: ControlMachine | None = None
+        self.fatal: BaseException | None = None
+        """What a bug raised; the process has to end, since the state of the replica is not known."""
+        self.failed = asyncio.Event()
+        self.trouble: str | None = "the identity files have not been read yet"
+        """What keeps the machine from existing, or replication from following, until an operator helps."""
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._files = IdentityFiles(
+            settings.root,
+            cluster_name=settings.broker_cluster_name,
+            broker_name=settings.name,
+            java_file=settings.java_identity_file,
+        )
+        self.controllers = ControllerLink()
+        self.broker = BrokerLink(settings.socket_path, self)
+        self.replication = make_replication(self)
+        self._replicator = Replicator(
+            self.replication, on_begun=self._begun, on_stopped=self._stopped, on_failed=self._fail
+        )
+        self._events: deque[Callable[[ControlMachine], Actions]] = deque()
+        self._busy = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch = BrokerWatch(
+            self.broker,
+            limit=settings.broker_hang_timeout_ms / 1000,
+            outlast_promises=settings.durability == "relaxed",
+            clock=clock,
+        )
+        self._progress: Progress | None = None
+        self._status: Status | None = None
+        self._truncating: dict[int, asyncio.Future[None]] = {}
+        self._rested = asyncio.Event()
+
+    async def start(self) -> None:
+        """Read the identity (waiting for an operator if it is refused), then let the broker in.
+
+        Raises:
+            OSError: the HA port is taken, or the socket cannot be made.
+            ReplicationError: the epoch file is unreadable.
+        """
+        kept = await self._load()
+        self.machine = ControlMachine(self.settings.options, identity=kept.identity, applied=kept.applied)
+        self.trouble = None
+        self._replicator.start()
+        await self.replication.start()
+        await self.broker.start()
+
+    async def stop(self) -> None:
+        """Hand over if master, then leave: the controllers elect another as soon as the connections close."""
+        if self.machine is not None and self.fatal is None:
+            was_master = self.machine.role.master_of
+            self._event(lambda machine: machine.on_stop(self._clock()))
+            try:
+                async with asyncio.timeout(STOP_PATIENCE):
+                    await self._rested.wait()
+            except TimeoutError:
+                log.warning("broker did not let go of its mastership in time", seconds=STOP_PATIENCE)
+            if was_master is not None:
+                log.info("mastership handed over: sends are refused here from now on", master_epoch=was_master)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._watch.stop()
+        await self.controllers.close()
+        await self._replicator.stop()
+        await self.replication.stop()
+        await self.broker.stop()
+
+    def unready(self) -> str | None:
+        """None, or why this replica does not do its part."""
+        if self.machine is None:
+            return self.trouble
+        return self.machine.unready(self._clock()) or self.trouble
+
+    # broker_link.LinkHandler
+
+    def on_hello(self, hello: Hello) -> str | None:
+        """The broker is there, its store recovered."""
+        names = self.settings.broker_cluster_name, self.settings.name
+        if (hello.cluster_name, hello.broker_name) != names:
+            return (
+                f"it is of {hello.cluster_name}#{hello.broker_name}, this sidecar of {'#'.join(names)}: correct"
+                " brokerClusterName or brokerName in one of their files"
+            )
+        if hello.file_size != self.settings.mapped_file_size_commit_log:
+            return (
+                f"its mappedFileSizeCommitLog is {hello.file_size}, this sidecar's"
+                f" {self.settings.mapped_file_size_commit_log}: set both alike"
+            )
+        log.info("broker connected", address=hello.address, min_offset=hello.min_offset, max_offset=hello.max_offset)
+        check_code = f"{hello.address};{time.time_ns() // 1_000_000}"
+        self._event(lambda machine: machine.on_hello(hello, check_code, self._clock()))
+        self._watch.start()
+        if self._status is not None:
+            self.broker.send(self._status)
+        return None
+
+    def on_message(self, message: FromBroker) -> None:
+        """The broker said something; progress of the log goes straight to replication."""
+        match message:
+            case Appended():
+                self.replication.appended(message.max_offset, message.flushed_offset)
+            case Retained():
+                self.replication.retained(message.min_offset)
+            case Truncated():
+                done = self._truncating.pop(message.offset, None)
+                if done is not None and not done.done():
+                    done.set_result(None)
+            case Prepared() | Released() | RoleNotice():
+                self._event(lambda machine: machine.on_broker_said(message, self._clock()))
+            case Hello():
+                raise AssertionError("the link takes one hello")
+
+    def on_gone(self, reason: str) -> None:
+        """The link broke: this replica is dead until the broker is back."""
+        log.warning("broker lost: leaving the group until it is back", reason=reason)
+        self._watch.stop()
+        for done in self._truncating.values():
+            if not done.done():
+                done.set_exception(LinkLostError(reason))
+                done.exception()  # whoever waited may have gone
+        self._truncating.clear()
+        self._event(lambda machine: machine.on_broker_gone(self._clock()))
+
+    # Replication's callbacks
+
+    def sync_set_wanted(self, members: frozenset[int]) -> None:
+        """The controllers should agree to this set."""
+        self._event(lambda machine: machine.on_sync_set_wanted(members, self._clock()))
+
+    def progressed(self, progress: Progress) -> None:
+        """Master: what the replicas hold."""
+        self._progress = progress
+        self.broker.send(progress)
+
+    def replicated(self, max_offset: int, confirm_offset: int) -> None:
+        """Slave: the log grew."""
+        self.broker.send(Replicated(max_offset, confirm_offset))
+
+    async def truncate_broker(self, offset: int) -> None:
+        """Slave: returns when the broker refers to nothing at or behind `offset` any more.
+
+        Raises:
+            LinkLostError: it went meanwhile.
+        """
+        if not self.broker.connected:
+            raise LinkLostError("no broker is connected")
+        done = self._truncating.get(offset)
+        if done is None or done.done():
+            done = self._truncating[offset] = self._loop.create_future()
+            self.broker.send(Truncate(offset))
+        await asyncio.shield(done)
+
+    def status_changed(self, epochs: bytes, ha: bytes) -> None:
+        """What the broker answers to 1007 and 907."""
+        self._status = Status(epochs, ha)
+        self.broker.send(self._status)
+
+    def master_lost(self) -> None:
+        """Slave: the connection to the master broke."""
+        self._event(lambda machine: machine.on_master_lost(self._clock()))
+
+    def troubled(self, reason: str | None) -> None:
+        """Slave: why it cannot follow without an operator; None when it can again."""
+        self.trouble = reason
+
+    # Driving the machine
+
+    def _event(self, event: Callable[[ControlMachine], Actions]) -> None:
+        machine = self.machine
+        if machine is None or self.fatal is not None:
+            return
+        self._events.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._events:
+                for action in self._events.popleft()(machine):
+                    self._do(action)
+        except Exception as error:  # noqa: BLE001 - reported, and the process ends
+            self._fail(error)
+        finally:
+            self._busy = False
+        if machine.role.at_rest:
+            self._rested.set()
+        else:
+            self._rested.clear()
+        self._arm(machine)
+
+    def _arm(self, machine: ControlMachine) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wake_at = machine.wake_at
+        if wake_at != float("inf"):
+            # A little late rather than early: the loop counts in whole milliseconds.
+            delay = max(wake_at - self._clock(), 0.0) + 0.001
+            self._timer = self._loop.call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._event(lambda machine: machine.on_tick(self._clock()))
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Tell():
+                self._tell(action.message)
+            case Ask():
+                self.controllers.ask(action, self._answered)
+            case Beat():
+                self._beat(action)
+            case SaveApplied() | SaveIdentity() | ForgetApplied():
+                self._store(action)
+            case Disconnect():
+                self.controllers.disconnect()
+            case Note():
+                _LOG[action.level](action.text, **action.values)
+            case _:
+                self._replicator.put(action)
+
+    def _tell(self, message: FromSidecar) -> None:
+        if isinstance(message, Lease) and self._watch.behind:
+            return  # it would find a promise when it wakes up that holds no more
+        self.broker.send(message)
+        if isinstance(message, Grant | Lease):
+            self._watch.promised_until = max(self._watch.promised_until, _until(message))
+        if isinstance(message, Grant) and self._progress is not None and self._progress.epoch == message.epoch:
+            self.broker.send(self._progress)  # what it heard before it was master, it ignored
+
+    def _beat(self, beat: Beat) -> None:
+        settings, replication = self.settings, self.replication
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name=settings.broker_cluster_name,
+            broker_addr=beat.broker_address,
+            broker_name=settings.name,
+            broker_id=beat.broker_id,
+            epoch=replication.last_epoch,
+            max_offset=replication.max_offset,
+            confirm_offset=replication.confirm_offset,
+            heartbeat_timeout_mills=settings.controller_heart_beat_timeout_mills,
+            election_priority=settings.broker_election_priority,
+        )
+
+        def done(address: str, *, taken: bool) -> None:
+            self._event(lambda machine: machine.on_beat(address, beat.sent_at, self._clock(), taken=taken))
+
+        self.controllers.beat(beat.addresses, header, done)
+
+    def _store(self, action: Stored) -> None:
+        error: str | None = None
+        try:
+            match action:
+                case SaveApplied(applied):
+                    self._files.save_applied(applied)
+                    log.info("broker id applied for", broker_id=applied.identity.broker_id)
+                case SaveIdentity(identity):
+                    self._files.save_identity(identity)
+                    log.info("broker id kept", broker_id=identity.broker_id)
+                case ForgetApplied():
+                    self._files.forget_applied()
+                    log.info("broker id applied for belongs to another broker, asking for the next one")
+        except StorageError as problem:
+            error = str(problem)
+        self._event(lambda machine: machine.on_stored(action, error, self._clock()))
+
+    # How actions ended
+
+    def _answered(self, ask: Ask, answer: RemotingCommand | None) -> None:
+        self._event(lambda machine: machine.on_answer(ask, answer, self._clock()))
+
+    def _begun(self, epoch: int, error: str | None) -> None:
+        self._event(lambda machine: machine.on_begun(epoch, error, self._clock()))
+
+    def _stopped(self) -> None:
+        self._event(lambda machine: machine.on_replication_stopped(self._clock()))
+
+    def _fail(self, error: BaseException) -> None:
+        log.critical("sidecar cannot go on", exc_info=error)
+        self.fatal = self.fatal or error
+        self.failed.set()
+
+    async def _load(self) -> Kept:
+        while True:
+            try:
+                return self._files.load()
+            except (IdentityError, StorageError) as error:
+                if str(error) != self.trouble:
+                    log.error("identity refused, waiting until it is put right", reason=str(error))
+                self.trouble = str(error)
+            await asyncio.sleep(LOAD_RETRY)
+
+
+def _until(message: Grant | Lease) -> float:
+    return message.lease_until if isinstance(message, Grant) else message.until

@@ -1,0 +1,71 @@
+"""The sidecar's metrics: gauges that are read when scraped, out of the agent. Called in the probes' thread: reads only.
+
+Names are ours; 5.3.3's broker has none of these. Labels: cluster, broker_set, and broker_id once it is known.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What the gauges show."""
+
+    cluster: str
+    broker_set: str
+    broker_id: int | None
+    role: str
+    """master, slave or fenced."""
+    master_epoch: int
+    in_sync: int
+    """Members of the SyncStateSet as the controllers last said."""
+    lease_seconds: float
+    """Until the write lease ends; 0 if there is none."""
+    max_offset: int
+    confirm_offset: int
+    broker_connected: bool
+    controller_known: bool
+    """Whether a leading controller is known."""
+
+
+ROLES = ("fenced", "slave", "master")
+
+
+class SidecarMetrics:
+    """The registry of one process."""
+
+    def __init__(self, read: Callable[[], Snapshot]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(_Gauges(read))
+
+
+class _Gauges(Collector):
+    def __init__(self, read: Callable[[], Snapshot]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        now = self._read()
+        labels = {
+            "cluster": now.cluster,
+            "broker_set": now.broker_set,
+            "broker_id": "" if now.broker_id is None else str(now.broker_id),
+        }
+        role = GaugeMetricFamily("rocketmq_sidecar_role", "1 for the role this replica has", labels=(*labels, "role"))
+        for name in ROLES:
+            role.add_metric((*labels.values(), name), float(now.role == name))
+        yield role
+        for name, text, value in (
+            ("master_epoch", "Newest masterEpoch heard of", now.master_epoch),
+            ("in_sync_replicas", "Members of the SyncStateSet", now.in_sync),
+            ("lease_seconds", "Time until the write lease ends", now.lease_seconds),
+            ("max_offset", "End of the commit log in bytes", now.max_offset),
+            ("confirm_offset", "What consumers may see, in bytes", now.confirm_offset),
+            ("broker_connected", "1 while the broker is connected", now.broker_connected),
+            ("controller_known", "1 while a leading controller is known", now.controller_known),
+        ):
+            gauge = GaugeMetricFamily(f"rocketmq_sidecar_{name}", text, labels=tuple(labels))
+            gauge.add_metric(tuple(labels.values()), float(value))
+            yield gauge
