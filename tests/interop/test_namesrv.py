@@ -1,0 +1,193 @@
+"""Official brokers, tools and clients at our name servers, one of which hosts the controller that the brokers obey.
+
+Two name servers: the first has a controller in its process (enableControllerInNamesrv), the second has none. A group of
+two official brokers in controller mode and a plain official master register at both.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_demo.apache import admin, ledger, servers
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.ask import ask
+from rocketmq_demo.replica import NameServer
+from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.nameserver import (
+    BrokerData,
+    ClusterInfo,
+    GetRouteInfoRequestHeader,
+    TopicRouteData,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+CLUSTER, GROUP, PLAIN = "DefaultCluster", "in-control", "plain"
+_START = 120.0
+_POLL = 0.05
+
+
+class World:
+    """The processes of this module."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = PortPool()
+        controller = self.ports.block()
+        secret = folder / "raft.secret"
+        secret.write_text("only for this test")
+        self.controller = f"{HOST}:{controller}"
+        hosting = {
+            "enableControllerInNamesrv": True,
+            "controllerDLegerPeers": f"n0-{self.controller}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": folder / "controller",
+            "controllerRaftSecretFile": secret,
+            "controllerListenHost": HOST,
+        }
+        self.nameservers = [
+            NameServer(folder / "names-0", port=self.ports.single(), config=hosting),
+            NameServer(folder / "names-1", port=self.ports.single()),
+        ]
+        self.brokers: dict[str, JavaProcess] = {}
+
+    def start(self) -> None:
+        """Start the brokers as soon as the name servers listen; wait until all of them are known everywhere."""
+        for server in self.nameservers:
+            server.wait_listening()
+        self._broker("a", GROUP, {})
+        self._broker("p", PLAIN, {"enableControllerMode": False, "brokerRole": "ASYNC_MASTER", "brokerId": 0})
+        self.wait("the first broker as master", lambda: self.ids(GROUP) == {0})
+        self._broker("b", GROUP, {})
+        self.wait("a slave", lambda: len(self.ids(GROUP)) == 2)
+        self.wait("the plain master", lambda: self.ids(PLAIN) == {0})
+
+    def _broker(self, label: str, name: str, config: servers.Config) -> None:
+        self.brokers[label] = servers.start_broker(
+            self.folder / label,
+            port=self.ports.broker(),
+            controllers=[self.controller],
+            nameservers=[server.address for server in self.nameservers],
+            cluster=CLUSTER,
+            name=name,
+            config={"allAckInSyncStateSet": True, "registerNameServerPeriod": 10_000, **config},
+        )
+
+    @property
+    def addresses(self) -> str:
+        return ";".join(server.address for server in self.nameservers)
+
+    def members(self, number: int, name: str) -> dict[int, str]:
+        """The addresses of a broker name by name server `number`."""
+        answer = ask(self.nameservers[number].address, request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        table = decode_body(ClusterInfo, answer.body).broker_addr_table
+        return dict(table.get(name, BrokerData(broker_name=name)).broker_addrs)
+
+    def ids(self, name: str) -> set[int]:
+        """The ids of a broker name that all name servers agree on."""
+        first, *others = (set(self.members(number, name)) for number in range(len(self.nameservers)))
+        return first if all(other == first for other in others) else set()
+
+    def route(self, topic: str, number: int = 0) -> TopicRouteData | None:
+        """A topic's route by name server `number`; None if it has none."""
+        header = GetRouteInfoRequestHeader(topic=topic)
+        answer = ask(self.nameservers[number].address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        return decode_body(TopicRouteData, answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    def wait(self, what: str, condition: Callable[[], bool], timeout: float = _START) -> float:
+        """Seconds until `condition` held."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() - began > timeout:
+                raise TimeoutError(f"waited {timeout:g} s for {what}; {GROUP}: {self.members(0, GROUP)}")
+            time.sleep(_POLL)
+        return time.monotonic() - began
+
+    def mqadmin(self, *arguments: str, number: int = 0) -> str:
+        """What the official tool prints, at name server `number`."""
+        result = admin.run_mqadmin([*arguments, "-n", self.nameservers[number].address], folder=self.folder / "mqadmin")
+        assert "Exception" not in result.stderr + result.stdout, result.stderr + result.stdout
+        return result.stdout
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.close()
+        for server in self.nameservers:
+            server.close()
+        self.ports.close()
+
+
+@pytest.fixture(scope="module")
+def world(apache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Everything started and registered."""
+    world = World(tmp_path_factory.mktemp("namesrv"))
+    try:
+        world.start()
+        yield world
+    finally:
+        world.close()
+
+
+def test_cluster_list_shows_every_broker(world: World) -> None:
+    rows = [line.split() for line in world.mqadmin("clusterList", number=1).splitlines() if CLUSTER in line]
+    assert sorted((row[1], row[2]) for row in rows) == [(GROUP, "0"), (GROUP, "2"), (PLAIN, "0")]
+
+
+def test_a_new_topic_is_routed_everywhere(world: World) -> None:
+    world.mqadmin("updateTopic", "-t", "made", "-c", CLUSTER, "-r", "3", "-w", "3")
+    for number in range(2):
+        world.wait("the route", lambda number=number: _brokers(world.route("made", number)) == {GROUP, PLAIN}, 30)
+    printed = world.mqadmin("topicRoute", "-t", "made")
+    assert {*re.findall(r'"brokerName":"([^"]+)"', printed)} == {GROUP, PLAIN}
+    assert '"writeQueueNums":3' in printed
+    assert "made" in world.mqadmin("topicList").split()
+
+
+def test_write_permission_is_wiped_and_added(world: World) -> None:
+    assert re.search(rf"wipe write perm of broker\[{PLAIN}\].* OK, [1-9]", world.mqadmin("wipeWritePerm", "-b", PLAIN))
+    assert _perms(world.route("made"))[PLAIN] == 4
+    world.mqadmin("addWritePerm", "-b", PLAIN)
+    assert _perms(world.route("made"))[PLAIN] == 6
+    assert _perms(world.route("made"))[GROUP] == 6
+
+
+def test_configuration_and_kv_by_tools(world: World) -> None:
+    world.mqadmin("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "made", "-v", f"{GROUP}:3")
+    world.mqadmin("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
+    route = world.route("made")
+    assert route is not None
+    assert route.order_topic_conf == f"{GROUP}:3"
+    assert re.search(r"orderMessageEnable\s+=\s+true", world.mqadmin("getNamesrvConfig"))
+    world.mqadmin("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "made")
+
+
+def test_a_failover_is_routed_and_nothing_is_lost(world: World) -> None:
+    world.wait("the topic's route", lambda: _brokers(world.route("made")) == {GROUP, PLAIN}, 30)
+    old = world.members(0, GROUP)[0]
+    master = next(broker for label, broker in world.brokers.items() if f":{broker.ports[1]}" == old[-6:])
+    with ledger.Ledger(world.folder / "ledger", nameservers=world.addresses, topic="made", seconds=60) as sender:
+        world.wait("acknowledged messages", lambda: len(sender.acknowledged()) > 100)
+        master.kill9()
+        gone = world.wait("the dead master's end in the routes", lambda: world.members(0, GROUP).get(0) != old)
+        moved = world.wait("a new master in the routes", lambda: world.ids(GROUP) == {0})
+        before = len(sender.acknowledged())
+        world.wait("messages after it", lambda: len(sender.acknowledged()) > before + 100)
+        sender.finish()
+        print(f"dead master out of the routes after {gone:.2f} s, new one in after {gone + moved:.2f} s")
+        audit = ledger.audit(world.folder / "audit", nameservers=world.addresses, topic="made", ledger=sender.path)
+    assert audit["acknowledged"] > 200
+    assert audit["missingCount"] == 0
+
+
+def _brokers(route: TopicRouteData | None) -> set[str]:
+    return set() if route is None else {queue.broker_name for queue in route.queue_datas}
+
+
+def _perms(route: TopicRouteData | None) -> dict[str, int]:
+    return {} if route is None else {queue.broker_name: queue.perm for queue in route.queue_datas}

@@ -1,0 +1,211 @@
+"""How brokers leave: by their word, with their connection, by silence; and what supportActingMaster makes of it."""
+
+import pytest
+
+from rocketmq_formats.remoting.nameserver import TopicRouteData
+from rocketmq_namesrv.domain import queries, routes
+from rocketmq_namesrv.domain.route_answers import RouteAnswers
+from rocketmq_namesrv.domain.tables import RouteTables
+from tests.namesrv.test_registration import A, B, C, perms, register, topics
+
+
+def addresses(known: RouteTables, topic: str, *, acting: bool = False) -> dict[int, str]:
+    """What clients are told of the one group of `topic`."""
+    route = queries.route(known, topic, acting_master=acting)
+    assert route is not None
+    (data,) = route.broker_datas
+    return dict(data.broker_addrs)
+
+
+class TestUnregister:
+    def test_the_last_address_takes_name_cluster_and_topics(self) -> None:
+        known = RouteTables()
+        register(known)
+        register(known, B, name="h", table=topics("U", "V"))
+        ended = routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        assert ended.known
+        assert set(known.groups) == {"h"}
+        assert known.clusters == {"c": {"h"}}
+        assert {topic: set(queues) for topic, queues in known.topics.items()} == {"U": {"h"}, "V": {"h"}}
+
+    def test_an_unknown_one_changes_nothing(self) -> None:
+        known = RouteTables()
+        register(known)
+        assert not routes.unregister(known, cluster_name="c", broker_name="nobody", address=A + "0").known
+        assert not routes.unregister(known, cluster_name="c", broker_name="g", address=B).known
+        assert known.groups["g"].addresses == {0: A}
+
+    def test_write_permission_goes_with_the_master_if_a_slave_may_act(self) -> None:
+        known = RouteTables()
+        register(known, acting=True)
+        register(known, B, 1, acting=True)
+        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        assert perms(known, "T") == {"g": 4}
+
+    def test_and_stays_if_not(self) -> None:
+        known = RouteTables()
+        register(known)
+        register(known, B, 1)
+        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        assert perms(known, "T") == {"g": 6}
+
+    def test_the_smallest_id_that_left_is_told_to_all(self) -> None:
+        known = RouteTables()
+        for address, broker_id in ((A, 0), (B, 1), (C, 2)):
+            register(known, address, broker_id, acting=True)
+        change = routes.unregister(known, cluster_name="c", broker_name="g", address=A).change
+        assert change is not None
+        assert (change.min_broker_id, change.offline_broker_addr, change.tell) == (1, A, (B, C))
+        assert routes.unregister(known, cluster_name="c", broker_name="g", address=C).change is None
+
+    def test_without_acting_master_nobody_is_told(self) -> None:
+        known = RouteTables()
+        register(known)
+        register(known, B, 1)
+        assert routes.unregister(known, cluster_name="c", broker_name="g", address=A).change is None
+
+
+class TestConnectionsAndSilence:
+    def test_all_brokers_of_a_connection_end_with_it(self) -> None:
+        known = RouteTables()
+        register(known, A, over=5)
+        register(known, B, name="h", over=5)
+        register(known, C, name="i", over=6)
+        assert {ended.address for ended in routes.connection_closed(known, 5)} == {A, B}
+        assert set(known.groups) == {"i"}
+
+    def test_an_older_connection_of_a_broker_does_not_count(self) -> None:
+        known = RouteTables()
+        register(known, over=5)
+        register(known, over=6)
+        assert routes.connection_closed(known, 5) == ()
+        assert set(known.groups) == {"g"}
+
+    def test_one_whose_id_was_taken_ends_too(self) -> None:
+        known = RouteTables()
+        register(known, A, over=5)
+        register(known, B, over=6)
+        assert [ended.address for ended in routes.connection_closed(known, 5)] == [A]
+        assert len(known.live) == 1
+        assert known.groups["g"].addresses == {0: B}
+
+    def test_silence_counts_from_the_last_word(self) -> None:
+        known = RouteTables()
+        register(known, now=100.0, timeout=10.0)
+        known.live.refresh("c", A, 105.0)
+        assert known.live.expired(115.0) == ()
+        (silent,) = known.live.expired(115.1)
+        routes.expire(known, silent)
+        assert (known.groups, len(known.live)) == ({}, 0)
+
+    def test_a_word_of_a_stranger_makes_nobody_alive(self) -> None:
+        known = RouteTables()
+        known.live.refresh("c", A, 105.0)
+        assert len(known.live) == 0
+
+
+class TestActingMaster:
+    def test_the_smallest_id_is_presented_as_0(self) -> None:
+        known = RouteTables()
+        register(known, acting=True)
+        register(known, B, 2, acting=True)
+        register(known, C, 3, acting=True)
+        assert addresses(known, "T", acting=True) == {0: A, 2: B, 3: C}
+        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        assert addresses(known, "T", acting=True) == {0: B, 3: C}
+        assert addresses(known, "T", acting=False) == {2: B, 3: C}
+        assert queries.cluster_info(known).broker_addr_table["g"].broker_addrs == {2: B, 3: C}
+
+    def test_not_in_the_topic_by_which_brokers_find_each_other(self) -> None:
+        known = RouteTables()
+        register(known, B, 2, acting=True, table=topics("rmq_sys_SYNC_BROKER_MEMBER_g", "T"))
+        assert addresses(known, "rmq_sys_SYNC_BROKER_MEMBER_g", acting=True) == {2: B}
+
+    def test_not_while_the_topic_is_writable(self) -> None:
+        known = RouteTables()
+        register(known, B, 2, acting=True)
+        known.add_write_permission("g")
+        assert addresses(known, "T", acting=True) == {2: B}
+
+    def test_not_for_a_group_that_does_not_want_it(self) -> None:
+        known = RouteTables()
+        register(known, B, 2, table=topics("T", "U", perm=4))
+        assert addresses(known, "T", acting=True) == {2: B}
+
+
+class TestPermissionsAndTopics:
+    def test_add_sets_read_and_write_exactly(self) -> None:
+        known = RouteTables()
+        register(known, table=topics("T", "U", perm=7))
+        assert known.wipe_write_permission("g") == 2
+        assert perms(known, "T") == {"g": 5}
+        assert known.add_write_permission("g") == 2
+        assert perms(known, "T") == {"g": 6}
+        assert known.wipe_write_permission("nobody") == 0
+
+    def test_delete_in_one_cluster_or_everywhere(self) -> None:
+        known = RouteTables()
+        register(known)
+        register(known, B, name="h", cluster="d")
+        known.delete_topic("T", "d")
+        assert set(known.topics["T"]) == {"g"}
+        known.delete_topic("T", "unknown")
+        assert set(known.topics["T"]) == {"g"}
+        known.delete_topic("T")
+        assert set(known.topics) == {"U"}
+        assert known.queue_datas == 2
+
+
+class Kept(RouteAnswers):
+    """Encoded routes over tables of one group with three topics; counts what is made from them."""
+
+    def __init__(self) -> None:
+        super().__init__(self._make, max_kept=2)
+        self.made: list[str] = []
+        self.tables = RouteTables(on_change=self.forget)
+        register(self.tables, table=topics("T", "U", "V"))
+
+    def _make(self, topic: str) -> TopicRouteData | None:
+        self.made.append(topic)
+        return queries.route(self.tables, topic, acting_master=False)
+
+
+class TestRouteAnswers:
+    def test_encoded_once_until_something_changes(self) -> None:
+        kept = Kept()
+        first = kept.get("T", standard=True)
+        assert kept.get("T", standard=True) is first
+        register(kept.tables, now=30.0, table=topics("T", "U", "V"))  # what brokers say every 30 s
+        assert kept.get("T", standard=True) is first
+        register(kept.tables, B, 1)
+        assert kept.get("T", standard=True) != first
+        assert kept.made == ["T", "T"]
+
+    @pytest.mark.parametrize("what", ["wipe", "leave", "zone", "filter", "queues"])
+    def test_every_change_is_seen(self, what: str) -> None:
+        kept = Kept()
+        first = kept.get("T", standard=False)
+        match what:
+            case "wipe":
+                kept.tables.wipe_write_permission("g")
+            case "leave":
+                routes.connection_closed(kept.tables, 1)
+            case "zone":
+                register(kept.tables, zone_name="z")
+            case "filter":
+                register(kept.tables, filter_servers=("f:1",))
+            case _:
+                register(kept.tables, table=topics("T", "U", queues=7), version=(0, 2))
+        assert kept.get("T", standard=False) != first
+
+    def test_the_oldest_goes_when_too_many_are_kept(self) -> None:
+        kept = Kept()
+        for topic in ("T", "U", "V", "T"):
+            kept.get(topic, standard=True)
+        assert kept.made == ["T", "U", "V", "T"]
+
+    def test_an_unknown_topic_is_not_kept(self) -> None:
+        kept = Kept()
+        assert kept.get("N", standard=True) is None
+        register(kept.tables, table=topics("T", "N"), version=(0, 2))
+        assert kept.get("N", standard=True) is not None
