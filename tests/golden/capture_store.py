@@ -38,7 +38,6 @@ TINY = {
 }
 KEPT = {
     "abort",
-    "batchconsumequeue",
     "brokerIdentity",
     "checkpoint",
     "commitlog",
