@@ -27,7 +27,10 @@ from rocketmq_formats.replica_link import (
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 0.1
-"""Between two tries to connect; the sidecar is on the same machine and a refused connect costs nothing."""
+"""Between two tries to connect, and after a connection that ended so soon; the sidecar is on the same machine and a
+refused connect costs nothing."""
+STABLE_SECONDS = 1.0
+"""A connection that lasted so long was a good one: its loss is reported whatever was reported before."""
 MAX_SOCKET_PATH = 100
 """Bytes that fit a socket address everywhere (108 on Linux, with the end mark)."""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
@@ -58,6 +61,7 @@ class SidecarLink:
         self._connecting: asyncio.Task[None] | None = None
         self._stopped = False
         self._reported = ""
+        self._connected_at = float("-inf")
         self._progress: Callable[[], Appended] | None = None
 
     @property
@@ -101,18 +105,20 @@ class SidecarLink:
             self._connection.write(encode(latest()))
 
     async def _connect(self) -> None:
+        # a sidecar that closes what it accepts must not be asked thousands of times a second
+        await asyncio.sleep(self._connected_at + RETRY_SECONDS - self._loop.time())
         while True:
             try:
                 connection = await self._open()
             except OSError as error:
-                self._report(error)
+                self._report("no sidecar yet: writes are refused until it runs", error.strerror or str(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            self._reported = ""
-            log.info("connected to the sidecar", path=str(self._path))
+            self._connected_at = self._loop.time()
             self._connection = connection
             connection.write(encode(self._handler.hello()))
             connection.open(self._handler.on_message)
+            log.debug("connected to the sidecar", path=str(self._path))
             return
 
     async def _open(self) -> "_Connection":
@@ -131,12 +137,11 @@ class SidecarLink:
                 os.close(directory)
         return connection
 
-    def _report(self, error: OSError) -> None:
+    def _report(self, message: str, reason: str) -> None:
         """One line per reason, not one per try."""
-        reason = error.strerror or str(error)
         if reason != self._reported:
             self._reported = reason
-            log.warning("no sidecar yet: writes are refused until it runs", path=str(self._path), reason=reason)
+            log.warning(message, path=str(self._path), reason=reason)
 
     def _lost(self, connection: "_Connection", reason: str) -> None:
         if connection is not self._connection:
@@ -144,7 +149,9 @@ class SidecarLink:
         self._connection = None
         self._progress = None
         if not self._stopped:
-            log.warning("link to the sidecar lost", reason=reason)
+            if self._loop.time() - self._connected_at > STABLE_SECONDS:
+                self._reported = ""
+            self._report("link to the sidecar lost", reason)
             self._handler.on_link_lost(reason)
 
 

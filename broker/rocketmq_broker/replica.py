@@ -180,6 +180,7 @@ class Replica:
                 self._extend(message)
             case Welcome():
                 self._role.welcomed(message.broker_id)
+                log.info("the sidecar knows who we are", broker_id=message.broker_id)
             case Prepare():
                 self._prepare(message.epoch)
             case Grant():
