@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.store.message import Record
 from rocketmq_formats.store.message_properties import DELAY, TAGS, find_property
 from rocketmq_formats.tags import tags_code
 from rocketmq_formats.topics import SCHEDULE_TOPIC
@@ -56,17 +55,17 @@ def queue_id_of_level(level: int) -> int:
     return level - 1
 
 
-def unit_tags_code(record: Record, levels: Sequence[int]) -> int:
+def unit_tags_code(topic: bytes, properties: bytes, store_timestamp: int, levels: Sequence[int]) -> int:
     """The third field of a record's consume queue unit: hash of its tags, or when it is to be delivered, in ms.
 
     Raises:
         DelayLevelError: as `delay_level`; Java takes such a record for damaged, so it must never be stored.
     """
-    if record.topic == _SCHEDULE:
-        level = delay_level(record.properties, levels)
+    if topic == _SCHEDULE:
+        level = delay_level(properties, levels)
         if level:
-            return record.store_timestamp + levels[level - 1]
-    return tags_code(find_property(record.properties, TAGS))
+            return store_timestamp + levels[level - 1]
+    return tags_code(find_property(properties, TAGS))
 
 
 def _delay(match: re.Match[str] | None, text: str) -> int:

@@ -198,7 +198,7 @@ def test_units_point_at_their_records(entry: dict[str, Any]) -> None:
         record = records[physical_offset]
         assert (record.topic.decode(), record.queue_id) == (topic, segment_names.queue_id_of(queue))
         assert (record.queue_offset, record.size) == (offset, size)
-        assert unit_tags_code(record, LEVELS) == tags
+        assert unit_tags_code(record.topic, record.properties, record.store_timestamp, LEVELS) == tags
     assert consume_queue.pack_units(units).ljust(len(data), b"\0") == data
 
 
