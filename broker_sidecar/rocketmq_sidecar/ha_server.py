@@ -253,6 +253,7 @@ class HaServer:
         self._last_tick = 0.0
         self._reviewed_at = 0.0
         self._telling: asyncio.TimerHandle | None = None
+        self._turn: asyncio.Handle | None = None
         self._refusals: set[str] = set()
         self._wished: frozenset[int] | None = None
 
@@ -316,12 +317,22 @@ class HaServer:
     # From replication
 
     def appended(self, max_offset: int) -> None:
-        """The log reaches to `max_offset` now."""
+        """The log reaches to `max_offset` now. The first of a turn of the loop leaves at once, the others together."""
         master = self.mastership
         if master is None or max_offset <= master.max_offset:
             return
         master.max_offset = max_offset
-        for connection in self.connections:
+        if self._turn is None:
+            self._turn = self.loop.call_soon(self._end_of_turn, max_offset)
+            self._ship()
+
+    def _end_of_turn(self, shipped: int) -> None:
+        self._turn = None
+        if self.mastership is not None and self.mastership.max_offset > shipped:
+            self._ship()
+
+    def _ship(self) -> None:
+        for connection in list(self.connections):
             connection.pump()
         self._settle()
 

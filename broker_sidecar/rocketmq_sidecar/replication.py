@@ -8,7 +8,7 @@ Source: ha reference; RIP-44 replication.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import structlog
 
@@ -86,6 +86,7 @@ class Replication:
         self._follower: Follower | None = None
         self._status = StatusReporter(settings, on_status)
         self._ha_port = settings.ha_listen_port
+        self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Open the HA port, which stays open whatever the role; connections are refused unless master.
@@ -247,8 +248,11 @@ class Replication:
         if master is not None:
             master.min_offset = min_offset
             master.epochs = epochs
-        if self._follower is None:
-            self._store.save_now(epochs)
+        elif self._follower is not None and self._follower.connection is not None:
+            session = self._follower.connection.session
+            session.epochs = session.epochs.truncate_prefix(min_offset)
+        if epochs != self._store.epochs:
+            self._later(self._store.save(epochs))
         self._changed()
 
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:
@@ -287,6 +291,13 @@ class Replication:
         if self._server is None or self._files is None or self._broker_id < 1:
             raise ReplicationError("a role before start, identified and opened")
         return self._server, self._files
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        """Do what nobody waits for; a failure is logged where it happens."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _progressed(self) -> None:
         assert self._server is not None
