@@ -25,6 +25,8 @@ class ConsumeQueue:
     __slots__ = (
         "_files",
         "_folder",
+        "_name",
+        "_named",
         "_pending",
         "_starts",
         "dirty",
@@ -42,6 +44,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self._folder = folder
         self._files = files
+        self._named, self._name = -1, folder
         self._starts: list[int] = []  # byte offsets of the files
         self._pending = bytearray()
         self.min_offset = 0
@@ -161,11 +164,14 @@ class ConsumeQueue:
 
     def _fill(self, queue_offset: int) -> None:
         """No message has the offsets from `pending_offset` to `queue_offset`: the log does not hold them any more."""
-        first = queue_offset * UNIT_SIZE // self._files.file_size * (self._files.file_size // UNIT_SIZE)
+        empty = self.min_offset >= self.pending_offset
+        per_file = self._files.file_size // UNIT_SIZE
+        first = queue_offset - queue_offset % per_file
         if first > self.pending_offset:  # whole files would be blank: the queue begins anew
             self._drop_files()
             self.max_offset = self.pending_offset = first
-        if not self._starts and not self._pending:
+            empty = True
+        if empty:
             self.min_offset = queue_offset
         self._pending += PRE_BLANK * (queue_offset - self.pending_offset)
         self.pending_offset = queue_offset
@@ -266,7 +272,10 @@ class ConsumeQueue:
         self.max_offset = self.pending_offset = self.next_offset = offset
 
     def _path(self, start: int) -> Path:
-        return self._folder / segment_name(start)
+        """The same object while the same file is asked for: paths are slow to make, to hash and to compare."""
+        if start != self._named:
+            self._named, self._name = start, self._folder / segment_name(start)
+        return self._name
 
 
 def _is_pre_blank(unit: Unit) -> bool:

@@ -1,0 +1,66 @@
+"""Small stores for tests: files of a few records, messages told apart by their bodies."""
+
+from pathlib import Path
+from typing import Any
+
+from rocketmq_formats.store.message import read_records
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import Draft, Recovered, StoreSettings
+
+FILE = 4096
+QUEUE_FILE = 20 * 10
+
+
+def settings(root: Path, **changes: Any) -> StoreSettings:
+    values: dict[str, Any] = {"root": root, "file_size": FILE, "consume_queue_file_size": QUEUE_FILE}
+    return StoreSettings(**{**values, "disk_refuse_ratio": 1.1, "disk_clean_ratio": 1.1, **changes})
+
+
+def opened(root: Path, **changes: Any) -> tuple[MessageStore, Recovered]:
+    store = MessageStore(settings(root, **changes))
+    store.writer.acquire()
+    try:
+        return store, store.open()
+    except BaseException:
+        store.writer.release()
+        raise
+
+
+def abandon(store: MessageStore) -> None:
+    """What the kernel does for a process that was killed: mappings and files stay as they are, locks go."""
+    store._checkpoint.close()
+    store._queues.close()
+    store.files.close()
+    store.writer.release()
+    store._root.unlock()
+
+
+def draft(body: bytes, *, topic: bytes = b"T", queue_id: int = 0, **changes: Any) -> Draft:
+    return Draft(topic=topic, queue_id=queue_id, body=body, **changes)
+
+
+def put(store: MessageStore, *bodies: bytes, topic: bytes = b"T", queue_id: int = 0, now_ms: int = 1_000) -> None:
+    """Append and make visible."""
+    for body in bodies:
+        store.append(draft(body, topic=topic, queue_id=queue_id), now_ms)
+    show(store)
+
+
+def show(store: MessageStore) -> None:
+    store.dispatch(store.max_offset)
+    while store.unfinished:
+        store.dispatch(store.max_offset)
+
+
+def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:
+    """All visible messages of a queue from `offset`."""
+    found: list[bytes] = []
+    offset = store.queue_bounds(topic, queue_id)[0] if offset is None else offset
+    while (result := store.get(topic, queue_id, offset)).count:
+        data = b"".join(result.records)
+        records = read_records(data, check_crc=True)
+        assert len(records) == result.count
+        assert [record.queue_offset for record in records] == list(range(offset, result.next_offset))
+        found += [bytes(record.body(data)) for record in records]
+        offset = result.next_offset
+    return found

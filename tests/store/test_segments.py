@@ -1,0 +1,234 @@
+"""The log's files: what is read and written where, what another process sees, what is refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketmq_store.errors import (
+    NotWriterError,
+    OutOfRangeError,
+    StoreDamagedError,
+    StoreFullError,
+    WriterLockHeldError,
+)
+from rocketmq_store.segments import MappedFiles
+from rocketmq_store.writer_lock import WriterLock
+
+SIZE = 4096
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> WriterLock:
+    lock = WriterLock(tmp_path / "writer.lock")
+    lock.acquire()
+    return lock
+
+
+@pytest.fixture
+def files(tmp_path: Path, lock: WriterLock) -> MappedFiles:
+    return loaded(tmp_path, lock)
+
+
+def loaded(tmp_path: Path, lock: WriterLock) -> MappedFiles:
+    files = MappedFiles(tmp_path / "commitlog", SIZE, writer=lock)
+    files.load()
+    return files
+
+
+def names(files: MappedFiles) -> list[str]:
+    return sorted(path.name for path in files.directory.iterdir())
+
+
+def test_bytes_across_files_are_read_back(files: MappedFiles) -> None:
+    data = os.urandom(3 * SIZE + 10)
+    files.write(0, data)
+    assert files.end == 4 * SIZE
+    assert b"".join(bytes(files.read(start, SIZE)) for start in files.file_starts)[: len(data)] == data
+    assert bytes(files.read(SIZE - 3, 100)) == data[SIZE - 3 : SIZE]  # to the end of the file
+    part = files.readable(SIZE + 1, 10**9)
+    assert os.pread(part.fd, part.size, part.position) == data[SIZE + 1 : 2 * SIZE]
+
+
+def test_a_view_is_received_into(files: MappedFiles) -> None:
+    assert len(files.view(0, 100)) == 100
+    view = files.view(SIZE - 4, 100)
+    assert len(view) == 4
+    view[:] = b"abcd"
+    assert bytes(files.read(SIZE - 4, 4)) == b"abcd"
+
+
+def test_a_slave_begins_where_its_master_does(files: MappedFiles) -> None:
+    files.write(5 * SIZE + 7, b"x")
+    assert (files.min_offset, files.end) == (5 * SIZE, 6 * SIZE)
+    with pytest.raises(OutOfRangeError):
+        files.write(8 * SIZE, b"gap")
+    with pytest.raises(OutOfRangeError):
+        files.read(0, 1)
+
+
+def test_all_blocks_of_a_file_are_there_before_it_is_written(files: MappedFiles) -> None:
+    files.view(0, 1)
+    assert (files.directory / f"{0:020d}").stat().st_blocks * 512 >= SIZE
+
+
+def test_only_the_holder_of_the_lock_writes(files: MappedFiles, lock: WriterLock, tmp_path: Path) -> None:
+    files.write(0, b"x")
+    other = WriterLock(tmp_path / "writer.lock")
+    with pytest.raises(WriterLockHeldError):
+        other.acquire()
+    lock.release()
+    for change in (lambda: files.view(0, 1), lambda: files.write(0, b"y"), lambda: files.truncate(0)):
+        with pytest.raises(NotWriterError):
+            change()
+    files.preallocate_next()  # a thread's work that came too late
+    assert len(names(files)) == 1
+    other.acquire()
+    assert bytes(files.read(0, 1)) == b"x"
+
+
+def test_truncation_leaves_zeros_and_no_later_files(files: MappedFiles) -> None:
+    files.write(0, b"x" * (3 * SIZE))
+    files.truncate(SIZE + 10)
+    assert files.end == 2 * SIZE
+    assert bytes(files.read(SIZE, SIZE)) == b"x" * 10 + bytes(SIZE - 10)
+    files.truncate(SIZE)
+    assert names(files) == [f"{0:020d}"]
+    files.write(SIZE, b"new")
+    assert bytes(files.read(SIZE, 4)) == b"new\0"
+    files.truncate(0)
+    assert bytes(files.read(0, SIZE)) == bytes(SIZE)
+
+
+@pytest.mark.parametrize("missing", [0x10, 0x10 | 0x02])
+def test_truncation_where_the_file_system_cannot_zero_ranges(
+    files: MappedFiles, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    from rocketmq_store.segment import Segment
+
+    real = Segment._fallocate
+    monkeypatch.setattr(
+        Segment, "_fallocate", lambda self, mode, *where: not mode & missing and real(self, mode, *where)
+    )
+    files.write(0, b"x" * SIZE)
+    files.truncate(10)
+    assert bytes(files.read(0, SIZE)) == b"x" * 10 + bytes(SIZE - 10)
+    files.write(10, b"y" * 20)
+    assert bytes(files.read(0, 30)) == b"x" * 10 + b"y" * 20
+
+
+def test_the_other_process_sees_new_and_deleted_files_when_it_looks(files: MappedFiles, tmp_path: Path) -> None:
+    files.write(0, b"a" * (2 * SIZE))
+    reader = loaded(tmp_path, WriterLock(tmp_path / "writer.lock"))
+    files.write(SIZE, b"b")
+    assert bytes(reader.read(SIZE, 2)) == b"ba"
+    old = reader.read(SIZE, 4)
+    files.truncate(SIZE)
+    files.write(SIZE, b"c" * (SIZE + 1))
+    reader.refresh()
+    assert reader.end == 3 * SIZE
+    assert bytes(reader.read(SIZE, 2)) == b"cc"  # another file under the old name
+    assert bytes(old) == b"baaa"  # and who still reads the old one may
+    files.delete_before(SIZE)
+    reader.refresh()
+    assert reader.min_offset == SIZE
+
+
+def test_a_slice_being_sent_outlives_its_file(files: MappedFiles) -> None:
+    files.write(0, b"a" * (2 * SIZE))
+    part = files.readable(0, 100)
+    assert files.delete_before(SIZE) == SIZE
+    assert os.pread(part.fd, part.size, part.position) == b"a" * 100
+
+
+def test_deleting_keeps_the_last_file(files: MappedFiles) -> None:
+    files.write(0, b"a" * (3 * SIZE))
+    assert files.delete_before(2 * SIZE - 1) == SIZE
+    assert files.delete_before(10**9) == 2 * SIZE
+
+
+def test_preallocation(files: MappedFiles) -> None:
+    files.write(0, b"a")
+    files.preallocate_next()
+    assert files.end == 2 * SIZE
+    files.write(SIZE, b"b")
+    assert files.end == 2 * SIZE
+
+
+def test_a_full_disk_changes_nothing(files: MappedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.write(0, b"a")
+
+    def no_room(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    with pytest.raises(StoreFullError, match="free disk space"):
+        files.write(1, b"b" * SIZE)
+    assert names(files) == [f"{0:020d}"]
+    assert bytes(files.read(0, 2)) == b"a\0"
+    monkeypatch.undo()
+    files.write(1, b"b" * SIZE)
+    assert bytes(files.read(0, 3)) == b"abb"
+
+
+class TestFound:
+    """Files that were there before."""
+
+    def test_what_a_crash_leaves_of_a_file_being_made(self, tmp_path: Path, lock: WriterLock) -> None:
+        folder = tmp_path / "commitlog"
+        folder.mkdir()
+        (folder / f"{0:020d}").write_bytes(b"x" * SIZE)
+        (folder / f"{SIZE:020d}").touch()
+        assert loaded(tmp_path, lock).end == SIZE
+        assert not (folder / f"{SIZE:020d}").exists()
+        (folder / f"{SIZE:020d}").write_bytes(bytes(100))
+        assert loaded(tmp_path, lock).end == 2 * SIZE
+
+    def test_a_sparse_file_is_allocated_before_it_is_written(self, tmp_path: Path, lock: WriterLock) -> None:
+        folder = tmp_path / "commitlog"
+        folder.mkdir()
+        path = folder / f"{0:020d}"
+        path.touch()
+        os.truncate(path, SIZE)
+        assert path.stat().st_blocks == 0
+        loaded(tmp_path, lock).view(0, 1)
+        assert path.stat().st_blocks > 0
+
+    def test_lost_and_found_is_none_of_our_business(self, tmp_path: Path, lock: WriterLock) -> None:
+        (tmp_path / "commitlog" / "lost+found").mkdir(parents=True)
+        assert loaded(tmp_path, lock).end == 0
+
+    @pytest.mark.parametrize(
+        ("name", "length", "says"),
+        [
+            ("notes.txt", 1, "move it out"),
+            (f"{7:020d}", SIZE, "mappedFileSizeCommitLog"),
+            (f"{SIZE:020d}", SIZE + 1, "mappedFileSizeCommitLog"),
+            (f"{SIZE:020d}", 17, "has data"),
+            (f"{5 * SIZE:020d}", SIZE, "put the missing files back"),
+        ],
+    )
+    def test_refused_with_the_way_out(
+        self, tmp_path: Path, lock: WriterLock, name: str, length: int, says: str
+    ) -> None:
+        folder = tmp_path / "commitlog"
+        folder.mkdir()
+        (folder / f"{0:020d}").write_bytes(bytes(SIZE))
+        (folder / name).write_bytes(b"x" * length)
+        with pytest.raises(StoreDamagedError, match=says) as refusal:
+            loaded(tmp_path, lock)
+        assert name in str(refusal.value)
+        assert (folder / name).exists()
+
+    def test_a_folder_named_like_a_file(self, tmp_path: Path, lock: WriterLock) -> None:
+        (tmp_path / "commitlog" / f"{0:020d}").mkdir(parents=True)
+        with pytest.raises(StoreDamagedError, match="move it out"):
+            loaded(tmp_path, lock)
+
+    def test_an_empty_file_in_the_middle(self, tmp_path: Path, lock: WriterLock) -> None:
+        folder = tmp_path / "commitlog"
+        folder.mkdir()
+        (folder / f"{0:020d}").touch()
+        (folder / f"{SIZE:020d}").write_bytes(bytes(SIZE))
+        with pytest.raises(StoreDamagedError):
+            loaded(tmp_path, lock)
