@@ -24,6 +24,7 @@ from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import BROKER_GROUP, Engine
 from rocketmq_demo.faults import DEFAULT_FAULTS, FAULTS, Stage
 from rocketmq_demo.light import LightEngine
+from rocketmq_demo.native import NativeEngine
 from rocketmq_demo.observer import Observer
 from rocketmq_demo.official import OfficialEngine
 from rocketmq_demo.outcome import Outcome
@@ -38,8 +39,16 @@ EXIT_USAGE = 2
 class EngineName(StrEnum):
     """Who plays the brokers."""
 
+    NATIVE = "native"
     LIGHT = "light"
     APACHE = "apache"
+
+
+ENGINES: dict[EngineName, type[NativeEngine | LightEngine | OfficialEngine]] = {
+    EngineName.NATIVE: NativeEngine,
+    EngineName.LIGHT: LightEngine,
+    EngineName.APACHE: OfficialEngine,
+}
 
 
 class Output(StrEnum):
@@ -138,8 +147,7 @@ def _run(
     keep: bool,
 ) -> Outcome:
     with PortPool() as ports, ControllerCluster(folder / "controllers", ports=ports, members=members) as controllers:
-        chosen = LightEngine if engine_name is EngineName.LIGHT else OfficialEngine
-        engine: Engine = chosen(folder, ports=ports, controllers=controllers.addresses, replicas=replicas)
+        engine: Engine = ENGINES[engine_name](folder, ports=ports, controllers=controllers.addresses, replicas=replicas)
         timeline = Timeline()
         stage = Stage(engine, controllers, Observer(controllers, BROKER_GROUP, timeline), timeline)
         try:

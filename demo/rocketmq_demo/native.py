@@ -1,0 +1,59 @@
+"""The native engine: a whole group of ours, with name servers, a producer and a consumer. Needs nothing but Python."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocketmq_demo.apache.ports import PortPool
+from rocketmq_demo.engine import BROKER_GROUP, CLUSTER
+from rocketmq_demo.native_load import NativeLoad
+from rocketmq_demo.replica import NameServer, Replica
+
+NAME_SERVERS = 2
+
+
+class NativeEngine:
+    """Implements `engine.Engine`."""
+
+    name = "native"
+    remark = (
+        "A group of ours from end to end: controllers, name servers, and brokers with their sidecars, no Java. "
+        "Every message that was acknowledged is read back at the end."
+    )
+    patience = 30.0
+
+    def __init__(self, folder: Path, *, ports: PortPool, controllers: Sequence[str], replicas: int) -> None:
+        self._folder = folder
+        self._nameserver_ports = [ports.single() for _ in range(NAME_SERVERS)]
+        self._nameservers: list[NameServer] = []
+        addresses = [f"127.0.0.1:{port}" for port in self._nameserver_ports]
+        self.brokers = [
+            Replica(
+                f"broker-{number}",
+                folder=folder / f"broker-{number}",
+                ports=ports,
+                controllers=controllers,
+                nameservers=addresses,
+                cluster=CLUSTER,
+                name=BROKER_GROUP,
+            )
+            for number in range(1, replicas + 1)
+        ]
+        self.load = NativeLoad(nameservers=addresses)
+
+    def start(self) -> None:
+        """Start name servers and replicas, all at once."""
+        for number, port in enumerate(self._nameserver_ports, 1):
+            self._nameservers.append(NameServer(self._folder / f"namesrv-{number}", port=port))
+        for broker in self.brokers:
+            broker.launch()
+        for server in self._nameservers:
+            server.wait_listening()
+        for broker in self.brokers:
+            broker.wait_listening()
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for broker in self.brokers:
+            broker.close()
+        for server in self._nameservers:
+            server.close()

@@ -1,0 +1,103 @@
+"""The native engine's load: numbered messages by our own client, and all of them read back at the end.
+
+A number is sent once: a send that fails is not tried again, the next number is. So a message that is read twice was
+stored twice, and one that was acknowledged and is not read is lost; there is nothing else to tell apart.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+
+from rocketmq_client.errors import ClientError
+from rocketmq_client.producer import Producer
+from rocketmq_client.reading import read_all
+from rocketmq_client.routes import Routes
+from rocketmq_demo.engine import Acknowledgement, LoadResult
+from rocketmq_runtime.client import RemotingClient, RemotingError
+
+TOPIC = "ledger"
+PATIENCE = 0.5
+"""Seconds that one send may take; a hung master costs so much once."""
+LANES = 4
+"""Sends in flight."""
+PAUSE = 0.002
+PAUSE_AFTER_FAILURE = 0.02
+_PADDING = b"." * 200
+
+
+class NativeLoad:
+    """Implements `engine.Load`."""
+
+    def __init__(self, *, nameservers: Sequence[str]) -> None:
+        self._nameservers = list(nameservers)
+        self._acknowledged: list[Acknowledgement] = []
+        self._failed = 0
+        self._number = 0
+        self._lanes: list[asyncio.Task[None]] = []
+        self._producer: Producer | None = None
+
+    async def start(self) -> None:
+        """Begin to send."""
+        self._producer = Producer(self._nameservers, group="ledger-producer", attempts=1, timeout=PATIENCE)
+        self._producer.start()
+        self._lanes = [asyncio.create_task(self._send_forever(self._producer)) for _ in range(LANES)]
+
+    def acknowledgements(self) -> Sequence[Acknowledgement]:
+        """All so far."""
+        return self._acknowledged
+
+    async def finish(self) -> LoadResult:
+        """Stop sending and read everything back."""
+        for lane in self._lanes:
+            lane.cancel()
+        ended = await asyncio.gather(*self._lanes, return_exceptions=True)
+        problems = [f"the producer failed: {error!r}" for error in ended if isinstance(error, Exception)]
+        if self._producer is not None:
+            await self._producer.close()
+        acknowledged = {one.number for one in self._acknowledged}
+        if not acknowledged:
+            return LoadResult(acknowledged=0, failed=self._failed, problems=(*problems, "nothing was acknowledged"))
+        try:
+            found = await self._read_back()
+        except (ClientError, RemotingError) as error:
+            problems.append(f"the topic could not be read to its end: {error}")
+            return LoadResult(acknowledged=len(acknowledged), failed=self._failed, problems=tuple(problems))
+        return LoadResult(
+            acknowledged=len(acknowledged),
+            failed=self._failed,
+            read_back=len(found),
+            lost=len(acknowledged - found.keys()),
+            duplicated=sum(1 for copies in found.values() if copies > 1),
+            problems=tuple(problems),
+        )
+
+    async def _read_back(self) -> Counter[int]:
+        client = RemotingClient()
+        try:
+            messages = await read_all(client, Routes(client, self._nameservers), TOPIC, group="ledger-audit")
+        finally:
+            await client.close()
+        return Counter(int(message.body.partition(b" ")[0]) for message in messages)
+
+    async def _send_forever(self, producer: Producer) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            number = self._number
+            self._number += 1
+            try:
+                result = await producer.send(TOPIC, b"%d %b" % (number, _PADDING))
+            except (ClientError, RemotingError):
+                self._failed += 1
+                await self._look_again(producer)
+                continue
+            if result.acknowledged:
+                self._acknowledged.append(Acknowledgement(loop.time(), number))
+            else:
+                self._failed += 1
+            await asyncio.sleep(PAUSE)
+
+    async def _look_again(self, producer: Producer) -> None:
+        with contextlib.suppress(ClientError, RemotingError):  # nobody to ask: the next send will tell
+            await producer.routes.refresh(TOPIC, unlike=producer.routes.known(TOPIC))
+        await asyncio.sleep(PAUSE_AFTER_FAILURE)
