@@ -80,9 +80,10 @@ class Replica:
         self._sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._inbox: deque[FromSidecar] = deque()
         self._giving_up: asyncio.Task[None] | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._dispatching: asyncio.Handle | None = None
         self._confirmed = 0
-        """The latest confirm offset that the sidecar said, for dispatching again."""
+        """The confirm offset that the sidecar said last, and on a slave the max offset."""
+        self._max_offset = 0
         self._stopping = False
         self.status: Status | None = None
         """What 1007 and 907 are answered with; None until the sidecar has said it."""
@@ -98,8 +99,6 @@ class Replica:
     async def stop(self) -> None:
         """Leave the group: nothing is appended or acknowledged after this."""
         self._stopping = True
-        if self._retry is not None:
-            self._retry.cancel()
         self._fence("the broker is stopping")
         await self._settled()
         await self._link.stop()
@@ -147,10 +146,7 @@ class Replica:
         try:
             self._obey(message)
         except (StoreError, OSError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            log.exception("cannot do what the sidecar says", message=type(message).__name__, reason=reason)
-            self._fence(reason)
-            self._link.drop(reason)
+            self._broken(type(message).__name__, error)
 
     def on_link_lost(self, reason: str) -> None:
         self._inbox.clear()
@@ -172,12 +168,15 @@ class Replica:
             case Replication():
                 if self._role.replicated(message):
                     self._waiting.release()
-                    self._dispatch(message.confirm_offset)
+                    self._confirmed = message.confirm_offset
+                    self._dispatch_soon()
             case Lease():
                 if self._role.extend_lease(message.epoch, message.until):
                     self._waiting.release()
             case Replicated():
-                self._extend(message)
+                self._confirmed = message.confirm_offset
+                self._max_offset = message.max_offset
+                self._dispatch_soon()
             case Welcome():
                 self._role.welcomed(message.broker_id)
                 log.info("the sidecar knows who we are", broker_id=message.broker_id)
@@ -192,6 +191,7 @@ class Replica:
             case Fenced():
                 self._fence(message.reason)
             case Truncate():
+                self._forget_dispatch()
                 self._store.truncate(message.offset)
                 self._link.send(Truncated(message.offset))
             case Status():
@@ -202,7 +202,7 @@ class Replica:
         if not self._role.prepare(epoch):
             self._link.drop(f"the sidecar prepares epoch {epoch}, this broker has seen {self._role.epoch}")
             return
-        self._on_role_change()
+        self._role_changed()
         began = time.perf_counter()
         self._store.writer.acquire()
         max_offset = self._store.cut_tail()
@@ -215,7 +215,7 @@ class Replica:
             log.warning("a grant that fits nothing is ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
         elif was != (self._role.role, self._role.epoch):
             log.info("master", epoch=message.epoch, max_offset=self._store.max_offset)
-            self._on_role_change()
+            self._role_changed()
             self._link.progress(self._progress)
         else:
             self._waiting.release()
@@ -224,7 +224,7 @@ class Replica:
         self._fail_waiting()
         self._role.follow(message.epoch, message.master_address)
         log.info("slave", epoch=message.epoch, master=message.master_address)
-        self._on_role_change()
+        self._role_changed()
         self._give_up()
 
     def _fence(self, reason: str, *, tell: bool = False) -> None:
@@ -233,8 +233,12 @@ class Replica:
         self._fail_waiting()
         if changed:
             log.warning("neither master nor slave", reason=reason)
-            self._on_role_change()
+            self._role_changed()
         self._give_up(tell=tell)
+
+    def _role_changed(self) -> None:
+        self._forget_dispatch()
+        self._on_role_change()
 
     def _fail_waiting(self) -> None:
         """Unlike FLUSH_SLAVE_TIMEOUT, the code makes producers send again, elsewhere: whether the message survives is
@@ -273,40 +277,44 @@ class Replica:
             self._flusher.flushed(self._store.max_offset).add_done_callback(_seen)
         return Appended(self._store.max_offset, self._store.flushed_offset)
 
-    def _dispatch(self, confirm_offset: int) -> None:
-        self._confirmed = confirm_offset
+    def _dispatch_soon(self) -> None:
+        """Once for all that comes in this turn of the loop, and after the answers that have become due in it."""
+        if self._dispatching is None:
+            self._dispatching = self._loop.call_soon(self._dispatch)
+
+    def _forget_dispatch(self) -> None:
+        """What was said before is not true any more."""
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            self._dispatching = None
+
+    def _dispatch(self) -> None:
+        self._dispatching = None
+        role = self._role.role
         try:
-            visible = self._store.dispatch(confirm_offset)
-        except StoreFullError as error:
-            self._dispatch_later(error)
+            if role is Role.MASTER:
+                visible = self._store.dispatch(self._confirmed)
+            elif role is Role.SLAVE:
+                visible = self._store.extend(self._max_offset, self._confirmed)
+            else:
+                return
+        except StoreFullError:  # the store has said so
+            self._dispatching = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch)
+        except (StoreError, OSError) as error:
+            self._broken("making messages visible", error)
         else:
-            self._dispatched(visible)
+            if visible:
+                self._on_visible(visible)
+            if self._store.unfinished:
+                # others have their turn before the next portion
+                self._dispatching = self._loop.call_later(0, self._dispatch)
 
-    def _extend(self, message: Replicated) -> None:
-        self._confirmed = message.confirm_offset
-        try:
-            visible = self._store.extend(message.max_offset, message.confirm_offset)
-        except StoreFullError as error:
-            self._dispatch_later(error)
-        else:
-            self._dispatched(visible)
-
-    def _dispatched(self, visible: set[tuple[str, int]]) -> None:
-        if visible:
-            self._on_visible(visible)
-        if self._store.unfinished and self._retry is None:
-            # others have their turn before the next portion
-            self._retry = self._loop.call_later(0, self._dispatch_again)
-
-    def _dispatch_later(self, error: StoreFullError) -> None:
-        if self._retry is None:
-            log.error("new messages stay invisible for now", reason=str(error))
-            self._retry = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch_again)
-
-    def _dispatch_again(self) -> None:
-        self._retry = None
-        if self._role.role in (Role.MASTER, Role.SLAVE):
-            self._dispatch(self._confirmed)
+    def _broken(self, doing: str, error: Exception) -> None:
+        """Something that the group relies on cannot be done here: leave it, so that another takes over."""
+        reason = f"{type(error).__name__}: {error}"
+        log.error("this replica cannot go on: the group is left", doing=doing, reason=reason, exc_info=error)
+        self._fence(reason)
+        self._link.drop(reason)
 
 
 def _seen(flushed: asyncio.Future[None]) -> None:
