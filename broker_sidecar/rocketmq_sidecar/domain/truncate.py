@@ -8,8 +8,10 @@ Three corrections to 5.3.3 (ha reference, sections 5.1 and 5.2):
   a Java slave asks for bytes behind its end for ever. A slave without any bytes has no epochs.
 - A slave that has bytes but no epochs shares with its master only what was written before any epoch (a store from
   before controller mode); Java would take all of it as the master's.
+- Two logs that both begin at 0 and part there have 0 in common; Java finds nothing and asks for an operator.
 - What is confirmed is not cut with `durability=strict`: every member of the SyncStateSet had it, a correct election
-  cannot have lost it, so whatever did (a disk, an unclean election) is for an operator to judge.
+  cannot have lost it, so whatever did (a disk, an unclean election) is for an operator to judge. And no log with
+  anything confirmed is given up whole, which is what the master of another group would ask for.
 """
 
 from rocketmq_formats.replication.frames import MasterHandshake
@@ -53,7 +55,7 @@ def consistent_point(epochs: EpochList, min_offset: int, max_offset: int, master
     if max_offset == 0:
         return 0
     ours = corrected(epochs, max_offset)
-    theirs = corrected(master.epochs, master.max_offset)
+    theirs = master.epochs.truncate_suffix(master.max_offset + 1)
     point = _shared_end(ours, max_offset, theirs, master.max_offset)
     if point is None or point < min_offset:
         raise NoConsistentPointError(
@@ -70,7 +72,8 @@ def _shared_end(ours: EpochList, our_end: int, theirs: EpochList, their_end: int
         other = theirs.find(entry.epoch)
         if other is not None and other.start_offset == entry.start_offset:
             return min(entry.end_offset, our_end, other.end_offset, their_end)
-    return None
+    # Two first masters of one group, of which one never reached the other: nothing is shared, but nothing is missing.
+    return 0 if theirs.entries and theirs.entries[0].start_offset == ours.entries[0].start_offset == 0 else None
 
 
 def check_cut(data: Buffer, offset: int, max_offset: int, confirm_offset: int, *, strict: bool) -> None:
@@ -81,10 +84,11 @@ def check_cut(data: Buffer, offset: int, max_offset: int, confirm_offset: int, *
 
     Raises:
         NotAlignedError: neither a record nor a blank starts there; nor an incomplete one, as the last thing in the log.
-        ConfirmedDataError: `strict`, and at least one whole record behind `offset` ends at or before `confirm_offset`.
+        ConfirmedDataError: `strict` or at 0, and at least one whole record behind `offset` ends at or before
+            `confirm_offset`.
     """
     end = _end_of_first(data, offset, max_offset)
-    if strict and end is not None and end <= confirm_offset:
+    if (strict or offset == 0) and end is not None and end <= confirm_offset:
         raise ConfirmedDataError(
             f"the master's log ends or parts from this one at {offset}, but messages up to {confirm_offset} are "
             "confirmed here: the master has lost them, or was elected although it lacks them. Elect this replica "
