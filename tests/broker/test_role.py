@@ -1,0 +1,139 @@
+"""The role machine: what is accepted and what may be acknowledged, state by state."""
+
+import pytest
+
+from rocketmq_broker.domain.role import Durability, Refusal, ReplicaRole, Role
+from rocketmq_formats.replica_link import Replication
+
+STRICT = Durability(2, strict=True)
+RELAXED = Durability(1, strict=False)
+
+
+def master(
+    durability: Durability = STRICT, *, epoch: int = 3, lease_until: float = 10.0, in_sync: int = 2
+) -> ReplicaRole:
+    role = ReplicaRole(durability)
+    role.welcomed(1)
+    assert role.prepare(epoch)
+    assert role.grant(epoch, lease_until)
+    assert role.replicated(Replication(epoch, 100, 100, in_sync))
+    return role
+
+
+def test_begins_fenced() -> None:
+    role = ReplicaRole(STRICT)
+    assert role.role is Role.FENCED
+    assert role.refusal(0.0) is Refusal.NOT_MASTER
+    assert role.outward_id is None
+
+
+def test_a_master_with_a_lease_and_copies_accepts() -> None:
+    role = master()
+    assert role.refusal(9.99) is None
+    assert role.outward_id == 0
+
+
+def test_nothing_is_accepted_before_the_grant() -> None:
+    role = ReplicaRole(STRICT)
+    role.prepare(3)
+    assert role.refusal(0.0) is Refusal.NOT_MASTER
+    assert role.releasable(0.0) == 0
+
+
+def test_nothing_is_accepted_before_the_first_word_of_the_replicas() -> None:
+    role = ReplicaRole(STRICT)
+    role.prepare(3)
+    role.grant(3, 10.0)
+    assert role.refusal(0.0) is Refusal.TOO_FEW_IN_SYNC
+
+
+def test_the_lease_ends_on_the_dot() -> None:
+    role = master(lease_until=10.0)
+    assert role.refusal(10.0) is Refusal.LEASE_ENDED
+    assert role.extend_lease(3, 12.0)
+    assert role.refusal(10.0) is None
+
+
+def test_a_lease_of_another_epoch_is_none() -> None:
+    role = master(lease_until=10.0)
+    assert not role.extend_lease(2, 99.0)
+    assert not role.extend_lease(4, 99.0)
+    assert role.refusal(10.0) is Refusal.LEASE_ENDED
+
+
+@pytest.mark.parametrize(("durability", "in_sync", "refusal"), [
+    (STRICT, 1, Refusal.TOO_FEW_IN_SYNC),
+    (STRICT, 2, None),
+    (RELAXED, 1, None),
+    (Durability(3, strict=True), 2, Refusal.TOO_FEW_IN_SYNC),
+])  # fmt: skip
+def test_copies_in_sync(durability: Durability, in_sync: int, refusal: Refusal | None) -> None:
+    assert master(durability, in_sync=in_sync).refusal(0.0) is refusal
+
+
+def test_progress_of_another_epoch_does_not_count() -> None:
+    role = master()
+    assert not role.replicated(Replication(2, 1000, 1000, 3))
+    assert not role.replicated(Replication(4, 1000, 1000, 3))
+    assert role.releasable(0.0) == 100
+
+
+def test_what_was_acknowledged_stays_so() -> None:
+    role = master()
+    assert role.replicated(Replication(3, 50, 50, 3))
+    assert role.releasable(0.0) == 100
+
+
+def test_a_strict_answer_needs_no_lease_a_relaxed_one_does() -> None:
+    assert master(STRICT, lease_until=10.0).releasable(11.0) == 100
+    assert master(RELAXED, lease_until=10.0).releasable(11.0) == 0
+    assert master(RELAXED, lease_until=10.0).releasable(9.0) == 100
+
+
+def test_a_master_stays_master_in_a_later_epoch() -> None:
+    role = master(epoch=3)
+    assert role.grant(5, 20.0)
+    assert (role.role, role.epoch) == (Role.MASTER, 5)
+    assert not role.replicated(Replication(3, 200, 200, 3))
+    assert role.replicated(Replication(5, 200, 200, 3))
+
+
+def test_an_older_grant_is_ignored() -> None:
+    role = master(epoch=3, lease_until=10.0)
+    assert not role.grant(2, 99.0)
+    assert role.lease_until == 10.0
+    assert not ReplicaRole(STRICT).grant(3, 99.0)
+
+
+def test_an_older_prepare_is_refused() -> None:
+    role = master(epoch=3)
+    assert not role.prepare(2)
+    assert role.role is Role.MASTER
+
+
+@pytest.mark.parametrize("leave", ["fence", "follow", "prepare"])
+def test_whoever_leaves_mastership_has_no_lease_and_nothing_acknowledged(leave: str) -> None:
+    role = master(epoch=3, lease_until=100.0)
+    if leave == "fence":
+        role.fence("for a test")
+    elif leave == "follow":
+        role.follow(4, "127.0.0.1:1")
+    else:
+        assert role.prepare(4)
+    assert role.refusal(0.0) is not None
+    assert role.releasable(0.0) == 0
+    assert not role.extend_lease(role.epoch, 1000.0)
+
+
+def test_a_slave_is_known_by_its_own_id() -> None:
+    role = master()
+    role.follow(4, "127.0.0.1:1")
+    assert role.outward_id == 1
+    assert role.refusal(0.0) is Refusal.SLAVE
+
+
+def test_after_a_lost_link_any_epoch_may_come() -> None:
+    role = master(epoch=7)
+    role.fence("link lost")
+    role.forget_epoch()
+    assert role.prepare(1)
