@@ -13,6 +13,7 @@ class MemoryLog:
         self.term = 0
         self.voted_for: str | None = None
         self.syncs = 0
+        self.timer_calls = 0
         self._durable_index = 0
 
     @property
@@ -23,6 +24,9 @@ class MemoryLog:
         self.syncs += 1
         self.synced = list(self.entries)
         self._durable_index = self.entries[-1][1] if self.entries else 0
+
+    def onOneSecondTimer(self) -> None:  # noqa: N802 - PySyncObj's name
+        self.timer_calls += 1
 
     def crash(self) -> "MemoryLog":
         """What a restarted process would find."""

@@ -142,11 +142,6 @@ class Journal:
         return self._durable_index
 
     @property
-    def dirty(self) -> bool:
-        """Is there anything to sync?"""
-        return bool(self._pending.records)
-
-    @property
     def pending_bytes(self) -> int:
         """Size of what is not on disk yet; grows while the disk is full."""
         return self._pending.size + (self._batch.pending.size if self._batch else 0)
@@ -185,18 +180,6 @@ class Journal:
         self._check_alive()
         self._image.forget(index)
         self._pending.push(encode_record(RecordKind.FORGET, index))
-
-    def rebase(self, index: int, term: int) -> None:
-        """Begin the log with the entry (`index`, `term`), the last one in a snapshot that is durable.
-
-        Keeps what follows if the log holds that very entry; otherwise the log will hold it alone, its command empty.
-        """
-        position = index - self._image.entries[0][1] if self._image.entries else -1
-        if 0 <= position < len(self) and self._image.entries[position][2] == term:
-            self.deleteEntriesTo(position)
-        else:
-            self.clear()
-            self.add(b"", index, term)
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - PySyncObj's names
         """`cut` by position in the list."""

@@ -74,6 +74,7 @@ class RaftMachine(Snapshots):
         self._barriers: list[tuple[float, int, Result]] = []
         self._waiting_count = 0
         self._behind = True
+        self._one_second_timer = self.now + 1.0
         self.recover(journal, snapshots, state_machine)
         self.start_clockwork()
         self.start_replication()
@@ -241,6 +242,9 @@ class RaftMachine(Snapshots):
         self._settle_barriers()
         self._drive_transfer()
         self._SyncObj__tryLogCompaction()
+        if self.now >= self._one_second_timer:
+            self._one_second_timer = self.now + 1.0
+            self.log.onOneSecondTimer()
 
     def _sync_log(self) -> None:
         """One group commit. A full disk is waited out: entries stay in memory, and neither acknowledge nor count."""

@@ -33,6 +33,9 @@ class LogStore(Protocol):
     def sync(self) -> None:
         """Put everything added so far on disk."""
 
+    def onOneSecondTimer(self) -> None:  # noqa: N802 - PySyncObj's name
+        """Called about once a second while ticks come, for what need not be on disk with every sync."""
+
     def add(self, command: bytes, idx: int, term: int) -> None: ...
     def clear(self) -> None: ...
     def deleteEntriesFrom(self, entryFrom: int) -> None: ...  # noqa: N802, N803 - PySyncObj's names

@@ -53,7 +53,7 @@ def test_a_new_journal_is_empty_and_durable() -> None:
     disk = SimDisk()
     journal = open_journal(disk)
     assert (len(journal), journal.first_index, journal.last_index, journal.durable_index) == (0, 0, 0, 0)
-    assert not journal.dirty
+    assert journal.pending_bytes == 0
     disk.crash(Random(0))
     assert len(open_journal(disk, must_exist=True)) == 0
 
@@ -77,7 +77,7 @@ def test_only_sync_makes_durable() -> None:
     journal = open_journal(disk)
     fill(journal, 1, 3)
     journal.add(*entry(4))
-    assert (journal.last_index, journal.durable_index, journal.dirty) == (4, 3, True)
+    assert (journal.last_index, journal.durable_index) == (4, 3)
     assert journal.pending_bytes > 0
     disk.kill()
     assert open_journal(disk).last_index == 3
@@ -160,20 +160,13 @@ def test_compaction_waits_for_its_record_to_be_durable() -> None:
     assert disk.listdir(FOLDER) == before
 
 
-def test_rebase_keeps_what_follows_the_same_entry() -> None:
-    disk = SimDisk()
-    journal = open_journal(disk)
-    fill(journal, 1, 10)
-    journal.rebase(8, 1)
-    assert journal[:] == [entry(8), entry(9), entry(10)]
-
-
 @pytest.mark.parametrize(("index", "term"), [(8, 2), (50, 2)], ids=["other term", "beyond the end"])
-def test_rebase_onto_another_log_drops_ours(index: int, term: int) -> None:
+def test_a_cleared_log_begins_anew_at_any_index(index: int, term: int) -> None:
     disk = SimDisk()
     journal = open_journal(disk)
     fill(journal, 1, 10)
-    journal.rebase(index, term)
+    journal.clear()
+    journal.add(b"", index, term)
     assert journal.durable_index == 0
     fill(journal, index + 1, index + 2, term)
     disk.crash(Random(3))
@@ -187,7 +180,7 @@ def test_an_entry_that_does_not_follow_is_refused(index: int, term: int) -> None
     with pytest.raises(ValueError, match=str(index)):
         journal.add(b"", index, term)
     assert journal[:] == [entry(4, 2), entry(5, 2)]
-    assert not journal.dirty
+    assert journal.pending_bytes == 0
 
 
 def test_impossible_cuts_are_refused() -> None:

@@ -54,11 +54,11 @@ class Member:
         found = self.journal[:]
         assert found in [self.synced, *self.attempted]
         assert self.journal.durable_index == self.journal.last_index
-        assert not self.journal.dirty
+        assert self.journal.pending_bytes == 0
         self.synced, self.attempted = found, []  # what is reported once stays
 
     def sync(self) -> None:
-        if self.journal.dirty:
+        if self.journal.pending_bytes:
             self.attempted.append(self.journal[:])
         self.journal.sync()
         self.synced, self.attempted = self.journal[:], []
@@ -90,11 +90,12 @@ def story(member: Member) -> None:
     member.sync()
     member.add(3)
     member.journal.cut(15)
-    member.journal.rebase(12, 2)
+    member.journal.forget(12)
     member.sync()
     member.add(8)
     member.sync()
-    member.journal.rebase(40, 5)
+    member.journal.clear()
+    member.journal.add(b"", 40, 5)
     member.add()
     member.sync()
     member.add(4)
@@ -300,7 +301,8 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(ahead=st.integers(1, 10))
     def new_base(self, ahead: int) -> None:
         index, term = self.journal.last_index + ahead, 9 + (self.journal[-1][2] if len(self.journal) else 0)
-        self.journal.rebase(index, term)
+        self.journal.clear()
+        self.journal.add(b"", index, term)
         self.expected = [(b"", index, term)]
 
     @rule(behind=st.integers(0, 5))

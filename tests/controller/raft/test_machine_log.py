@@ -375,3 +375,13 @@ def test_a_probe_is_not_sent_again_just_because_time_went_by() -> None:
     for _ in range(3):
         lone.tick(0.1)
     assert [len(m.entries) for to, m in lone.take(messages.Append) if to == "b"] == [1, 0, 0, 0]
+
+
+# The log's own timer.
+
+
+def test_the_logs_timer_runs_about_once_a_second(follower: Lone) -> None:
+    for _ in range(100):
+        follower.append(term=1, prev=(4, 1), entries=[])
+        follower.tick(0.05)
+    assert follower.log.timer_calls == pytest.approx(5, abs=1)
