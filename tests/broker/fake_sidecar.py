@@ -4,6 +4,7 @@ As a program (`python -m tests.broker.fake_sidecar SOCKET`) it makes a broker ma
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -48,7 +49,12 @@ class FakeSidecar(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.get_running_loop().create_unix_server(lambda: self, str(self.path))
+        directory = os.open(self.path.parent, os.O_PATH)
+        try:
+            name = f"/proc/self/fd/{directory}/{self.path.name}"  # paths of tests are longer than an address may be
+            self._server = await asyncio.get_running_loop().create_unix_server(lambda: self, name)
+        finally:
+            os.close(directory)
 
     async def stop(self) -> None:
         self.hang_up()

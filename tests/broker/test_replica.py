@@ -1,0 +1,231 @@
+"""The broker's half of the conversation with the sidecar, and what the group sees of it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketmq_broker.domain.role import Role
+from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.replica_link import (
+    Appended,
+    Fenced,
+    Following,
+    Grant,
+    Hello,
+    Lease,
+    Prepare,
+    Prepared,
+    Release,
+    Released,
+    Replicated,
+    RoleNotice,
+    Status,
+    Truncate,
+    Truncated,
+    Welcome,
+)
+from rocketmq_store.writer_lock import WriterLock
+from tests.broker.broker_kit import Group, running
+
+
+async def test_the_first_word(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        hello = await group.sidecar.heard(Hello)
+        assert (hello.cluster_name, hello.broker_name, hello.address) == ("C", "broker-a", group.address)
+        assert (hello.min_offset, hello.max_offset, hello.file_size) == (0, 0, 1024 * 1024)
+        assert not group.app.store.writer.held
+
+
+async def test_the_lock_changes_hands(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.heard(Hello)
+        sidecars = WriterLock(tmp_path / "store" / "writer.lock")
+        sidecars.acquire()
+        sidecars.release()
+        await group.sidecar.make_master(hello=False)
+        assert group.app.store.writer.held
+        await group.send()
+        group.sidecar.say(Release())
+        released = await group.sidecar.heard(Released)
+        assert released.max_offset == group.app.store.max_offset
+        sidecars.acquire()
+        sidecars.release()
+
+
+async def test_a_lock_that_the_sidecar_kept_ends_the_link(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.heard(Hello)
+        sidecars = WriterLock(tmp_path / "store" / "writer.lock")
+        sidecars.acquire()
+        group.sidecar.say(Prepare(1))
+        await group.sidecar.heard(Hello)
+        assert group.app.role.role is Role.FENCED
+        sidecars.release()
+        await group.sidecar.make_master(hello=False)
+        assert (await group.send()).code == 0
+
+
+async def test_a_release_of_nothing_is_answered(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.heard(Hello)
+        group.sidecar.say(Release())
+        assert (await group.sidecar.heard(Released)).max_offset == 0
+
+
+async def test_a_lost_link_ends_mastership_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", automatic=False) as group:
+        sending = asyncio.ensure_future(group.send())
+        await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        group.sidecar.hang_up()
+        assert (await sending).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert (await group.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        hello = await group.sidecar.heard(Hello)
+        assert hello.max_offset == group.app.store.max_offset > 0
+        await group.sidecar.make_master(1, hello=False)
+
+
+async def test_a_lease_that_has_ended(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.make_master(lease=0.0)
+        answer = await group.send()
+        assert (answer.code, "lease ended" in (answer.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
+        group.sidecar.say(Lease(1, 1e12))
+        await group.pull(0)
+        assert (await group.send()).code == 0
+
+
+async def test_fenced(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        group.sidecar.say(Fenced("the controllers said so"))
+        await group.pull(0)
+        answer = await group.send()
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "the controllers said so" in (answer.remark or "")
+        assert not group.app.store.writer.held
+
+
+async def test_messages_during_a_release_wait_for_its_end(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        group.sidecar.say(Release())
+        group.sidecar.say(Prepare(2))
+        await group.sidecar.heard(Released)
+        prepared = await group.sidecar.heard(Prepared)
+        assert prepared.epoch == 2
+        group.sidecar.epoch = 2
+        group.sidecar.say(Grant(2, 1e12))
+        group.sidecar.acknowledge(prepared.max_offset)
+        await group.pull(0)
+        assert (await group.send()).code == 0
+
+
+async def test_an_older_epoch_to_prepare_ends_the_link(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        group.sidecar.say(Prepare(0))
+        await group.sidecar.heard(Hello)
+        assert group.app.role.role is Role.FENCED
+
+
+async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
+    """The sidecar's writing is played by the master's own log: the same bytes are there already."""
+    async with running(tmp_path / "store", automatic=False, slaveReadEnable=True, durability="relaxed") as group:
+        for _ in range(3):
+            await group.send(properties="WAIT\x01false\x02")
+        end = group.app.store.max_offset
+        group.sidecar.say(Release())
+        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.heard(Released)
+        group.sidecar.say(Replicated(end, 0))
+        assert (await group.pull(0)).code != 0
+        group.sidecar.say(Replicated(end, end))
+        answer = await group.pull(0, suspend_ms=20_000)
+        assert (answer.code, (answer.ext_fields or {})["maxOffset"]) == (0, "3")
+        assert group.app.role.master_address == "127.0.0.1:1"
+
+
+async def test_truncation_is_answered_when_the_queues_have_forgotten(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", slaveReadEnable=True) as group:
+        first = await group.send()
+        cut = group.app.store.max_offset
+        await group.send()
+        group.sidecar.say(Release())
+        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
+        group.sidecar.say(Truncate(cut))
+        assert (await group.sidecar.heard(Truncated)).offset == cut
+        assert first.code == 0
+        assert group.app.store.queue_bounds("T", 0) == (0, 1)
+        assert group.app.store.max_offset == cut
+
+
+async def ask(group: Group, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
+    return await group.call(RemotingCommand(code, ext_fields=fields or None, body=body))
+
+
+async def test_906(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", haListenPort=12345) as group:
+        master = await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert master.ext_fields == {
+            "masterHaAddress": "127.0.0.1:12345",
+            "masterFlushOffset": "0",
+            "masterAddress": group.address,
+        }
+        group.sidecar.say(Release())
+        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.heard(Released)
+        assert (await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields == {}
+
+
+async def test_907_and_1007_are_the_sidecars(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        assert (await ask(group, RequestCode.GET_BROKER_EPOCH_CACHE)).code == ResponseCode.SYSTEM_ERROR
+        group.sidecar.say(Status(b'{"epochs":1}', b'{"ha":1}'))
+        await group.pull(0)
+        assert (await ask(group, RequestCode.GET_BROKER_EPOCH_CACHE)).body == b'{"epochs":1}'
+        assert (await ask(group, RequestCode.GET_BROKER_HA_STATUS)).body == b'{"ha":1}'
+
+
+async def test_1008_goes_on_to_the_sidecar(tmp_path: Path) -> None:
+    members = SyncStateSet(sync_state_set=frozenset({1, 2}), sync_state_set_epoch=4)
+    async with running(tmp_path / "store") as group:
+        notice = {"masterBrokerId": "2", "masterAddress": "127.0.0.1:2", "masterEpoch": "3"}
+        await ask(group, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, encode_body(members), **notice)
+        assert await group.sidecar.heard(RoleNotice) == RoleNotice(2, "127.0.0.1:2", 3, members)
+
+
+@pytest.mark.parametrize("code", [9999, RequestCode.POP_MESSAGE])
+async def test_unknown_codes(tmp_path: Path, code: int) -> None:
+    async with running(tmp_path / "store") as group:
+        answer = await ask(group, code)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_both_ports_answer(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        port = group.app.settings.listen_port - 2
+        answer = await group.call(RemotingCommand(RequestCode.EXCHANGE_BROKER_HA_INFO), port=port)
+        assert answer.code == 0
+
+
+async def test_a_socket_path_longer_than_an_address(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    async with running(tmp_path / "store", sidecarSocketPath=str(folder / "s.sock")) as group:
+        assert (await group.send()).code == 0
+
+
+async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        for _ in range(3):
+            await group.send()
+        end = group.app.store.max_offset
+    async with running(tmp_path / "store", master=False) as group:
+        hello = await group.sidecar.heard(Hello)
+        assert (hello.max_offset, hello.confirm_offset) == (end, end)
+        group.sidecar.say(Welcome(1))
+        assert await group.sidecar.make_master(2, hello=False) == end
+        answer = await group.send()
+        assert (answer.ext_fields or {})["queueOffset"] == "3"
+        assert (await group.pull(0, suspend_ms=20_000)).code == 0
