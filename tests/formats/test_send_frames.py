@@ -19,7 +19,7 @@ PROPERTIES = 'KEYS\x01k"1\\\x02TAGS\x01ä\x02UNIQ_KEY\x01C0\x02'.encode()
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_request_is_read_as_its_typed_header(batch: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_a_request_is_read_as_its_typed_header(batch: bool) -> None:
     template = SendTemplate(producer_group='g"', topic="t", queue_id=3, broker_name="b", batch=batch)
     frame = template.frame(7, 1_700_000_000_000, json_properties(PROPERTIES), b"body")
     [command] = RemotingConnection().receive_data(frame)

@@ -1,0 +1,144 @@
+"""A registration's two forms, the topics in it, and what is refused."""
+
+import json
+import struct
+import zlib
+
+import pytest
+
+from rocketmq_formats.errors import BodyError
+from rocketmq_formats.remoting import registration
+from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.remoting.nameserver import TopicQueueMappingInfo
+from rocketmq_formats.remoting.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    body_crc32,
+    decode_registration,
+    encode_registration,
+)
+from rocketmq_formats.topics import DataVersion, TopicConfig
+
+VERSION = DataVersion(state_version=3, counter=7, timestamp=1_700_000_000_000)
+TOPICS = {
+    "t": TopicConfig(topic_name="t", read_queue_nums=4, write_queue_nums=2, perm=6),
+    "ü": TopicConfig(topic_name="ü", perm=4, topic_filter_type="MULTI_TAG", attributes={"message.type": "a b"}),
+}
+BODY = RegisterBrokerBody(
+    topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+        topic_config_table=TOPICS,
+        data_version=VERSION,
+        topic_queue_mapping_info_map={"s": TopicQueueMappingInfo(topic="s", total_queues=2, curr_id_map={0: 1})},
+    ),
+    filter_server_list=["f:1"],
+)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_what_is_written_is_read(compressed: bool) -> None:
+    assert decode_registration(encode_registration(BODY, compressed=compressed), compressed=compressed) == BODY
+
+
+def test_an_empty_body_is_the_empty_version() -> None:
+    wrapper = decode_registration(b"", compressed=False).topic_config_serialize_wrapper
+    assert (wrapper.data_version, wrapper.topic_config_table) == (DataVersion(), {})
+
+
+def test_old_senders() -> None:
+    wrapper = BODY.topic_config_serialize_wrapper
+    old = decode_registration(encode_body(wrapper), compressed=False, version=36)
+    assert old.topic_config_serialize_wrapper == wrapper
+
+
+def test_senders_before_5_have_no_mappings() -> None:
+    parts = zlib.decompress(encode_registration(RegisterBrokerBody(), compressed=True))
+    assert parts[-4:] == bytes(4)
+    body = zlib.compress(parts[:-4])
+    assert not decode_registration(body, compressed=True, version=412).filter_server_list
+    with pytest.raises(BodyError, match="ends where a length should be"):
+        decode_registration(body, compressed=True, version=413)
+
+
+def test_java_s_keys_that_nobody_reads_and_nulls() -> None:
+    text = {
+        "filterServerList": None,
+        "topicConfigSerializeWrapper": {
+            "dataVersion": {"counter": 7, "stateVersion": 3, "timestamp": 1_700_000_000_000},
+            "topicConfigTable": {},
+            "topicQueueMappingDetailMap": {"s": {"hostedQueues": {"0": []}}},
+            "unknown": 1,
+        },
+    }
+    body = decode_registration(json.dumps(text).encode(), compressed=False)
+    assert body.topic_config_serialize_wrapper.data_version == VERSION
+
+
+def test_the_checksum_has_no_sign() -> None:
+    assert body_crc32(b"") == 0
+    assert all(body_crc32(bytes([i])) == zlib.crc32(bytes([i])) & 0x7FFFFFFF for i in range(256))
+
+
+def _packed(*parts: bytes) -> bytes:
+    return zlib.compress(b"".join(struct.pack(">i", len(part)) + part for part in parts))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"no zlib", "compressed registration"),
+        (zlib.compress(b"x" * 100)[:-8], "cut short"),
+        (zlib.compress(b"\xff\xff\xff\xff"), "length -1"),
+        (zlib.compress(b"\x00\x00\x00\x09{}"), "exceeds"),
+        (_packed(b"[]"), "DataVersion"),
+        (zlib.compress(struct.pack(">i2si", 2, b"{}", 1)), "exceeds"),
+        (zlib.compress(struct.pack(">i2si3x", 2, b"{}", 3)), "ends where a length"),
+        (zlib.compress(struct.pack(">i2sii2s", 2, b"{}", 1, 2, b"\xff\xff")), "UTF-8"),
+        (zlib.compress(struct.pack(">i2sii3s", 2, b"{}", 1, 3, b"t 4")), "2 parts"),
+    ],
+)
+def test_what_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(BodyError, match=why):
+        decode_registration(body, compressed=True)
+
+
+def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "MAX_INFLATED", 1000)
+    with pytest.raises(BodyError, match="more than 1000 bytes"):
+        decode_registration(zlib.compress(bytes(2000)), compressed=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t 4 4 6",
+        "t x 4 6 SINGLE_TAG",
+        "t 4 4 6 OTHER",
+        "t 4 99999999 6 SINGLE_TAG",
+        "t 4 4 6 SINGLE_TAG {",
+        "t 4 4 6 SINGLE_TAG [1]",
+    ],
+)
+def test_a_topic_s_text_that_is_none(text: str) -> None:
+    with pytest.raises(BodyError, match="topic in a registration"):
+        TopicConfig.from_text(text)
+
+
+def test_a_topic_s_text() -> None:
+    assert TOPICS["t"].to_text() == "t 4 2 6 SINGLE_TAG {}"
+    assert TopicConfig.from_text("t 4 2 6 SINGLE_TAG") == TOPICS["t"]
+    assert TopicConfig.from_text("t 4 2 6 SINGLE_TAG ") == TOPICS["t"]
+    assert TopicConfig.from_text(TOPICS["ü"].to_text()) == TOPICS["ü"]
+
+
+def test_versions_are_compared_as_java_compares_them() -> None:
+    def version(state: int, counter: int, time: int) -> DataVersion:
+        return DataVersion(state_version=state, counter=counter, timestamp=time)
+
+    ordered = [version(0, 0, 0), version(0, 0, 9), version(0, 1, 5), version(1, 0, 0), version(1, 0, 1)]
+    assert sorted(ordered[i] for i in (3, 0, 4, 2, 1)) == ordered
+    assert version(1, 4, 0).next(2, 77) == version(2, 5, 77)
+
+
+def test_what_a_topic_allows() -> None:
+    topic = TopicConfig(topic_name="t", perm=5)
+    assert (topic.readable, topic.writable, topic.inherited) == (True, False, True)
