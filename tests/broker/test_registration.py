@@ -1,0 +1,162 @@
+"""What name servers hear of a broker, and when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, request, response
+from rocketmq_formats.remoting.registration import body_crc32, decode_registration
+from rocketmq_formats.replica_link import Following, Hello, Release, Welcome
+from rocketmq_formats.topics import TopicConfig
+from rocketmq_runtime.server import Peer, RemotingServer
+from tests.broker.broker_kit import running
+
+
+class NameServer:
+    """Remembers registrations."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.code = ResponseCode.SUCCESS
+
+    def on_request(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self.heard.put_nowait(request)
+        return response(request, self.code)
+
+    def on_close(self, peer: Peer) -> None:
+        pass
+
+    async def registration(self, **wanted: str) -> tuple[dict[str, str], dict[str, TopicConfig], int]:
+        """The next one whose header has these fields: header, topics, state version."""
+        while True:
+            heard = await self.heard.get()
+            fields = heard.ext_fields or {}
+            if heard.code == RequestCode.REGISTER_BROKER and wanted.items() <= fields.items():
+                assert fields["bodyCrc32"] == str(body_crc32(heard.body))
+                body = decode_registration(heard.body, compressed=False).topic_config_serialize_wrapper
+                return fields, dict(body.topic_config_table), body.data_version.state_version
+
+
+@asynccontextmanager
+async def name_server() -> AsyncIterator[tuple[NameServer, str]]:
+    handler = NameServer()
+    server = RemotingServer(handler, host="127.0.0.1", port=0)
+    await server.start()
+    try:
+        yield handler, f"127.0.0.1:{server.port}"
+    finally:
+        await server.stop()
+
+
+async def test_a_master_registers_at_once_and_takes_leave(tmp_path: Path) -> None:
+    async with name_server() as (first, a), name_server() as (second, b):
+        async with running(tmp_path / "store", namesrvAddr=f"{a};{b}", haListenPort=12345) as group:
+            fields, topics, version = await first.registration()
+            await second.registration()
+            address = group.address
+            assert fields == {
+                "brokerName": "broker-a",
+                "brokerAddr": address,
+                "clusterName": "C",
+                "haServerAddr": "127.0.0.1:12345",
+                "brokerId": "0",
+                "enableActingMaster": "false",
+                "compressed": "false",
+                "bodyCrc32": fields["bodyCrc32"],
+            }
+            assert version == 1
+            assert {"TBW102", "C", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= topics.keys()
+        leave = await first.heard.get()
+        while leave.code != RequestCode.UNREGISTER_BROKER:
+            leave = await first.heard.get()
+        assert (leave.ext_fields or {})["brokerId"] == "0"
+
+
+async def test_nothing_is_said_without_a_role(tmp_path: Path) -> None:
+    async with name_server() as (server, address):
+        async with running(tmp_path / "store", namesrvAddr=address, master=False) as group:
+            await group.sidecar.heard(Hello)
+            await group.send()
+        assert server.heard.empty()
+
+
+async def test_role_changes_and_topics_are_told_at_once(tmp_path: Path) -> None:
+    async with name_server() as (server, address), running(tmp_path / "store", namesrvAddr=address) as group:
+        await server.registration(brokerId="0")
+        await group.send(topic="New")
+        _, topics, _ = await server.registration(brokerId="0")
+        assert topics["New"].write_queue_nums == 4
+        group.sidecar.say(Welcome(3))
+        group.sidecar.say(Release())
+        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
+        await server.registration(brokerId="3")
+        await group.sidecar.make_master(5, hello=False)
+        _, _, version = await server.registration(brokerId="0")
+        assert version == 5
+
+
+async def test_a_name_server_that_refuses_is_asked_again(tmp_path: Path) -> None:
+    async with name_server() as (server, address):
+        server.code = ResponseCode.SYSTEM_ERROR
+        async with running(tmp_path / "store", namesrvAddr=address) as group:
+            await server.registration()
+            server.code = ResponseCode.SUCCESS
+            await server.registration()
+            assert (await group.send()).code == 0
+
+
+async def test_a_dead_name_server_holds_up_nobody(tmp_path: Path) -> None:
+    async with name_server() as (server, address):
+        async with running(tmp_path / "store", namesrvAddr=f"127.0.0.1:1;{address}") as group:
+            await server.registration(brokerId="0")
+            assert (await group.send()).code == 0
+
+
+def update_topic(**changes: object) -> RemotingCommand:
+    fields: dict[str, object] = {
+        "topic": "Made",
+        "default_topic": "TBW102",
+        "read_queue_nums": 3,
+        "write_queue_nums": 2,
+        "perm": 6,
+        **changes,
+    }
+    return request(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(**fields))
+
+
+async def test_tools_make_and_change_topics(tmp_path: Path) -> None:
+    async with name_server() as (server, address), running(tmp_path / "store", namesrvAddr=address) as group:
+        await server.registration()
+        assert (await group.call(update_topic(attributes="+message.type=FIFO"))).code == 0
+        _, topics, _ = await server.registration()
+        made = topics["Made"]
+        assert (made.read_queue_nums, made.write_queue_nums, made.attributes) == (3, 2, {"message.type": "FIFO"})
+        kept = (tmp_path / "store" / "config" / "topics.json").read_text()
+        assert '"Made"' in kept, "on disk before the answer"
+        version = group.app.topics.version
+        assert (await group.call(update_topic(attributes="+message.type=FIFO"))).code == 0
+        assert group.app.topics.version == version
+        assert (await group.call(update_topic(attributes="-message.type", order=True))).code == 0
+        changed = group.app.topics.get("Made")
+        assert changed is not None
+        assert (changed.order, changed.attributes) == (True, {})
+
+
+async def test_topics_that_tools_may_not_make(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        for changes in (
+            {"topic": "no spaces"},
+            {"topic": "TBW102"},
+            {"topic": "rmq_sys_x"},
+            {"write_queue_nums": -1},
+            {"read_queue_nums": 65_537},
+            {"perm": 99},
+            {"attributes": "+queue.type=BatchCQ"},
+            {"attributes": "+colour=red"},
+            {"attributes": "message.type"},
+        ):
+            assert (await group.call(update_topic(**changes))).code == ResponseCode.INVALID_PARAMETER, changes
+        assert group.app.topics.get("Made") is None

@@ -1,0 +1,66 @@
+"""The configuration file, as Java's brokers have it."""
+
+import pytest
+
+from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
+from rocketmq_runtime.settings import SettingsError, build_settings
+
+JAVA = {
+    "brokerClusterName": "C",
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerRole": "ASYNC_MASTER",
+    "deleteWhen": "04",
+    "fileReservedTime": "48",
+    "flushDiskType": "ASYNC_FLUSH",
+    "controllerAddr": "127.0.0.1:9878;127.0.0.1:9868",
+    "namesrvAddr": "127.0.0.1:9876;127.0.0.1:9877",
+    "listenPort": "30911",
+    "haListenPort": "30912",
+    "brokerIP1": "127.0.0.1",
+    "storePathRootDir": "/tmp/x",
+    "storePathCommitLog": "/tmp/x/commitlog",
+    "allAckInSyncStateSet": "true",
+    "enableControllerMode": "true",
+    "mappedFileSizeCommitLog": "1048576",
+}
+
+
+def test_a_java_file_is_understood() -> None:
+    loaded = build_settings(BrokerSettings, JAVA)
+    assert set(loaded.unknown_keys) <= SIDECAR_KEYS
+    settings = loaded.settings
+    assert settings.name_servers == ("127.0.0.1:9876", "127.0.0.1:9877")
+    assert (settings.fast_port, settings.ha_port) == (30909, 30912)
+    assert (settings.broker_ip1, settings.copies_needed) == ("127.0.0.1", 2)
+    assert str(settings.socket_path) == "/tmp/x/sidecar.sock"
+
+
+def test_copies_needed() -> None:
+    def needed(**keys: str) -> int:
+        return build_settings(BrokerSettings, {"brokerName": "b", **keys}).settings.copies_needed
+
+    assert needed() == 2
+    assert needed(minInSyncReplicas="3") == 3
+    assert needed(durability="relaxed") == 1
+    assert needed(durability="relaxed", minInSyncReplicas="2") == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("brokerName", "a#b"),
+        ("listenPort", "1"),
+        ("listenPort", "70000"),
+        ("haListenPort", "30909"),
+        ("namesrvAddr", "nowhere"),
+        ("durability", "some"),
+        ("flushDiskType", "NEVER"),
+        ("maxMessageSize", "0"),
+        ("mappedFileSizeCommitLog", "many"),
+        ("brokerPermission", "8"),
+    ],
+)
+def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=key):
+        build_settings(BrokerSettings, {**JAVA, key: value})
