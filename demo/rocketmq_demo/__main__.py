@@ -23,7 +23,6 @@ from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import BROKER_GROUP, Engine
 from rocketmq_demo.faults import DEFAULT_FAULTS, FAULTS, Stage
-from rocketmq_demo.light import LightEngine
 from rocketmq_demo.native import NativeEngine
 from rocketmq_demo.observer import Observer
 from rocketmq_demo.official import OfficialEngine
@@ -40,13 +39,11 @@ class EngineName(StrEnum):
     """Who plays the brokers."""
 
     NATIVE = "native"
-    LIGHT = "light"
     APACHE = "apache"
 
 
-ENGINES: dict[EngineName, type[NativeEngine | LightEngine | OfficialEngine]] = {
+ENGINES: dict[EngineName, type[NativeEngine | OfficialEngine]] = {
     EngineName.NATIVE: NativeEngine,
-    EngineName.LIGHT: LightEngine,
     EngineName.APACHE: OfficialEngine,
 }
 
@@ -78,8 +75,8 @@ def _fault_names(text: str) -> tuple[str, ...]:
 @app.command()
 def demo(
     *,
-    engine: Annotated[EngineName, typer.Option(help="light: Python agents, no log. apache: official brokers.")] = (
-        EngineName.LIGHT
+    engine: Annotated[EngineName, typer.Option(help="native: brokers of ours. apache: official brokers.")] = (
+        EngineName.NATIVE
     ),
     replicas: Annotated[int, typer.Option(min=2, max=9, help="Brokers in the group.")] = 3,
     controllers: Annotated[int, typer.Option(min=3, max=7, help="Controllers, an odd number.")] = 3,

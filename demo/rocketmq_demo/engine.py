@@ -1,6 +1,6 @@
 """What the story needs of a kind of broker: a group of them that can be broken and healed, and a load on it.
 
-Implemented by `light` (Python agents, no log) and `official` (Apache's brokers). All calls block unless they are async;
+Implemented by `native` (ours) and `official` (Apache's brokers). All calls block unless they are async;
 the story runs them in threads.
 """
 
@@ -42,16 +42,14 @@ class Broker(Protocol):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """One send that the group took. `at` is monotonic seconds; who answered, where the engine can tell."""
+    """One send that the group took. `at` is monotonic seconds."""
 
     at: float
     number: int
-    broker_id: int | None = None
-    master_epoch: int | None = None
 
 
 class LoadResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What came of all sends. The last three are None where the engine keeps no messages."""
+    """What came of all sends. The last three are None if they could not be found out; `problems` says why."""
 
     acknowledged: int
     failed: int

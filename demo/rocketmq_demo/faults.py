@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import Broker, Engine
 from rocketmq_demo.observer import GroupView, Observer
+from rocketmq_demo.replica import Replica
 from rocketmq_demo.timeline import Kind, Timeline
 
 RHYTHM_KNOWN = 5.0
@@ -159,6 +160,26 @@ async def kill_slave(stage: Stage) -> tuple[str, Heal]:
     return broker.label, lambda: stage.restart(broker)
 
 
+async def kill_half(stage: Stage, part: str) -> tuple[str, Heal]:
+    """kill -9 of one of the master's two processes: the other one must give up, and another replica take over."""
+    epoch, broker_id = stage.group.master_epoch, stage.group.master_id
+    replica = stage.broker_of(broker_id)
+    if not isinstance(replica, Replica):
+        raise LookupError(f"{replica.label} is one process: there is no {part} to be killed alone")  # noqa: TRY004
+    process = replica.process.broker if part == "broker" else replica.process.sidecar
+    stage.hit(f"kill -9 of the master's {part} alone: broker {broker_id} ({replica.label}, pid {process.pid})")
+    await asyncio.to_thread(process.kill9)
+    await stage.another_master(epoch)
+    await stage.writes()
+
+    async def heal() -> None:
+        await stage.others_in_sync(replica)
+        await asyncio.to_thread(replica.restart_broker if part == "broker" else replica.restart_sidecar)
+        stage.step(f"{part} of {replica.label} started again")
+
+    return f"{replica.label}'s {part}", heal
+
+
 async def kill_controller(stage: Stage) -> tuple[str, Heal]:
     """kill -9 of the leading controller: another one decides within a second, writes go on meanwhile."""
     member = await stage.leader()
@@ -221,6 +242,8 @@ FAULTS: dict[str, Strike] = {
     "kill-master": kill_master,
     "hang-master": hang_master,
     "kill-slave": kill_slave,
+    "kill-broker": lambda stage: kill_half(stage, "broker"),
+    "kill-sidecar": lambda stage: kill_half(stage, "sidecar"),
     "kill-controller": kill_controller,
     "hang-controller": hang_controller,
     "kill-controllers": kill_controllers,

@@ -5,7 +5,6 @@ stored twice, and one that was acknowledged and is not read is lost; there is no
 """
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Sequence
 
@@ -89,15 +88,10 @@ class NativeLoad:
                 result = await producer.send(TOPIC, b"%d %b" % (number, _PADDING))
             except (ClientError, RemotingError):
                 self._failed += 1
-                await self._look_again(producer)
+                await asyncio.sleep(PAUSE_AFTER_FAILURE)
                 continue
             if result.acknowledged:
                 self._acknowledged.append(Acknowledgement(loop.time(), number))
             else:
                 self._failed += 1
             await asyncio.sleep(PAUSE)
-
-    async def _look_again(self, producer: Producer) -> None:
-        with contextlib.suppress(ClientError, RemotingError):  # nobody to ask: the next send will tell
-            await producer.routes.refresh(TOPIC, unlike=producer.routes.known(TOPIC))
-        await asyncio.sleep(PAUSE_AFTER_FAILURE)

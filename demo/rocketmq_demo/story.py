@@ -64,6 +64,8 @@ class Story:
             self._trouble(problem)
         if load_result.lost:
             self._trouble(f"{load_result.lost} acknowledged messages are lost")
+        if load_result.duplicated:
+            self._trouble(f"{load_result.duplicated} messages are there more than once")
         times = self._times()
         return Outcome(
             engine=stage.engine.name,

@@ -61,6 +61,8 @@ class Producer:
         self._pause = pause
         self._ids = UniqueIds()
         self._targets: dict[str, Targets] = {}
+        self._doubted: set[str] = set()
+        """Topics whose last send was given up: the next one asks for the route first."""
         self._lines = Lines(timeout)
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -182,12 +184,16 @@ class Producer:
                     code, what, final = None, str(failure), False
                     maybe_stored |= not isinstance(failure, ConnectError)
                 if final or attempts >= self._attempts:
+                    self._targets.pop(job.topic, None)
+                    self._doubted.add(job.topic)
                     where = "" if target is None else f" to {target.queue.address}"
                     message = f"sending to topic {job.topic}{where} failed: {what}"
                     raise SendError(message, code=code, attempts=attempts, maybe_stored=maybe_stored)
                 if attempts > 1:
                     await asyncio.sleep(self._pause)
-            target = await self._pick(job, target, again=failure is not None)
+            again = failure is not None or job.topic in self._doubted
+            self._doubted.discard(job.topic)
+            target = await self._pick(job, target, again=again)
             attempts += 1
             try:
                 if target is None:

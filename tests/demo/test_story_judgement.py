@@ -6,18 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rocketmq_demo.agent.wire import ProbeResponseHeader
 from rocketmq_demo.engine import Acknowledgement, LoadResult
 from rocketmq_demo.faults import FAULTS, Stage
 from rocketmq_demo.observer import GroupView, ReplicaView
 from rocketmq_demo.outcome import Outcome
-from rocketmq_demo.prober import Prober
 from rocketmq_demo.story import Story
 from rocketmq_demo.timeline import Kind, Timeline
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.command import RemotingCommand, response
-from rocketmq_runtime import server
-from rocketmq_runtime.client import RemotingClient
 
 
 class FakeBroker:
@@ -94,6 +88,11 @@ async def test_lost_messages_are_a_problem() -> None:
     assert outcome.timeline[-1].kind is Kind.TROUBLE
 
 
+async def test_duplicated_messages_are_a_problem() -> None:
+    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=1)))
+    assert outcome.problems == ("1 messages are there more than once",)
+
+
 async def test_group_that_takes_no_more_writes_is_a_problem() -> None:
     outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0), age=60.0))
     assert outcome.problems == ("the group does not acknowledge sends at the end",)
@@ -112,31 +111,3 @@ async def test_changed_id_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0)), observer, ["swap"])
     assert outcome.problems == ("swap: broker ids were {'fake-1': 1} and are {'fake-1': 2}",)
     assert not outcome.faults[0].ids_kept
-
-
-class Master:
-    """Takes every probe."""
-
-    def __init__(self, broker_id: int) -> None:
-        self.broker_id = broker_id
-
-    def on_request(self, request: RemotingCommand, peer: server.Peer) -> server.Answer:
-        header = ProbeResponseHeader(broker_id=self.broker_id, master_epoch=7)
-        return response(request, ResponseCode.SUCCESS, None, header)
-
-    def on_close(self, peer: server.Peer) -> None: ...
-
-
-async def test_two_masters_in_one_epoch_are_a_problem() -> None:
-    prober = Prober(controllers=[], broker_name="b", brokers=list)
-    client = RemotingClient()
-    servers = [server.RemotingServer(Master(number), host="127.0.0.1", port=0) for number in (1, 2)]
-    try:
-        for one in servers:
-            await one.start()
-            assert await prober._probe(client, f"127.0.0.1:{one.port}", 1)
-    finally:
-        await client.close()
-        for one in servers:
-            await one.stop()
-    assert (await prober.finish()).problems == ("two masters answered in epoch 7: brokers [1, 2]",)
