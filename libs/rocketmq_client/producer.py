@@ -206,6 +206,8 @@ class Producer:
     async def _pick(self, job: Job, failed: Target | None, *, again: bool) -> Target | None:
         """The queue for the next attempt, by a fresh route where one failed."""
         known = self.routes.known(job.topic)
+        if known is not None and failed is not None and failed.queue not in known.publish:
+            again = False  # another send has asked meanwhile
         route: TopicRoute | None
         try:
             route = await (self.routes.refresh(job.topic, unlike=known) if again else self.routes.route(job.topic))
