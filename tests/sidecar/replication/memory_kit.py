@@ -19,7 +19,7 @@ from rocketmq_formats.replication.frames import (
 )
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.confirm import AckRule
-from rocketmq_sidecar.domain.ha_master import FlowControl, Mastership, MasterSession, begun
+from rocketmq_sidecar.domain.ha_master import FlowControl, MasterSession, Mastership, begun
 from rocketmq_sidecar.domain.ha_slave import Record, SlaveSession
 from rocketmq_sidecar.domain.sync_set import SyncSet
 from rocketmq_sidecar.domain.truncate import corrected
@@ -71,7 +71,7 @@ class MemoryLink:
             else:
                 self.server.on_ack(packet, now)
         self.master.settle()
-        batch = self.server.next_batch(now)
+        batch = self.server.next_batch(now) or self.server.heartbeat()
         if batch is not None:
             self.down += encode_transfer_header(
                 batch.size, batch.offset, batch.epoch, batch.epoch_start, self.master.confirm

@@ -147,8 +147,8 @@ class Replica:
             offset += len(part)
         return bytes(data)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+    async def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
+        async with asyncio.timeout(seconds):
             while not condition():
                 self.changed.clear()
                 await self.changed.wait()

@@ -72,7 +72,7 @@ def test_an_epoch_without_bytes_does_not_lend_its_number() -> None:
     group.connect(2)
     drain(group, 2)
     group.decide("agree")
-    assert group.stores[2].epochs.starts() == [(1, 0)]  # 2-5 has no bytes yet; a heartbeat would tell of it
+    assert group.stores[2].epochs.starts() == [(1, 0), (2, 5)]  # known by a heartbeat
     group.append(4)  # epoch 2, only here
     group.elect(2)
     group.append(6)
@@ -86,8 +86,16 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """Two in sync, and the third has a part."""
         self.group = MemoryGroup(3)
         self.group.elect(1)
+        self.group.append(12)
+        self.group.connect(3)
+        self.group.turn(3, 100, 0)
+        self.group.turn(3, 100, 100)
+        self.group.connect(2)
+        drain(self.group, 2)
+        self.group.decide("agree")
 
     @rule(broker_id=st.integers(1, 3))
     def elect(self, broker_id: int) -> None:
