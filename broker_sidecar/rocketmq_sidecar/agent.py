@@ -63,8 +63,8 @@ STOP_PATIENCE = 2.0
 """Seconds that an orderly end waits for the broker to let go of its mastership."""
 
 
-class LinkLostError(Exception):
-    """The broker went while its answer was awaited."""
+class LinkLostError(ConnectionError):
+    """The broker went while its answer was awaited; whoever replicates tries again, if it is still to."""
 
 
 class Agent:

@@ -109,7 +109,7 @@ class FakeBroker(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(encode(message))
 
-    async def until(self, condition: "object", timeout: float = 60.0) -> None:  # noqa: ASYNC109
+    async def until(self, condition: "object", timeout: float = 60.0) -> None:
         """Wait until `condition()` holds, looked at after each message."""
         assert callable(condition)
         async with asyncio.timeout(timeout):

@@ -76,7 +76,7 @@ class Trio:
     def __init__(self, pairs: list[Pair]) -> None:
         self.pairs = pairs
 
-    async def wait(self, condition: "object", what: str, timeout: float = 30.0) -> None:  # noqa: ASYNC109
+    async def wait(self, condition: "object", what: str, timeout: float = 30.0) -> None:
         assert callable(condition)
         deadline = time.monotonic() + timeout
         while not condition():

@@ -114,7 +114,7 @@ class ControlMachine:
 
     def on_master_lost(self, now: float) -> Actions:
         """The connection to the master broke: perhaps there is another one already."""
-        self.steward.poll_now(now)
+        self.steward.look_for_master(now)
         return self._advance(now)
 
     def on_stop(self, now: float) -> Actions:

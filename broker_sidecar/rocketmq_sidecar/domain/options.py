@@ -13,6 +13,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     poll: float = 5.0
     """syncBrokerMetadataPeriod: getReplicaInfo of a slave, the net below the controllers' notices. A master asks with
     each heartbeat."""
+    look: float = 1.0
+    """How long a slave that lost its master asks often who is master now."""
+    look_every: float = 0.02
     patience: float = 0.6
     """A leading controller that has not answered for so long may hang: the others are asked who leads."""
     retry: float = 0.1

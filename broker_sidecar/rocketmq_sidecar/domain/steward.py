@@ -61,7 +61,7 @@ class Steward:
         self._options = options
         self._questions = Questions(options.cluster_name, options.broker_name)
         self._address: str | None = None
-        self._beat_at = self._poll_at = NEVER
+        self._beat_at = self._poll_at = self._looking_until = NEVER
         self._unanswered_since: float | None = None
         self._last_leader: str | None = None
         self._wish: frozenset[int] | None = None
@@ -104,9 +104,11 @@ class Steward:
         """There is something to tell every controller."""
         self._beat_at = now
 
-    def poll_now(self, now: float) -> None:
-        """There may be another master."""
+    def look_for_master(self, now: float) -> None:
+        """The master is gone, it seems: ask who is master now, often, until there is another or some time has passed.
+        The controllers tell slaves late, for the sake of Java's."""
         self._poll_at = now
+        self._looking_until = now + self._timing.look
 
     def wish(self, members: frozenset[int]) -> None:
         """As master: the SyncStateSet that the controllers should agree to."""
@@ -239,7 +241,7 @@ class Steward:
         leader = self.finder.leader
         if leader is None or not self.registered or now < self._poll_at or not self._poll.free(now):
             return None
-        self._poll_at = now + self._timing.poll
+        self._poll_at = now + (self._timing.look_every if now < self._looking_until else self._timing.poll)
         return self._questions.replica_info(leader, now)
 
     def _alteration(self, begun: int | None, now: float) -> Ask | None:
@@ -303,6 +305,7 @@ class Steward:
             self.lease.on_confirmed(mandate.master_epoch, sent_at)
         if not changed:
             return ()
+        self._looking_until = NEVER
         values: dict[str, object] = {
             "broker_id": self.broker_id,
             "master_id": mandate.master_id,

@@ -1,0 +1,281 @@
+"""Roles under the controllers' real domain, in virtual time: who is master, who follows, who may accept."""
+
+import pytest
+
+from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.replica_link import Fenced, Following, Grant, Prepare, Release, RoleNotice
+from rocketmq_sidecar.domain.actions import Ask, Begin, Follow
+from tests.sidecar.world import CONTROLLERS, STEP, Node, World
+
+
+def settled(nodes: int = 3) -> World:
+    world = World(nodes)
+    world.start_all()
+    world.run_until(world.in_order)
+    return world
+
+
+def others(world: World, node: Node) -> list[Node]:
+    return [one for one in world.nodes if one is not node]
+
+
+def test_three_come_into_sync_under_one_master() -> None:
+    world = settled()
+    master = world.master()
+    assert master.machine is not None
+    assert master.machine.unready(world.now) is None
+    for slave in others(world, master):
+        assert isinstance(slave.replicating, Follow)
+        assert slave.replicating.master_address == master.address
+        assert slave.machine is not None
+        assert slave.machine.unready(world.now) is None
+
+
+def test_mastership_begins_in_the_order_of_the_link() -> None:
+    world = settled(1)
+    said = [type(message) for message in world.nodes[0].told if isinstance(message, Prepare | Grant | Following)]
+    assert said == [Prepare, Grant]
+
+
+def test_killed_master_is_replaced_at_once_and_comes_back_as_slave() -> None:
+    world = settled()
+    master = world.master()
+    world.kill(master)
+    successor = world.master()
+    assert successor is not master, "in the same instant"
+    world.run_until(world.in_order)
+    world.start(master)
+    world.run_until(world.in_order)
+    assert world.master() is successor
+    assert isinstance(master.replicating, Follow)
+
+
+@pytest.mark.parametrize("notices_lost", [False, True])
+def test_sidecar_alone_killed(notices_lost: bool) -> None:
+    world = settled()
+    world.notices_lost = notices_lost
+    master = world.master()
+    world.kill_sidecar(master)
+    world.run_until(lambda: bool(world.accepting()), seconds=6)
+    assert world.master() is not master
+    assert master.broker is not None
+    assert master.broker.role == "fenced"
+    world.start_sidecar(master)
+    world.run_until(world.in_order)
+    assert world.master() is not master
+
+
+def test_broker_alone_killed_is_a_failover_and_not_a_limbo() -> None:
+    world = settled()
+    master = world.master()
+    world.kill_broker(master)
+    successor = world.master()
+    assert successor is not master
+    master.asked.clear()
+    world.run(10)
+    assert master.asked == [], "a replica without a broker is dead"
+    world.start_broker(master)
+    world.run_until(world.in_order)
+    assert RequestCode.CONTROLLER_REGISTER_BROKER in master.asked
+    assert world.master() is successor
+
+
+def test_killed_slave_stops_following_until_its_broker_is_back() -> None:
+    world = settled()
+    slave = others(world, world.master())[0]
+    world.kill_broker(slave)
+    assert slave.replicating is None
+    assert slave.lock is None, "the broker that comes back recovers the store"
+    world.start_broker(slave)
+    world.run_until(world.in_order)
+
+
+def test_lone_replica_is_elected_anew_after_a_restart() -> None:
+    world = settled(1)
+    (node,) = world.nodes
+    epoch = node.epochs[-1]
+    world.kill(node)
+    world.start(node)
+    world.run_until(world.in_order)
+    assert node.epochs[-1] == epoch + 1, "one epoch does not begin twice"
+
+
+def test_link_that_breaks_for_a_moment() -> None:
+    world = settled()
+    master = world.master()
+    world.cut_link(master)
+    world.run_until(world.in_order)
+    assert world.master() is not master
+
+
+def test_reset_of_a_lone_masters_connections_changes_nothing() -> None:
+    world = settled(1)
+    (node,) = world.nodes
+    told = len(node.told)
+    world.reset_connections(node)
+    world.run(5)
+    assert world.master() is node
+    assert not any(isinstance(message, Release | Fenced | Prepare) for message in node.told[told:])
+
+
+def test_reset_of_a_masters_connections_costs_it_its_mastership_and_nothing_else() -> None:
+    world = settled()
+    master = world.master()
+    world.reset_connections(master)
+    world.run_until(world.in_order)
+    assert isinstance(master.replicating, Follow)
+    said = [type(message) for message in master.told if isinstance(message, Release | Following)]
+    assert said[-2:] == [Release, Following]
+
+
+def test_hung_sidecar_finds_its_lease_ended_and_asks_before_it_says_anything() -> None:
+    world = settled()
+    master = world.master()
+    master.hung = True
+    world.run(2.8)
+    assert world.accepting() == [], "the lease ends before another may be elected"
+    world.run_until(lambda: bool(world.accepting()))
+    successor = world.master()
+    told = len(master.told)
+    master.hung = False
+    world.run_until(world.in_order)
+    assert world.master() is successor
+    assert [type(message) for message in master.told[told:]] == [Release, Following]
+
+
+def test_hung_lone_sidecar_goes_on_once_the_controllers_confirm() -> None:
+    world = settled(1)
+    (node,) = world.nodes
+    epoch = node.epochs[-1]
+    node.hung = True
+    world.run(20)
+    assert world.accepting() == []
+    node.hung = False
+    world.run_until(world.in_order)
+    assert world.master() is node
+    assert node.epochs[-1] == epoch
+
+
+def test_controllers_that_vanish_end_the_lease_and_restore_it() -> None:
+    world = settled()
+    master = world.master()
+    world.deaf = set(CONTROLLERS)
+    world.run(2)
+    assert world.accepting() == [master]
+    world.run(1)
+    assert world.accepting() == []
+    assert master.machine is not None
+    assert "lease" in (master.machine.unready(world.now) or "")
+    for slave in others(world, master):
+        assert isinstance(slave.replicating, Follow), "the log goes on being replicated"
+    world.deaf = set()
+    world.run_until(world.in_order)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_change_of_the_leading_controller_leaves_the_master_alone(hangs: bool) -> None:
+    world = settled()
+    master = world.master()
+    lowest = float("inf")
+    if hangs:
+        world.deaf = {CONTROLLERS[1]}
+    world.leader = None
+    world.run(0.7)
+    world.leader = CONTROLLERS[2]
+    for _ in range(round(3 / STEP)):
+        world.run(STEP)
+        assert world.accepting() == [master]
+        assert master.broker is not None
+        lowest = min(lowest, master.broker.lease_until - world.now)
+    assert lowest > 0.5
+    assert master.machine is not None
+    assert master.machine.steward.finder.leader == CONTROLLERS[2]
+
+
+def test_notice_of_an_old_epoch_is_nothing() -> None:
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    machine = slave.machine
+    assert machine is not None
+    asked = len(slave.asked)
+    epoch = machine.steward.mandate.master_epoch
+    said = machine.on_broker_said(RoleNotice(slave.broker_id, slave.address, epoch, None), world.now)
+    assert not any(isinstance(action, Begin) for action in said)
+    assert len(slave.asked) == asked
+    assert isinstance(slave.replicating, Follow)
+
+
+def test_notice_is_no_proof_for_the_lease() -> None:
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    world.deaf = set(CONTROLLERS)
+    assert slave.machine is not None
+    epoch = slave.machine.steward.mandate.master_epoch
+    notice = RoleNotice(slave.broker_id, slave.address, epoch + 1, None)
+    world._later(slave, lambda: world._notify(slave, notice))
+    world.run(1)
+    assert slave.broker is not None
+    assert slave.broker.role == "preparing", "everything is ready"
+    assert world.accepting() == [master], "but the controllers have to say it themselves"
+
+
+def test_epoch_that_cannot_be_written_is_not_granted() -> None:
+    world = World(1)
+    (node,) = world.nodes
+    node.begin_fails = "no space left"
+    world.start(node)
+    world.run(5)
+    assert world.accepting() == []
+    assert node.machine is not None
+    assert node.machine.unready(world.now) == "no space left"
+    assert len([note for note in node.notes if note.level == "error"]) == 1, "said once"
+    node.begin_fails = None
+    world.run_until(world.in_order)
+
+
+def test_orderly_end_of_a_master_hands_over() -> None:
+    world = settled()
+    master = world.master()
+    world.stop(master)
+    assert isinstance(master.told[-1], Fenced | Release)
+    assert world.master() is not master
+    assert master.lock is None
+
+
+def test_set_that_the_controllers_refuse_is_asked_for_again_when_replication_says_so() -> None:
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    world.kill(slave)
+    members = frozenset(node.broker_id for node in world.nodes if node.machine is not None)
+    world.want_set(master, frozenset({*members, 99}))
+    assert world.group is not None
+    assert 99 not in world.group.sync_state_set
+    world.want_set(master, members)
+    world.run(3)
+    assert world.group.sync_state_set == members
+
+
+def test_lost_answer_to_alter_is_resolved() -> None:
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    lost: list[Ask] = []
+
+    def lose(_node: Node, ask: Ask) -> bool:
+        if ask.code is RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET and not lost:
+            lost.append(ask)
+            return True
+        return False
+
+    world.lose = lose
+    world.kill(slave)
+    members = frozenset(node.broker_id for node in world.nodes if node.machine is not None)
+    world.want_set(master, members)
+    world.run(2)
+    assert lost
+    assert master.machine is not None
+    assert world.group is not None
+    assert master.machine.steward.mandate.agreed.sync_state_set == world.group.sync_state_set == members
