@@ -114,7 +114,6 @@ class Registry:
         """A broker says that it stops."""
         ended = routes.unregister(
             self.tables,
-            cluster_name=header.cluster_name,
             broker_name=header.broker_name,
             address=header.broker_addr,
         )

@@ -22,7 +22,7 @@ class TestUnregister:
         known = RouteTables()
         register(known)
         register(known, B, name="h", table=topics("U", "V"))
-        ended = routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        ended = routes.unregister(known, broker_name="g", address=A)
         assert ended.known
         assert set(known.groups) == {"h"}
         assert known.clusters == {"c": {"h"}}
@@ -31,38 +31,38 @@ class TestUnregister:
     def test_an_unknown_one_changes_nothing(self) -> None:
         known = RouteTables()
         register(known)
-        assert not routes.unregister(known, cluster_name="c", broker_name="nobody", address=A + "0").known
-        assert not routes.unregister(known, cluster_name="c", broker_name="g", address=B).known
+        assert not routes.unregister(known, broker_name="nobody", address=A + "0").known
+        assert not routes.unregister(known, broker_name="g", address=B).known
         assert known.groups["g"].addresses == {0: A}
 
     def test_write_permission_goes_with_the_master_if_a_slave_may_act(self) -> None:
         known = RouteTables()
         register(known, acting=True)
         register(known, B, 1, acting=True)
-        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        routes.unregister(known, broker_name="g", address=A)
         assert perms(known, "T") == {"g": 4}
 
     def test_and_stays_if_not(self) -> None:
         known = RouteTables()
         register(known)
         register(known, B, 1)
-        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        routes.unregister(known, broker_name="g", address=A)
         assert perms(known, "T") == {"g": 6}
 
     def test_the_smallest_id_that_left_is_told_to_all(self) -> None:
         known = RouteTables()
         for address, broker_id in ((A, 0), (B, 1), (C, 2)):
             register(known, address, broker_id, acting=True)
-        change = routes.unregister(known, cluster_name="c", broker_name="g", address=A).change
+        change = routes.unregister(known, broker_name="g", address=A).change
         assert change is not None
         assert (change.min_broker_id, change.offline_broker_addr, change.tell) == (1, A, (B, C))
-        assert routes.unregister(known, cluster_name="c", broker_name="g", address=C).change is None
+        assert routes.unregister(known, broker_name="g", address=C).change is None
 
     def test_without_acting_master_nobody_is_told(self) -> None:
         known = RouteTables()
         register(known)
         register(known, B, 1)
-        assert routes.unregister(known, cluster_name="c", broker_name="g", address=A).change is None
+        assert routes.unregister(known, broker_name="g", address=A).change is None
 
 
 class TestConnectionsAndSilence:
@@ -111,7 +111,7 @@ class TestActingMaster:
         register(known, B, 2, acting=True)
         register(known, C, 3, acting=True)
         assert addresses(known, "T", acting=True) == {0: A, 2: B, 3: C}
-        routes.unregister(known, cluster_name="c", broker_name="g", address=A)
+        routes.unregister(known, broker_name="g", address=A)
         assert addresses(known, "T", acting=True) == {0: B, 3: C}
         assert addresses(known, "T", acting=False) == {2: B, 3: C}
         assert queries.cluster_info(known).broker_addr_table["g"].broker_addrs == {2: B, 3: C}

@@ -104,7 +104,7 @@ class TestNumberedSemantics:
         answer = register(known, B, 0, version=(4, 9), over=2)
         assert answer == Registered(stale=A)
         assert known.groups["g"].addresses == {0: A}, "the stale one has lost its old id"
-        assert known.live.get("c", B) is None
+        assert known.live.get(B) is None
 
     @pytest.mark.parametrize("state", [5, 6])
     def test_4_equal_or_lower_loses_to_the_newcomer(self, state: int) -> None:
@@ -116,7 +116,7 @@ class TestNumberedSemantics:
     def test_4_a_holder_that_is_not_alive_does_not_count(self) -> None:
         known = tables()
         register(known, A, version=(5, 1))
-        known.live.remove("c", A)
+        known.live.remove(A)
         assert register(known, B, version=(4, 1)).stale is None
 
     def test_5_one_topic_before_all_topics_is_refused_and_leaves_nothing(self) -> None:
@@ -194,7 +194,7 @@ class TestNumberedSemantics:
         known = tables()
         register(known, now=1.0, over=7, timeout=9.0)
         register(known, now=2.0, over=8, version=(0, 2))
-        broker = known.live.get("c", A)
+        broker = known.live.get(A)
         assert broker is not None
         assert (broker.last_update, broker.timeout, broker.connection_id) == (2.0, 120.0, 8)
         assert broker.data_version == DataVersion(counter=2)
@@ -209,7 +209,7 @@ class TestNumberedSemantics:
     def test_9_not_one_that_is_not_alive(self) -> None:
         known = tables()
         register(known)
-        known.live.remove("c", A)
+        known.live.remove(A)
         answer = register(known, B, 1)
         assert (answer.master_addr, answer.ha_server_addr) == (None, None)
 
@@ -227,8 +227,8 @@ class TestWhatJavaLeavesBehind:
         register(known, A, cluster="c1")
         register(known, B, 1, cluster="c2")
         assert known.clusters == {"c1": {"g"}, "c2": {"g"}}
-        routes.unregister(known, cluster_name="c1", broker_name="g", address=A)
-        routes.unregister(known, cluster_name="c2", broker_name="g", address=B)
+        routes.unregister(known, broker_name="g", address=A)
+        routes.unregister(known, broker_name="g", address=B)
         assert (known.clusters, known.topics, known.queue_datas) == ({}, {}, 0)
 
 

@@ -58,9 +58,9 @@ class Tables(RuleBasedStateMachine):
         except RefusedError:
             assert len(table) == 1
 
-    @rule(name=names, cluster=clusters, address=addresses)
-    def unregister(self, name: str, cluster: str, address: str) -> None:
-        routes.unregister(self.known, cluster_name=cluster, broker_name=name, address=address)
+    @rule(name=names, address=addresses)
+    def unregister(self, name: str, address: str) -> None:
+        routes.unregister(self.known, broker_name=name, address=address)
 
     @rule(connection=connections)
     def close(self, connection: int) -> None:
@@ -99,6 +99,7 @@ class Tables(RuleBasedStateMachine):
         for group in self.known.groups.values():
             assert group.addresses
             assert len(set(group.addresses.values())) == len(group.addresses), "one address, one id"
+            assert all(self.known.live.get(address) for address in group.addresses.values())
         assert all(self.known.clusters.values())
         assert set().union(*self.known.clusters.values()) == set(self.known.groups)
 

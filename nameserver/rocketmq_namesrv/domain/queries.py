@@ -134,7 +134,7 @@ def _filter_servers(tables: RouteTables, groups: list[BrokerGroup]) -> dict[str,
     found: dict[str, tuple[str, ...]] = {}
     for group in groups:
         for address in group.addresses.values():
-            servers = tables.live.filter_servers(group.cluster, address)
+            servers = tables.live.filter_servers(address)
             if servers:
                 found[address] = servers
     return found

@@ -47,8 +47,8 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
     holder = group.addresses.get(broker_id)
     holds_more = False
     if holder is not None and holder != address:
-        holder_version = tables.live.version(cluster, holder)
-        holds_more = holder_version is not None and holder_version.state_version > version.state_version
+        alive = tables.live.get(holder)
+        holds_more = alive is not None and alive.data_version.state_version > version.state_version
     if not holds_more and holder is None and len(registration.topics) == 1:  # 5
         raise NotRegisteredError("register broker failed")
     _leave_other_name(tables, registration)
@@ -57,7 +57,7 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
         tables.group_changed(group)
     _set_traits(tables, group, registration)  # 1
     if holds_more:  # 4
-        tables.live.remove(cluster, address)
+        tables.live.remove(address)
         return Registered(stale=holder)
 
     if is_new:
@@ -74,11 +74,11 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
         changed = first or tables.live.version(cluster, address) != version
         read_only = is_prime_slave and group.enable_acting_master
         _take_topics(tables, group, registration, changed=changed, read_only=read_only)
-    if tables.live.filter_servers(cluster, address) != tuple(registration.filter_servers):
+    if tables.live.filter_servers(address) != tuple(registration.filter_servers):
         tables.group_changed(group)
     tables.live.put(LiveBroker(registration, now, connection_id))  # 8
     master = None if broker_id == MASTER_ID else group.addresses.get(MASTER_ID)  # 9
-    master_live = None if master is None else tables.live.get(cluster, master)
+    master_live = None if master is None else tables.live.get(master)
     change = None
     if broker_id < previous_min:  # 10
         change = _min_id_change(group, ha_broker_addr=registration.ha_server_addr)
@@ -90,9 +90,12 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
     )
 
 
-def unregister(tables: RouteTables, *, cluster_name: str, broker_name: str, address: str) -> Unregistered:
-    """Forget one address; with the last one its broker name and that name's queues go."""
-    known = tables.live.remove(cluster_name, address) is not None
+def unregister(tables: RouteTables, *, broker_name: str, address: str) -> Unregistered:
+    """Forget one address of a broker name; with the last one the name and its queues go."""
+    broker = tables.live.get(address)
+    known = broker is not None and broker.broker_name == broker_name
+    if known:
+        tables.live.remove(address)
     group = tables.groups.get(broker_name)
     if group is None:
         return Unregistered(known=known, broker_name=broker_name, address=address)
@@ -113,7 +116,7 @@ def connection_closed(tables: RouteTables, connection_id: int) -> tuple[Unregist
 
 def expire(tables: RouteTables, broker: LiveBroker) -> Unregistered:
     """Forget a broker that was silent for too long (`LiveTable.expired`), or whose connection ended."""
-    return unregister(tables, cluster_name=broker.cluster_name, broker_name=broker.broker_name, address=broker.address)
+    return unregister(tables, broker_name=broker.broker_name, address=broker.address)
 
 
 def _check(tables: RouteTables, registration: Registration, group: BrokerGroup | None) -> None:
@@ -133,7 +136,7 @@ def _check(tables: RouteTables, registration: Registration, group: BrokerGroup |
 
 
 def _leave_other_name(tables: RouteTables, registration: Registration) -> None:
-    known = tables.live.get(registration.cluster_name, registration.address)
+    known = tables.live.get(registration.address)
     if known is not None and known.broker_name != registration.broker_name:
         expire(tables, known)
 
