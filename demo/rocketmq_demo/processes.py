@@ -24,9 +24,18 @@ class OwnedProcess:
     """One running process in a process group of its own."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        stdin_open: bool = False,
     ) -> None:
-        """Start `command` in `folder` (made if needed); what it prints is appended to `folder/out.log`."""
+        """Start `command` in `folder` (made if needed); what it prints is appended to `folder/out.log`.
+
+        `stdin_open`: its standard input is empty and ends with us, or with `close_stdin`; otherwise it has none.
+        """
         self.name = name
         self.folder = folder
         self.log_path = folder / "out.log"
@@ -37,7 +46,7 @@ class OwnedProcess:
             self._process = subprocess.Popen(  # noqa: S603 - a list we composed, no shell
                 list(command),
                 cwd=folder,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if stdin_open else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -108,10 +117,16 @@ class OwnedProcess:
         """The end of the hang."""
         self._signal(signal.SIGCONT)
 
+    def close_stdin(self) -> None:
+        """Let it read the end of its standard input."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
     def close(self) -> None:
         """End it at once if it still runs; harmless to repeat."""
         if self.alive:
             self.kill9()
+        self.close_stdin()
         _running.discard(self)
 
     def __enter__(self) -> Self:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from rocketmq_demo.apache.processes import SMALL_HEAP, JavaProcess, ProcessDiedError
+from rocketmq_demo.apache.processes import SMALL_HEAP, JavaProcess
+from rocketmq_demo.processes import ProcessDiedError
 
 _MAIN = "io.github.rocketmqha.lab.Ledger"
 

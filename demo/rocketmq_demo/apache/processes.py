@@ -1,26 +1,30 @@
-"""Starts, breaks and ends single Java processes; what they are for is said in `servers`, `admin` and `ledger`.
+"""Single Java processes; what they are for is said in `servers`, `admin` and `ledger`.
 
-A process gets its own folder (which is also its home directory, because RocketMQ logs to ``~/logs/rocketmqlogs``), its
-own process group, and an owner that ends exactly what it started. Faults are signals: killed, hung, resumed. Should the
-owner be killed itself, the process notices the end of its standard input and follows.
+A process gets its own folder, which is also its home directory, because RocketMQ logs to ``~/logs/rocketmqlogs``.
+Should its owner be killed, it notices the end of its standard input and follows.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import signal
 import socket
-import subprocess
 import time
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rocketmq_demo.apache import jars
 from rocketmq_demo.apache.ports import HOST
+from rocketmq_demo.processes import OwnedProcess, ProcessDiedError
+
+__all__ = [
+    "LARGER_HEAP",
+    "SMALL_HEAP",
+    "JavaProcess",
+    "ProcessDiedError",
+    "command",
+    "environment",
+    "write_properties",
+]
 
 SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
 LARGER_HEAP = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
@@ -37,11 +41,7 @@ _TETHER = "io.github.rocketmqha.lab.Tether"
 _POLL = 0.02
 
 
-class ProcessDiedError(RuntimeError):
-    """A process ended while somebody waited for it; the message holds the end of its output."""
-
-
-class JavaProcess:
+class JavaProcess(OwnedProcess):
     """One running JVM that belongs to whoever holds this object."""
 
     def __init__(
@@ -56,62 +56,21 @@ class JavaProcess:
         logging: str = "client",
         tethered: bool = True,  # False for a program that reads its standard input itself
     ) -> None:
-        self.name = name
-        self.folder = folder
         self.ports = tuple(ports)
-        self.log_path = folder / "out.log"
-        """What the process printed, over all its lives in this folder."""
-        folder.mkdir(parents=True, exist_ok=True)
         if tethered:
             main, arguments = _TETHER, [main, *arguments]
-        self.started = time.monotonic()
-        with self.log_path.open("ab") as log:
-            self._log_start = log.tell()
-            self._process = subprocess.Popen(  # noqa: S603 - a list we composed, no shell
-                command(main, arguments, folder=folder, options=options, logging=logging),
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=environment(),
-            )
-        _running.add(self)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        super().__init__(
+            name,
+            command(main, arguments, folder=folder, options=options, logging=logging),
+            folder=folder,
+            environment=environment(),
+            stdin_open=True,
+        )
 
     @property
     def java_log_folder(self) -> Path:
         """Where RocketMQ's own log files are."""
         return self.folder / "logs" / "rocketmqlogs"
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._process.poll()
-
-    def output(self) -> str:
-        """What this life of the process has printed so far."""
-        with self.log_path.open("rb") as log:
-            log.seek(self._log_start)
-            return log.read().decode(errors="replace")
-
-    def tail(self) -> str:
-        """The end of `output`, for error messages."""
-        return self.output()[-2000:]
-
-    def resident_bytes(self) -> int:
-        """Resident memory, or 0 once the process is gone."""
-        try:
-            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
-        except (FileNotFoundError, ProcessLookupError):
-            return 0
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def wait_port(self, timeout: float = 60.0) -> float:
         """Wait until every port accepts connections; returns the seconds since the start of the process."""
@@ -127,58 +86,9 @@ class JavaProcess:
                 time.sleep(_POLL)
         return time.monotonic() - self.started
 
-    def wait(self, timeout: float) -> int:
-        """Wait for the process to end by itself; its exit code."""
-        return self._process.wait(timeout)
-
-    def kill9(self) -> None:
-        """The crash: no shutdown hook runs, nothing is flushed by Java."""
-        self._signal(signal.SIGKILL)
-        self._process.wait(30)
-
     def stop(self, timeout: float = 30.0) -> int:
-        """The orderly end: SIGTERM, and SIGKILL when that takes too long; the exit code."""
-        self._signal(signal.SIGTERM)
-        self._signal(signal.SIGCONT)  # a suspended process could not run its shutdown hook
-        try:
-            return self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill9()
-            return self._process.wait()
-
-    def suspend(self) -> None:
-        """The hang: connections stay open, nobody answers."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def close_stdin(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def close(self) -> None:
-        """End it at once if it still runs; harmless to repeat."""
-        if self.alive:
-            self.kill9()
-        self.close_stdin()
-        _running.discard(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = f"pid {self.pid}" if self.alive else f"ended with {self.exit_code}"
-        return f"<{type(self).__name__} {self.name}, {state}>"
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.alive:  # never signal a number that may belong to somebody else by now
-            os.killpg(self.pid, number)
+        """As any process; a JVM's shutdown hooks take longer."""
+        return super().stop(timeout)
 
 
 def command(
@@ -221,12 +131,3 @@ def _accepts(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-_running: weakref.WeakSet[JavaProcess] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    for process in list(_running):
-        process.close()
