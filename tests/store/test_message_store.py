@@ -280,9 +280,8 @@ class TestReopen:
                 opened(tmp_path)
             except StoreInUseError:
                 os._exit(0)
-            except BaseException:
+            finally:
                 os._exit(1)
-            os._exit(2)
         store.writer.release()
         assert os.waitpid(pid, 0)[1] == 0
 
