@@ -62,10 +62,9 @@ class World:
         for server in self.nameservers:
             server.wait_listening()
         self._broker("a", GROUP, {})
-        self._broker("p", PLAIN, {"enableControllerMode": False, "brokerRole": "ASYNC_MASTER", "brokerId": 0})
-        self.wait("the first broker as master", lambda: self.ids(GROUP) == {0})
         self._broker("b", GROUP, {})
-        self.wait("a slave", lambda: len(self.ids(GROUP)) == 2)
+        self._broker("p", PLAIN, {"enableControllerMode": False, "brokerRole": "ASYNC_MASTER", "brokerId": 0})
+        self.wait("a master and a slave", lambda: len(self.ids(GROUP)) == 2 and 0 in self.ids(GROUP))
         self.wait("the plain master", lambda: self.ids(PLAIN) == {0})
 
     def _broker(self, label: str, name: str, config: servers.Config) -> None:
@@ -136,7 +135,8 @@ def world(apache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 def test_cluster_list_shows_every_broker(world: World) -> None:
     rows = [line.split() for line in world.mqadmin("clusterList", number=1).splitlines() if CLUSTER in line]
-    assert sorted((row[1], row[2]) for row in rows) == [(GROUP, "0"), (GROUP, "2"), (PLAIN, "0")]
+    slave = max(world.ids(GROUP))  # 1 or 2: whichever broker came second
+    assert sorted((row[1], row[2]) for row in rows) == [(GROUP, "0"), (GROUP, str(slave)), (PLAIN, "0")]
 
 
 def test_a_new_topic_is_routed_everywhere(world: World) -> None:
@@ -164,7 +164,6 @@ def test_configuration_and_kv_by_tools(world: World) -> None:
     assert route is not None
     assert route.order_topic_conf == f"{GROUP}:3"
     assert re.search(r"orderMessageEnable\s+=\s+true", world.mqadmin("getNamesrvConfig"))
-    world.mqadmin("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "made")
 
 
 def test_a_failover_is_routed_and_nothing_is_lost(world: World) -> None:
