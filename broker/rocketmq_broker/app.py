@@ -8,12 +8,13 @@ import asyncio
 
 import structlog
 
-from rocketmq_broker.consumer_seams import AllGroups, AllSubscribed, NoOffsets
+from rocketmq_broker.clients import ClientManager
 from rocketmq_broker.domain.role import Durability, ReplicaRole, Role
-from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.domain.topics import TopicTable, name_problem
 from rocketmq_broker.front import Front
 from rocketmq_broker.hold import HeldPulls
 from rocketmq_broker.host import now_ms, numeric, own_address
+from rocketmq_broker.management import Management
 from rocketmq_broker.persistence import TableFile, load_table
 from rocketmq_broker.pull import PullProcessor
 from rocketmq_broker.queries import QueryProcessor
@@ -22,6 +23,7 @@ from rocketmq_broker.replica import Replica
 from rocketmq_broker.replica_api import ReplicaApi
 from rocketmq_broker.send import SendProcessor
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables import ConsumerTables
 from rocketmq_broker.topic_admin import TopicAdmin
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
@@ -73,16 +75,16 @@ class BrokerApp:
             on_deleted=self._on_deleted,
             on_failed=self._on_failed,
         )
-        self.groups = AllGroups()
-        self.consumers = AllSubscribed()
+        self.tables = ConsumerTables(settings, self.role)
+        self.clients = ClientManager(groups=self.tables.groups, topics=self.topics, role=self.role)
         self.pulls = PullProcessor(
             settings=settings,
             role=self.role,
             store=self.store,
             topics=self.topics,
-            groups=self.groups,
-            consumers=self.consumers,
-            offsets=NoOffsets(),
+            groups=self.tables.groups,
+            consumers=self.clients.consumers,
+            offsets=self.tables.offsets,
             held=self.held,
             traffic=self.traffic,
         )
@@ -102,7 +104,7 @@ class BrokerApp:
             role=self.role,
             store=self.store,
             topics=self.topics,
-            groups=self.groups,
+            groups=self.tables.groups,
             waiting=self.waiting,
             traffic=self.traffic,
             on_appended=self.replica.log_grew,
@@ -127,6 +129,14 @@ class BrokerApp:
                 role=self.role, replica=self.replica, store=self.store, address=self.address, ha_address=ha_address
             ).processors
         )
+        self.management = Management(
+            role=self.role,
+            store=self.store,
+            topics=self.topics,
+            tables=self.tables,
+            clients=self.clients,
+            front=self.front,
+        )
         limits = ServerLimits(max_connections=settings.max_connections)
         self.servers = [
             RemotingServer(self.front, host=settings.broker_listen_host, port=port, limits=limits)
@@ -142,6 +152,7 @@ class BrokerApp:
         """
         (self.settings.root / "config").mkdir(parents=True, exist_ok=True)
         self._load_topics()
+        self.tables.load()
         self.store.writer.acquire()
         try:
             recovered = self.store.open()
@@ -156,6 +167,7 @@ class BrokerApp:
         )
         self._opened = True
         self.flusher.start()
+        self.management.start()
         for server in self.servers:
             await server.start()
         self.replica.start()
@@ -163,7 +175,10 @@ class BrokerApp:
         log.info("broker started", name=self.settings.name, address=self.address)
 
     async def stop(self) -> None:
-        """Refuse new sends, answer the waiting ones, leave, close; to be called after `start` returned or failed."""
+        """Refuse new sends, answer the waiting ones, leave, close; to be called after `start` returned or failed.
+        Only the first call does anything."""
+        if self.sends.stopping:
+            return
         self.sends.stopping = True
         if not await self.waiting.drained(self.settings.shutdown_wait_ms):
             log.warning("sends still wait for their copies, they are refused", count=len(self.waiting))
@@ -171,19 +186,39 @@ class BrokerApp:
         await self.replica.stop()
         for server in self.servers:
             await server.stop()
+        await self.management.stop()
         await self.topics_file.close()
         await self.client.close()
         await self.flusher.stop()
         if self._opened:
-            self.store.close()
+            self._close_store()
         log.info("broker stopped")
+
+    def _close_store(self) -> None:
+        try:
+            self.store.close()
+        except OSError as error:
+            log.error("store not closed in order: the next start recovers it as after a crash", reason=str(error))
 
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
+            self._adopt_topics()
             # the name servers let the table with the higher state version win
             self.topics.next_version(self.role.epoch, now_ms())
+        self.management.on_role_change()
         self.registrar.say()
         self.pulls.on_role_change()
+
+    def _adopt_topics(self) -> None:
+        """A slave copies its master's table now and then, but the log at once: a topic younger than the last copy
+        is known by its messages alone, and its consumers shall not be told that it does not exist."""
+        for name, queues in self.store.queues().items():
+            if self.topics.get(name) is None and name_problem(name) is None:
+                count = max(*queues, self.settings.default_topic_queue_nums - 1) + 1
+                self.topics.create_plain(name, count, state_version=self.role.epoch, now_ms=now_ms())
+                log.warning(
+                    "topic taken over from the log: its settings are the default ones", topic=name, queues=count
+                )
 
     def _on_flushed(self, offset: int) -> None:
         self.replica.on_flushed(offset)

@@ -201,11 +201,13 @@ class PullProcessor:
         if code is None:
             code = ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
         next_offset = result.next_offset
-        if self._role.role is Role.SLAVE and result.status not in _SAME_ON_SLAVES:
-            # only the master knows the ends of its queues
-            code, next_offset = ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset
         suggested = 0
-        if self._settings.slave_read_enable and result.lagging:
+        if self._role.role is Role.SLAVE and result.status is not GetStatus.FOUND:
+            # only the master knows the ends of its queues: the consumer shall ask there
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            if result.status not in _KNOWN_TO_SLAVES:
+                next_offset = header.queue_offset
+        elif self._settings.slave_read_enable and result.lagging:
             group = self._groups.find(header.consumer_group)
             suggested = group.which_broker_when_consume_slowly if group is not None else 0
         body = b""
@@ -227,15 +229,10 @@ class PullProcessor:
         return response(request, code, result.status.name, answer_header, body)
 
 
-_SAME_ON_SLAVES: Final = frozenset(
-    {
-        GetStatus.FOUND,
-        GetStatus.NO_MATCHED_MESSAGE,
-        GetStatus.MESSAGE_WAS_REMOVING,
-        GetStatus.OFFSET_FOUND_NULL,
-        GetStatus.OFFSET_OVERFLOW_ONE,
-    }
+_KNOWN_TO_SLAVES: Final = frozenset(
+    {GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING, GetStatus.OFFSET_FOUND_NULL}
 )
+"""What a slave can say of a queue as well as its master."""
 
 
 def _bad_queue(header: PullMessageRequestHeader, topic: TopicConfig, peer: Peer) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -40,13 +41,14 @@ class FakeSidecar(asyncio.Protocol):
         self.automatic = automatic
         self.in_sync = in_sync
         self.epoch = 0
-        self.received: list[FromBroker] = []
+        self.received: deque[FromBroker] = deque(maxlen=10_000)
         self.max_offset = 0
-        self._news = asyncio.Condition()
+        self.progress = 0
+        """`Appended`s so far."""
         self._reader = LinkReader()
         self._transport: asyncio.Transport | None = None
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []
 
     async def start(self) -> None:
         directory = os.open(self.path.parent, os.O_PATH)
@@ -77,13 +79,14 @@ class FakeSidecar(asyncio.Protocol):
             message = decode_from_broker(payload)
             if isinstance(message, Appended):
                 self.max_offset = message.max_offset
+                self.progress += 1
                 if self.automatic:
                     self.acknowledge(message.max_offset)
-                    continue
             self.received.append(message)
-        task = asyncio.get_running_loop().create_task(self._notify())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -99,13 +102,12 @@ class FakeSidecar(asyncio.Protocol):
 
     async def heard(self, kind: type[M], accept: Callable[[M], bool] = lambda _message: True) -> M:
         """The next message of this kind that fits; earlier ones are forgotten."""
-        async with self._news:
-            while True:
-                for index, message in enumerate(self.received):
-                    if isinstance(message, kind) and accept(message):
-                        del self.received[: index + 1]
-                        return message
-                await self._news.wait()
+        while True:
+            while self.received:
+                message = self.received.popleft()
+                if isinstance(message, kind) and accept(message):
+                    return message
+            await self._news()
 
     async def make_master(self, epoch: int = 1, *, lease: float = FOREVER, hello: bool = True) -> int:
         """Prepare, grant, first progress; returns the log's max offset."""
@@ -115,13 +117,21 @@ class FakeSidecar(asyncio.Protocol):
         self.epoch = epoch
         self.say(Prepare(epoch))
         prepared = await self.heard(Prepared)
-        self.say(Grant(epoch, lease))
-        self.acknowledge(prepared.max_offset)
+        before = self.progress
+        granted = encode(Grant(epoch, lease))
+        progress = encode(Replication(epoch, prepared.max_offset, prepared.max_offset, self.in_sync))
+        assert self._transport is not None
+        self._transport.write(granted + progress)
+        while self.progress == before:
+            # the broker's first word as master: it has seen the grant, and the progress that came with it
+            await self._news()
         return prepared.max_offset
 
-    async def _notify(self) -> None:
-        async with self._news:
-            self._news.notify_all()
+    async def _news(self) -> None:
+        """Until the broker says anything."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
 
 
 async def _run(path: Path) -> None:

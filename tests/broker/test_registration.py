@@ -109,10 +109,12 @@ async def test_a_name_server_that_refuses_is_asked_again(tmp_path: Path) -> None
 
 
 async def test_a_dead_name_server_holds_up_nobody(tmp_path: Path) -> None:
-    async with name_server() as (server, address):
-        async with running(tmp_path / "store", namesrvAddr=f"127.0.0.1:1;{address}") as group:
-            await server.registration(brokerId="0")
-            assert (await group.send()).code == 0
+    async with (
+        name_server() as (server, address),
+        running(tmp_path / "store", namesrvAddr=f"127.0.0.1:1;{address}") as group,
+    ):
+        await server.registration(brokerId="0")
+        assert (await group.send()).code == 0
 
 
 def update_topic(**changes: object) -> RemotingCommand:

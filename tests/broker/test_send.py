@@ -241,3 +241,15 @@ async def test_too_many_waiting_sends(tmp_path: Path) -> None:
         assert (await group.send()).code == ResponseCode.SYSTEM_BUSY
         group.sidecar.acknowledge(appended.max_offset)
         assert (await first).code == 0
+
+
+async def test_an_orderly_end_answers_what_was_accepted(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", automatic=False) as group:
+        sending = asyncio.ensure_future(group.send())
+        appended = await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        stopping = asyncio.ensure_future(group.app.stop())
+        await asyncio.sleep(0)
+        assert (await group.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        group.sidecar.acknowledge(appended.max_offset)
+        assert (await sending).code == 0
+        await stopping
