@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from rocketmq_demo.apache import processes
 from rocketmq_demo.engine import BROKER_GROUP, LoadResult
 from rocketmq_demo.faults import FAULTS, Stage
 from rocketmq_demo.observer import longest_gap
@@ -17,7 +16,7 @@ from rocketmq_demo.outcome import FaultReport, Outcome
 from rocketmq_demo.processes import ProcessDiedError
 from rocketmq_demo.timeline import Kind
 
-_BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, processes.ProcessDiedError, subprocess.SubprocessError)
+_BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
 """What a group that does not cope ends in; anything else is a bug of the demo."""
 
 WRITABLE_WITHIN = 2.0

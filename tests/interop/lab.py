@@ -21,6 +21,8 @@ from rocketmq_formats.remoting.controller import BrokerReplicasInfo
 from tests.interop import logs
 
 CLUSTER = "DefaultCluster"
+SUSPECT_TIMEOUT_MS = "6000"
+"""brokerSuspectTimeoutMs here, twice the default: a JVM that gets no processor for three seconds is not hung."""
 _POLL = 0.05
 _START = 180.0
 """Seconds for brokers to start; eight on an idle machine, but JVMs that share two cores with other work crawl."""
@@ -76,7 +78,9 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ports = PortPool()
-        self.controllers = ControllerCluster(folder / "controllers", ports=self.ports, group="lab")
+        self.controllers = ControllerCluster(
+            folder / "controllers", ports=self.ports, group="lab", config={"brokerSuspectTimeoutMs": SUSPECT_TIMEOUT_MS}
+        )
         self.nameserver_port = self.ports.single()
         self.nameserver: JavaProcess | None = None
         self.groups: list[Group] = []

@@ -28,7 +28,7 @@ UNDISTURBED_LIMIT = 30.0
 """Seconds; brokers serve without controllers, so only the machine can make a pause."""
 PATIENCE = 120.0
 """Seconds after which something that has to happen counts as never."""
-HANG = 5.0
+HANG = 8.0
 """Seconds that controllers hang: longer than their lease, and than the silence after which a broker is suspected."""
 
 
