@@ -130,7 +130,6 @@ class BrokerApp:
             ).processors
         )
         self.management = Management(
-            role=self.role,
             store=self.store,
             topics=self.topics,
             tables=self.tables,

@@ -30,8 +30,8 @@ class ConsumerTable(Protocol):
 class OffsetTable(Protocol):
     """Committed offsets."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take over an offset that came with a pull."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Take over an offset; False if it cannot be one."""
 
 
 class AllGroups:
@@ -54,5 +54,5 @@ class AllSubscribed:
 class NoOffsets:
     """Commits go nowhere."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        pass
+    def commit(self, _group: str, _topic: str, _queue_id: int, _offset: int) -> bool:
+        return True

@@ -94,6 +94,9 @@ class BrokerSettings(Settings, frozen=True):
     # topics and requests
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
+    allow_long_group_names: bool = False
+    """Groups whose names are longer than 120 characters (ours): an official broker that takes over a log with retries
+    of such a group in it cannot load it."""
     default_topic_queue_nums: Count = 8
     trace_on: bool = True
     """Told to clients; whether they trace is their choice."""
