@@ -162,4 +162,5 @@ class SidecarApp:
             truncate_broker=agent.truncate_broker,
             on_status=agent.status_changed,
             on_trouble=agent.troubled,
+            on_master_lost=agent.master_lost,
         )

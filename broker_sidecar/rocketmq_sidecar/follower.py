@@ -48,6 +48,7 @@ class Follower:
         prepare: Callable[[], None],
         on_trouble: Callable[[str | None], None],
         on_change: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> None:
         """`prepare()` is called with the lock held, before the first byte; `connect(sock, epoch)` makes a connection
         over a connected socket. `on_trouble`: see `Replication`."""
@@ -59,7 +60,7 @@ class Follower:
         self._client = client
         self._lock = lock
         self._connect, self._prepare = connect, prepare
-        self._on_trouble, self._on_change = on_trouble, on_change
+        self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
         self._task: asyncio.Task[None] | None = None
         self._kick = asyncio.Event()
         self._last_reason: str | None = None
@@ -119,6 +120,7 @@ class Follower:
             await finish(connection.stopped())
             self.connection = None
             self._on_change()
+        self._on_lost()
         raise connection.reason
 
     async def _ask(self) -> str:

@@ -55,6 +55,7 @@ class Replication:
         truncate_broker: Callable[[int], Awaitable[None]],
         on_status: Callable[[bytes, bytes], None],
         on_trouble: Callable[[str | None], None] = lambda _: None,
+        on_master_lost: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
@@ -71,11 +72,12 @@ class Replication:
                 most every 200 ms.
             on_trouble: slave: why this replica cannot follow without an operator (truncation refused, no consistent
                 point), None when it can again. It goes on trying.
+            on_master_lost: slave: the connection to the master ended; there may be another master already.
         """
         self.settings = settings
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._truncate_broker, self._on_trouble = truncate_broker, on_trouble
-        self._on_sync_set_wanted = on_sync_set_wanted
+        self._on_sync_set_wanted, self._on_master_lost = on_sync_set_wanted, on_master_lost
         self._store = EpochStore(settings.epoch_file)
         self._lock = WriterLock(settings.store_path / "writer.lock")
         self._files: MappedFiles | None = None
@@ -219,6 +221,7 @@ class Replication:
                 prepare=self._prepare,
                 on_trouble=self._on_trouble,
                 on_change=self._changed,
+                on_lost=self._on_master_lost,
             )
         self._follower.aim(epoch, master_broker_id, master_address)
         self._changed()

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import OwnedProcess, clean_environment
 from rocketmq_formats import properties
+from rocketmq_sidecar.__main__ import main
 from tests.sidecar.fake_broker import FILE_SIZE, HOST, FakeBroker
 
 pytestmark = pytest.mark.processes
@@ -32,6 +35,7 @@ class Pair:
         self.folder, self.ports, self.controllers, self.name = folder, ports, controllers, name
         self.sidecar: OwnedProcess | None = None
         self.broker = FakeBroker(folder / "store", port=ports.broker(), name=name)
+        self.metrics_port = ports.single()
 
     async def start(self) -> None:
         await self.broker.start()
@@ -51,7 +55,8 @@ class Pair:
                     "mappedFileSizeCommitLog": str(FILE_SIZE),
                     "bindAddress": HOST,
                     "brokerIP1": HOST,
-                    "metricsPromExporterPort": "0",
+                    "metricsPromExporterPort": str(self.metrics_port),
+                    "brokerHangTimeoutMs": "1000",
                     "logFormat": "json",
                     "logLevel": "debug",
                 }
@@ -63,6 +68,17 @@ class Pair:
             folder=self.folder,
             environment=clean_environment(),
         )
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Status and text of the sidecar's probes; status 0 if nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.metrics_port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
 
     async def stop(self) -> None:
         if self.sidecar is not None:
@@ -130,3 +146,104 @@ async def test_three_get_ids_and_one_master_and_survive_its_death(trio: Trio) ->
     master.start_sidecar()
     await trio.wait(lambda: master.broker.role == "slave" and successor.broker.in_sync == 3, "it comes back as slave")
     assert master.broker.broker_id == old_id
+
+
+async def test_broker_that_reads_nothing_is_replaced(trio: Trio) -> None:
+    master = await settled(trio)
+    master.broker.hang()
+    await trio.wait(lambda: any(pair is not master for pair in trio.masters), "another master")
+    assert master.sidecar is not None
+    assert "it hangs" in master.sidecar.output()
+
+
+async def test_orderly_end_hands_over(trio: Trio) -> None:
+    master = await settled(trio)
+    assert master.sidecar is not None
+    assert await asyncio.to_thread(master.sidecar.stop) == 0
+    await trio.wait(lambda: len(trio.masters) == 1, "another master")
+    assert "mastership handed over" in master.sidecar.output()
+    assert not master.broker.lock.held
+
+
+async def test_hung_sidecar_loses_its_lease_before_another_is_elected(trio: Trio) -> None:
+    master = await settled(trio)
+    assert master.sidecar is not None
+    master.sidecar.suspend()
+    overlaps = 0
+    deadline = time.monotonic() + 30
+    while not any(pair is not master for pair in trio.masters):
+        overlaps += len(trio.masters) > 1
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+    assert not overlaps
+    assert not master.broker.accepts
+    master.sidecar.resume()
+    await trio.wait(lambda: master.broker.role == "slave", "it follows the new master")
+    await trio.wait(lambda: trio.masters[0].broker.in_sync == 3, "all in sync again")
+
+
+async def test_second_broker_and_second_sidecar_wait(trio: Trio, request: pytest.FixtureRequest) -> None:
+    master = await settled(trio)
+    rival = FakeBroker(master.folder / "store", port=trio.pairs[0].ports.broker(), name=master.name)
+    await rival.start()
+    first = master.sidecar
+    assert first is not None
+    request.addfinalizer(first.close)
+    await trio.wait(lambda: "another broker is connected" in first.output(), "the rival is refused")
+    assert rival.heard == []
+    await rival.stop()
+    master.metrics_port = master.ports.single()
+    master.start_sidecar()
+    second = master.sidecar
+    assert second is not None
+    await trio.wait(lambda: "another sidecar holds" in second.output(), "the second sidecar waits")
+    assert await asyncio.to_thread(master.http, "/healthz") == (200, "ok\n")
+    await trio.wait(lambda: "another sidecar" in master.http("/readyz")[1], "it says why")
+    assert master.broker.accepts, "nobody noticed"
+    first.kill9()
+    await trio.wait(lambda: master.broker.role == "slave", "the second takes over")
+    _, text = await asyncio.to_thread(master.http, "/metrics")
+    assert 'rocketmq_sidecar_role{broker_id="' in text
+
+
+async def test_damaged_identity_is_waited_for_and_not_a_crash_loop(
+    tmp_path: Path, controllers: ControllerCluster
+) -> None:
+    with PortPool() as ports:
+        pair = Pair(tmp_path, ports, controllers, "broker-damaged")
+        trio = Trio([pair])
+        meta = tmp_path / "store" / ".broker.meta"
+        meta.parent.mkdir(parents=True)
+        meta.write_bytes(b"D#other#7")
+        try:
+            await pair.start()
+            assert pair.sidecar is not None
+            await trio.wait(lambda: "identity refused" in pair.sidecar.output(), "it says so")
+            await trio.wait(lambda: "belongs to D#other" in pair.http("/readyz")[1], "it says why")
+            assert pair.sidecar.alive
+            assert meta.read_bytes() == b"D#other#7"
+            meta.unlink()
+            await trio.wait(lambda: pair.broker.accepts, "it goes on by itself")
+            assert (meta.read_bytes(), pair.sidecar.output().count("identity refused")) == (b"C#broker-damaged#1", 1)
+        finally:
+            await pair.stop()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("controllerAddr", "", "controllerAddr is not set"),
+        ("controllerAddr", "nowhere", "controllerAddr"),
+        ("enableControllerMode", "false", "enableControllerMode"),
+        ("brokerName", "a#b", "brokerName"),
+        ("durability", "maybe", "durability"),
+        ("brokerLeaseTimeoutMs", "20000", "brokerLeaseTimeoutMs"),
+    ],
+)
+def test_wrong_configuration_is_refused_by_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: str, says: str
+) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_bytes(properties.dump({"controllerAddr": "127.0.0.1:9878", "brokerName": "a", key: value}))
+    assert main(["-c", str(config)]) == 2
+    assert says in capsys.readouterr().err
