@@ -180,7 +180,8 @@ class Replica:
     # rocketmq_runtime.server.Handler
 
     def on_request(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        assert request.code == RequestCode.EXCHANGE_BROKER_HA_INFO
+        if request.code != RequestCode.EXCHANGE_BROKER_HA_INFO:
+            return response(request, 3, "only 906 here")
         master = self.lock.held
         header = ExchangeHAInfoHeader(master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None)
         return response(request, 0, header=header)
