@@ -15,26 +15,9 @@ import structlog
 from rocketmq_formats.broker_identity import IdentityError
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
-from rocketmq_formats.replica_link import (
-    Appended,
-    FromBroker,
-    FromSidecar,
-    Grant,
-    Hello,
-    Lease,
-    Prepared,
-    Released,
-    Replicated,
-    Retained,
-    RoleNotice,
-    Status,
-    Truncate,
-    Truncated,
-)
-from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_formats.replica_link import Hello, Prepared, Released, RoleNotice
 from rocketmq_runtime.filesystem import StorageError
-from rocketmq_sidecar.broker_link import BrokerLink
-from rocketmq_sidecar.broker_watch import BrokerWatch
+from rocketmq_sidecar.broker_side import BrokerSide
 from rocketmq_sidecar.controller_link import ControllerLink
 from rocketmq_sidecar.domain.actions import (
     Action,
@@ -63,12 +46,8 @@ STOP_PATIENCE = 2.0
 """Seconds that an orderly end waits for the broker to let go of its mastership."""
 
 
-class LinkLostError(ConnectionError):
-    """The broker went while its answer was awaited; whoever replicates tries again, if it is still to."""
-
-
 class Agent:
-    """One per process; implements `broker_link.LinkHandler` and takes replication's callbacks."""
+    """One per process; implements `broker_side.BrokerEvents` and takes replication's callbacks that concern roles."""
 
     def __init__(
         self,
@@ -94,7 +73,7 @@ class Agent:
             java_file=settings.java_identity_file,
         )
         self.controllers = ControllerLink()
-        self.broker = BrokerLink(settings.socket_path, self)
+        self.broker = BrokerSide(settings, self, lambda: self.replication, clock)
         self.replication = make_replication(self)
         self._replicator = Replicator(
             self.replication, on_begun=self._begun, on_stopped=self._stopped, on_failed=self._fail
@@ -102,15 +81,6 @@ class Agent:
         self._events: deque[Callable[[ControlMachine], Actions]] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
-        self._watch = BrokerWatch(
-            self.broker,
-            limit=settings.broker_hang_timeout_ms / 1000,
-            outlast_promises=settings.durability == "relaxed",
-            clock=clock,
-        )
-        self._progress: Progress | None = None
-        self._status: Status | None = None
-        self._truncating: dict[int, asyncio.Future[None]] = {}
         self._rested = asyncio.Event()
 
     async def start(self) -> None:
@@ -125,7 +95,7 @@ class Agent:
         self.trouble = None
         self._replicator.start()
         await self.replication.start()
-        await self.broker.start()
+        await self.broker.link.start()
 
     async def stop(self) -> None:
         """Hand over if master, then leave: the controllers elect another as soon as the connections close."""
@@ -141,7 +111,6 @@ class Agent:
                 log.info("mastership handed over: sends are refused here from now on", master_epoch=was_master)
         if self._timer is not None:
             self._timer.cancel()
-        self._watch.stop()
         await self.controllers.close()
         await self._replicator.stop()
         await self.replication.stop()
@@ -153,54 +122,19 @@ class Agent:
             return self.trouble
         return self.machine.unready(self._clock()) or self.trouble
 
-    # broker_link.LinkHandler
+    # broker_side.BrokerEvents
 
-    def on_hello(self, hello: Hello) -> str | None:
+    def on_hello(self, hello: Hello) -> None:
         """The broker is there, its store recovered."""
-        names = self.settings.broker_cluster_name, self.settings.name
-        if (hello.cluster_name, hello.broker_name) != names:
-            return (
-                f"it is of {hello.cluster_name}#{hello.broker_name}, this sidecar of {'#'.join(names)}: correct"
-                " brokerClusterName or brokerName in one of their files"
-            )
-        if hello.file_size != self.settings.mapped_file_size_commit_log:
-            return (
-                f"its mappedFileSizeCommitLog is {hello.file_size}, this sidecar's"
-                f" {self.settings.mapped_file_size_commit_log}: set both alike"
-            )
-        log.info("broker connected", address=hello.address, min_offset=hello.min_offset, max_offset=hello.max_offset)
         check_code = f"{hello.address};{time.time_ns() // 1_000_000}"
         self._event(lambda machine: machine.on_hello(hello, check_code, self._clock()))
-        self._watch.start()
-        if self._status is not None:
-            self.broker.send(self._status)
-        return None
 
-    def on_message(self, message: FromBroker) -> None:
-        """The broker said something; progress of the log goes straight to replication."""
-        match message:
-            case Appended():
-                self.replication.appended(message.max_offset, message.flushed_offset)
-            case Retained():
-                self.replication.retained(message.min_offset)
-            case Truncated():
-                done = self._truncating.pop(message.offset, None)
-                if done is not None and not done.done():
-                    done.set_result(None)
-            case Prepared() | Released() | RoleNotice():
-                self._event(lambda machine: machine.on_broker_said(message, self._clock()))
-            case Hello():
-                raise AssertionError("the link takes one hello")
+    def on_said(self, message: Prepared | Released | RoleNotice) -> None:
+        """The broker said something about its role."""
+        self._event(lambda machine: machine.on_broker_said(message, self._clock()))
 
-    def on_gone(self, reason: str) -> None:
+    def on_gone(self) -> None:
         """The link broke: this replica is dead until the broker is back."""
-        log.warning("broker lost: leaving the group until it is back", reason=reason)
-        self._watch.stop()
-        for done in self._truncating.values():
-            if not done.done():
-                done.set_exception(LinkLostError(reason))
-                done.exception()  # whoever waited may have gone
-        self._truncating.clear()
         self._event(lambda machine: machine.on_broker_gone(self._clock()))
 
     # Replication's callbacks
@@ -208,34 +142,6 @@ class Agent:
     def sync_set_wanted(self, members: frozenset[int]) -> None:
         """The controllers should agree to this set."""
         self._event(lambda machine: machine.on_sync_set_wanted(members, self._clock()))
-
-    def progressed(self, progress: Progress) -> None:
-        """Master: what the replicas hold."""
-        self._progress = progress
-        self.broker.send(progress)
-
-    def replicated(self, max_offset: int, confirm_offset: int) -> None:
-        """Slave: the log grew."""
-        self.broker.send(Replicated(max_offset, confirm_offset))
-
-    async def truncate_broker(self, offset: int) -> None:
-        """Slave: returns when the broker refers to nothing at or behind `offset` any more.
-
-        Raises:
-            LinkLostError: it went meanwhile.
-        """
-        if not self.broker.connected:
-            raise LinkLostError("no broker is connected")
-        done = self._truncating.get(offset)
-        if done is None or done.done():
-            done = self._truncating[offset] = self._loop.create_future()
-            self.broker.send(Truncate(offset))
-        await asyncio.shield(done)
-
-    def status_changed(self, epochs: bytes, ha: bytes) -> None:
-        """What the broker answers to 1007 and 907."""
-        self._status = Status(epochs, ha)
-        self.broker.send(self._status)
 
     def master_lost(self) -> None:
         """Slave: the connection to the master broke."""
@@ -286,7 +192,7 @@ class Agent:
     def _do(self, action: Action) -> None:
         match action:
             case Tell():
-                self._tell(action.message)
+                self.broker.tell(action.message)
             case Ask():
                 self.controllers.ask(action, self._answered)
             case Beat():
@@ -299,15 +205,6 @@ class Agent:
                 _LOG[action.level](action.text, **action.values)
             case _:
                 self._replicator.put(action)
-
-    def _tell(self, message: FromSidecar) -> None:
-        if isinstance(message, Lease) and self._watch.behind:
-            return  # it would find a promise when it wakes up that holds no more
-        self.broker.send(message)
-        if isinstance(message, Grant | Lease):
-            self._watch.promised_until = max(self._watch.promised_until, _until(message))
-        if isinstance(message, Grant) and self._progress is not None and self._progress.epoch == message.epoch:
-            self.broker.send(self._progress)  # what it heard before it was master, it ignored
 
     def _beat(self, beat: Beat) -> None:
         settings, replication = self.settings, self.replication
@@ -370,7 +267,3 @@ class Agent:
                     log.error("identity refused, waiting until it is put right", reason=str(error))
                 self.trouble = str(error)
             await asyncio.sleep(LOAD_RETRY)
-
-
-def _until(message: Grant | Lease) -> float:
-    return message.lease_until if isinstance(message, Grant) else message.until

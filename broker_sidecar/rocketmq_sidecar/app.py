@@ -102,7 +102,7 @@ class SidecarApp:
             lease_seconds=until,
             max_offset=replication.max_offset,
             confirm_offset=replication.confirm_offset,
-            broker_connected=self.agent.broker.connected,
+            broker_connected=self.agent.broker.link.connected,
             controller_known=found,
         )
 
@@ -157,10 +157,10 @@ class SidecarApp:
                 check_sync_state_set_period=settings.check_sync_state_set_period,
             ),
             on_sync_set_wanted=agent.sync_set_wanted,
-            on_progress=agent.progressed,
-            on_replicated=agent.replicated,
-            truncate_broker=agent.truncate_broker,
-            on_status=agent.status_changed,
+            on_progress=agent.broker.progressed,
+            on_replicated=agent.broker.replicated,
+            truncate_broker=agent.broker.truncate,
+            on_status=agent.broker.status_changed,
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
         )

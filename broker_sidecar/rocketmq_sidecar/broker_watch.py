@@ -23,8 +23,7 @@ class BrokerWatch:
             outlast_promises: wait at least until what it was promised has ended. With relaxed durability a broker
                 that wakes up may acknowledge by itself until its lease is over.
         """
-        self.promised_until = float("-inf")
-        """End of the lease that the broker was told last."""
+        self._promised_until = float("-inf")
         self._link = link
         self._limit = limit
         self._outlast_promises = outlast_promises
@@ -49,7 +48,11 @@ class BrokerWatch:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._behind_since = None
-        self.promised_until = float("-inf")
+        self._promised_until = float("-inf")
+
+    def promised(self, until: float) -> None:
+        """The broker was told a lease that ends then."""
+        self._promised_until = max(self._promised_until, until)
 
     def _look(self) -> None:
         now = self._clock()
@@ -58,7 +61,7 @@ class BrokerWatch:
             self._link.probe()
         elif self._behind_since is None or now - self._looked_at > 2 * PERIOD:
             self._behind_since = now  # in the second case we ourselves were held up
-        elif now - self._behind_since >= self._limit and not (self._outlast_promises and now < self.promised_until):
+        elif now - self._behind_since >= self._limit and not (self._outlast_promises and now < self._promised_until):
             self._link.drop(f"it has read nothing for {now - self._behind_since:.1f} s: it hangs")
             return
         self._looked_at = now

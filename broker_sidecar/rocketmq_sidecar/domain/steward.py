@@ -15,7 +15,6 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import RoleNotice
 from rocketmq_sidecar.domain import answers
 from rocketmq_sidecar.domain.actions import Action, Actions, Ask, Beat, Note, SetRefused, Stored
@@ -26,21 +25,11 @@ from rocketmq_sidecar.domain.lease import NEVER, Lease
 from rocketmq_sidecar.domain.mandate import Mandate, View, notice_view
 from rocketmq_sidecar.domain.options import Options
 from rocketmq_sidecar.domain.questions import Questions
+from rocketmq_sidecar.domain.wish import Wish
 
 _UNREGISTERED = frozenset(
     {ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST}
 )
-_DEFINITE = frozenset(
-    {
-        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
-        ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
-        ResponseCode.CONTROLLER_INVALID_MASTER,
-        ResponseCode.CONTROLLER_INVALID_REPLICAS,
-        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
-        ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
-    }
-)
-"""Refusals of 1001 after which it is certain that it changed nothing."""
 _WRITE_PATIENCE = 2.5
 """Times the patience: what has to be committed may take longer than a read."""
 
@@ -64,13 +53,13 @@ class Steward:
         self._beat_at = self._poll_at = self._looking_until = NEVER
         self._unanswered_since: float | None = None
         self._last_leader: str | None = None
-        self._wish: frozenset[int] | None = None
         self._last_refusal: tuple[int, int] | None = None
 
         def lane(times: float) -> Lane:
             return Lane(patience=times * timing.patience, retry=timing.retry, retry_most=timing.retry_most)
 
-        self._main, self._poll, self._alter = self._lanes = lane(_WRITE_PATIENCE), lane(1), lane(_WRITE_PATIENCE)
+        self._main, self._poll, alter = self._lanes = lane(_WRITE_PATIENCE), lane(1), lane(_WRITE_PATIENCE)
+        self._wish = Wish(alter, self.mandate, self._questions)
 
     @property
     def broker_id(self) -> int | None:
@@ -95,7 +84,8 @@ class Steward:
         self.mandate.forget()
         self.lease.reset()
         self.finder.reset()
-        self._wish = self._unanswered_since = self._last_leader = None
+        self._unanswered_since = self._last_leader = None
+        self._wish.forget()
         for lane in self._lanes:
             if lane.pending is None or isinstance(lane.pending, Ask):
                 lane.reset()
@@ -112,7 +102,7 @@ class Steward:
 
     def wish(self, members: frozenset[int]) -> None:
         """As master: the SyncStateSet that the controllers should agree to."""
-        self._wish = members
+        self._wish.set(members)
 
     def on_notice(self, notice: RoleNotice, now: float) -> Actions:
         """1008: a controller tells of an election. Only a newer epoch counts, and it proves nothing for the lease: it
@@ -207,7 +197,7 @@ class Steward:
         for lane, question in (
             (self._main, self._main_question(self._address, now)),
             (self._poll, self._poll_question(now)),
-            (self._alter, self._alteration(begun, now)),
+            (self._wish.lane, self._alteration(begun, now)),
         ):
             if question is not None:
                 lane.pending = question
@@ -245,13 +235,10 @@ class Steward:
         return self._questions.replica_info(leader, now)
 
     def _alteration(self, begun: int | None, now: float) -> Ask | None:
-        leader, broker_id, mandate = self.finder.leader, self.broker_id, self.mandate
-        if leader is None or broker_id is None or self._wish is None or not self._alter.free(now):
+        leader, broker_id = self.finder.leader, self.broker_id
+        if leader is None or broker_id is None or not self.is_master or begun != self.mandate.master_epoch:
             return None
-        if not self.is_master or begun != mandate.master_epoch or self._wish == mandate.agreed.sync_state_set:
-            return None
-        wanted = SyncStateSet(sync_state_set=self._wish, sync_state_set_epoch=mandate.agreed.sync_state_set_epoch)
-        return self._questions.alter(leader, broker_id, mandate.master_epoch, wanted, now)
+        return self._wish.question(leader, broker_id, now)
 
     # What answers mean
 
@@ -268,17 +255,12 @@ class Steward:
                 return self._take_view(ask, answer, lane, now)
 
     def _take_alteration(self, ask: Ask, answer: RemotingCommand, now: float) -> Actions:
-        if answer.code == ResponseCode.SUCCESS:
-            self._alter.succeeded()
-            self.mandate.adopt(answers.agreed(answer))
+        if self._wish.taken(answer):
             self.lease.on_confirmed(self.mandate.master_epoch, ask.sent_at)
             return ()
         self._poll_at = now
-        refused = self._refused(ask, answer, self._alter, now)
-        if answer.code not in _DEFINITE:
-            return refused
-        self._wish = None  # replication says again what it wants
-        return (*refused, SetRefused())
+        refused = self._refused(ask, answer, self._wish.lane, now)
+        return (*refused, SetRefused()) if self._wish.refused_for_certain(answer) else refused
 
     def _take_view(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
         view = answers.view(ask.code, answer)
