@@ -35,12 +35,12 @@ class ConsumeQueues:
     def load(self) -> None:
         """Find the queues. Raises `StoreDamagedError`, `OSError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for topic in os.scandir(self.folder):
+        for topic in sorted(self.folder.iterdir()):
             if not topic.is_dir():
-                log.warning("not a topic of a store, left alone", path=topic.path)
+                log.warning("not a topic of a store, left alone", path=str(topic))
                 continue
-            for entry in os.scandir(topic.path):
-                self._load(topic.name, Path(entry.path))
+            for folder in sorted(topic.iterdir()):
+                self._load(topic.name, folder)
 
     def _load(self, topic: str, folder: Path) -> None:
         try:

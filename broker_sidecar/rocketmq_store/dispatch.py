@@ -11,7 +11,7 @@ import structlog
 
 from rocketmq_formats.store import message_properties
 from rocketmq_formats.store.delay_levels import DelayLevelError, delay_level
-from rocketmq_formats.store.message import Record
+from rocketmq_formats.store.message import Record, SysFlag
 from rocketmq_formats.tags import tags_code
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_store.commit_log import CommitLog, Walker
@@ -163,8 +163,10 @@ class Dispatcher:
         return walker.offset, timestamp
 
     def queue_of(self, record: Record) -> ConsumeQueue | None:
-        """Where a record belongs, None if nowhere: half a transaction, or a topic that cannot be one."""
-        if record.sys_flag & TRANSACTION_MASK not in {0, TRANSACTION_COMMIT}:
+        """Where a record belongs, None if nowhere: half a transaction, a topic that cannot be one, or several messages
+        in one record, which only Java's queues of type BatchCQ can hold."""
+        sys_flag = record.sys_flag
+        if sys_flag & TRANSACTION_MASK not in {0, TRANSACTION_COMMIT} or sys_flag & SysFlag.INNER_BATCH:
             return None
         try:
             return self._queues.get_or_make(record.topic, record.queue_id)

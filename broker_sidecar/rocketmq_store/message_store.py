@@ -31,7 +31,7 @@ from rocketmq_store.commit_log import CommitLog, Walker
 from rocketmq_store.consume_queues import ConsumeQueues
 from rocketmq_store.dispatch import Dispatcher
 from rocketmq_store.durability import Durability
-from rocketmq_store.errors import StoreFullError
+from rocketmq_store.errors import NotWriterError, StoreFullError
 from rocketmq_store.model import Appended, Draft, GetResult, Recovered, StoreSettings
 from rocketmq_store.reading import Reader
 from rocketmq_store.retention import LogFile, delete_before
@@ -64,6 +64,7 @@ class MessageStore:
         """What flush.py runs in its thread."""
         self._confirm_offset = 0
         self._files_changed = False  # by the other process, as far as can be known
+        self._may_append = False  # every queue's next offset is known
         self._full: str | None = None
         self._failed: str | None = None
 
@@ -94,6 +95,7 @@ class MessageStore:
         self.dispatch(min(max(self._checkpoint.java.confirm_offset, self.min_offset), found.end))
         while self._dispatcher.unfinished:
             self.dispatch(self._confirm_offset)
+        self.cut_tail()
         self.check_disk()
         return Recovered(self.min_offset, found.end, self._confirm_offset, clean, found.cut)
 
@@ -144,7 +146,7 @@ class MessageStore:
         Raises:
             MessageIllegalError, PropertiesSizeExceededError: nothing was stored, nor ever will be.
             StoreFullError: nothing was stored; try later.
-            NotWriterError: not the writer.
+            NotWriterError: without the writer lock, or without `cut_tail` after `extend` or `truncate`.
         """
         self._accept()
         try:
@@ -184,6 +186,7 @@ class MessageStore:
             self._log.cut(end)
         self._log.set_max_offset(end)
         self._appender.store_timestamp = timestamp
+        self._may_append = True
         return end
 
     # Slave
@@ -191,6 +194,7 @@ class MessageStore:
     def extend(self, max_offset: int, confirm_offset: int) -> set[tuple[str, int]]:
         """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same.
         Raises also `StoreDamagedError`: the sidecar's files are none that a log can have."""
+        self._may_append = False
         files = self.files
         before = self._log.max_offset
         if self._files_changed or max_offset > files.end or before // files.file_size != max_offset // files.file_size:
@@ -205,6 +209,7 @@ class MessageStore:
     def truncate(self, offset: int) -> None:
         """Forget, durably, everything at and behind `offset`, before the log is cut there (by the sidecar).
         Raises `OSError`: call again."""
+        self._may_append = False
         self._confirm_offset = min(self._confirm_offset, offset)
         self.durability.lower(offset)
         self._dispatcher.restart(min(self._dispatcher.position, offset))
@@ -338,6 +343,8 @@ class MessageStore:
         return self._log.wants_preallocation
 
     def _accept(self) -> None:
+        if not self._may_append:
+            raise NotWriterError("others have written to the log: cut_tail comes before appending")
         if self._full is not None or self._failed is not None:
             raise StoreFullError(self._failed or self._full)
 

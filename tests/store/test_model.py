@@ -1,4 +1,4 @@
-"""A store against a list: whatever is appended, confirmed, cut, killed or robbed of its unsynced bytes, in any order."""
+"""A store against a list: whatever is appended, confirmed, cut, killed or robbed of unsynced bytes, in any order."""
 
 import shutil
 import tempfile

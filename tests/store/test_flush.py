@@ -1,0 +1,118 @@
+"""Group commit and the timers."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_store.errors import StoreFullError
+from rocketmq_store.flush import Flusher
+from rocketmq_store.message_store import MessageStore
+from tests.store.kit import FILE, draft, opened, put
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MessageStore:
+    return opened(tmp_path)[0]
+
+
+class Calls:
+    def __init__(self) -> None:
+        self.flushed: list[int] = []
+        self.failed: list[OSError] = []
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.fixture
+async def flusher(store: MessageStore, calls: Calls) -> AsyncIterator[Flusher]:
+    flusher = Flusher(store, interval_ms=3_600_000, on_flushed=calls.flushed.append, on_failed=calls.failed.append)
+    flusher.start()
+    yield flusher
+    await flusher.stop()
+
+
+async def test_one_sync_for_all_who_wait(
+    store: MessageStore, flusher: Flusher, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, syncs = threading.Event(), []
+    real = os.fdatasync
+
+    def sync(handle: int) -> None:
+        gate.wait()
+        syncs.append(handle)
+        real(handle)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    waiting = [flusher.flushed(store.append(draft(b"%d" % n), 1).end) for n in range(20)]
+    assert not any(future.done() for future in waiting)
+    gate.set()
+    await asyncio.gather(*waiting)
+    assert len(syncs) == 2  # the first one's, and one for those who came meanwhile
+    assert calls.flushed[-1] == store.flushed_offset == store.max_offset
+    assert flusher.flushed(store.max_offset).done()
+
+
+async def test_a_disk_that_fails(
+    store: MessageStore, flusher: Flusher, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        await flusher.flushed(store.append(draft(b"1"), 1).end)
+    assert len(calls.failed) == 1
+    with pytest.raises(StoreFullError, match="disk failed"):
+        store.append(draft(b"2"), 1)
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="Input/output"):  # a later sync that succeeds proves nothing
+        await flusher.flushed(store.max_offset)
+
+
+async def test_a_cut_while_a_sync_is_under_way(
+    store: MessageStore, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    gate = threading.Event()
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda handle: (gate.wait(), real(handle))[1])
+    flusher._sync_log()
+    monkeypatch.undo()
+    store.truncate(ends[0])
+    store.files.truncate(ends[0])
+    store.cut_tail()
+    while store.max_offset < ends[4]:
+        store.append(draft(b"new" * 30), 1)
+    gate.set()
+    await flusher.idle()
+    assert store.flushed_offset <= ends[0]
+
+
+async def test_checkpoints_come_by_themselves(store: MessageStore, flusher: Flusher) -> None:
+    put(store, *(b"x" * 500 for _ in range(20)))
+    flusher._checkpoint_tick()
+    while flusher._running:
+        await flusher.idle()
+    assert not store.durability.checkpoint_due
+    assert store._checkpoint.recover_from == store.max_offset
+
+
+async def test_files_are_made_ahead(store: MessageStore, flusher: Flusher) -> None:
+    put(store, b"x" * 1000)
+    flusher._log_tick()
+    await flusher.idle()
+    assert store.files.end == FILE
+    put(store, *(b"x" * 1000 for _ in range(2)))
+    flusher._log_tick()
+    await flusher.idle()
+    assert store.files.end == 2 * FILE
+    flusher._log_tick()
+    await flusher.idle()
+    assert store.files.end == 2 * FILE
