@@ -181,8 +181,10 @@ class Replica:
                 self._max_offset = message.max_offset
                 self._dispatch_soon()
             case Welcome():
-                self._role.welcomed(message.broker_id)
-                log.info("the sidecar knows who we are", broker_id=message.broker_id)
+                if message.broker_id != self._role.broker_id:
+                    log.info("the sidecar knows who we are", broker_id=message.broker_id)
+                    self._role.welcomed(message.broker_id)
+                    self._on_role_change()
             case Prepare():
                 self._prepare(message.epoch)
             case Grant():

@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
-from rocketmq_runtime.server import Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits
 from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -51,6 +51,55 @@ async def test_answers_may_come_later_and_out_of_order() -> None:
         promised[4].cancel()
         assert (await connection.receive()).opaque == 4
         promised[3].set_result(response(handler.requests[2], 0))
+        assert (await connection.receive()).opaque == 3
+
+
+async def test_answers_may_be_deferred_without_a_future() -> None:
+    asked: list[tuple[RemotingCommand, Peer]] = []
+
+    def defer(request: RemotingCommand, peer: Peer) -> Answer:
+        asked.append((request, peer))
+        return DEFERRED
+
+    async with serving(Recorder(defer), ServerLimits(max_in_flight=2)) as server, raw(server) as connection:
+        connection.send(*(ask(opaque) for opaque in range(1, 6)))
+        await until(lambda: len(asked) == 2)
+        for number in range(5):
+            request, peer = asked[number]
+            if number % 2:
+                peer.answer_later(request, response(request, 0))
+            else:
+                peer.answer_frame(encode_frame(response(request, 0)))
+            assert (await connection.receive()).opaque == number + 1
+        assert len(asked) == 5, "room for the next ones was given"
+        too_large = asked[0][0]
+        connection.send(ask(9))
+        await until(lambda: len(asked) == 6)
+        asked[5][1].answer_later(asked[5][0], response(too_large, 0, body=bytes(MAX_FRAME)))
+        assert (await connection.receive()).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_deferred_answers_to_a_gone_peer_are_dropped() -> None:
+    peers: list[Peer] = []
+
+    def defer(request: RemotingCommand, peer: Peer) -> Answer:
+        peers.append(peer)
+        return DEFERRED
+
+    handler = Recorder(defer)
+    async with serving(handler) as server:
+        async with raw(server) as connection:
+            connection.send(ask(1))
+            await until(lambda: bool(peers))
+        await until(lambda: bool(handler.closed))
+        peers[0].answer_frame(encode_frame(response(ask(1), 0)))
+
+
+async def test_an_answer_may_be_a_whole_frame() -> None:
+    handler = Recorder(lambda request, peer: encode_frame(response(request, 0, "whole")))
+    async with serving(handler) as server, raw(server) as connection:
+        connection.send(ask(1), request(904, oneway=True, opaque=2), ask(3))
+        assert (await connection.receive()).remark == "whole"
         assert (await connection.receive()).opaque == 3
 
 
