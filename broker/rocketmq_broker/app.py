@@ -5,6 +5,7 @@ make us master at once. End: what was accepted is answered, then the group is le
 """
 
 import asyncio
+from collections.abc import Collection
 
 import structlog
 
@@ -14,6 +15,7 @@ from rocketmq_broker.domain.topics import TopicTable, name_problem
 from rocketmq_broker.front import Front
 from rocketmq_broker.hold import HeldPulls
 from rocketmq_broker.host import now_ms, numeric, own_address
+from rocketmq_broker.inner_writer import InnerWriter
 from rocketmq_broker.management import Management
 from rocketmq_broker.persistence import TableFile, load_table
 from rocketmq_broker.pull import PullProcessor
@@ -96,11 +98,12 @@ class BrokerApp:
             role=self.role,
             waiting=self.waiting,
             on_role_change=self._on_role_change,
-            on_visible=self.pulls.on_visible,
+            on_visible=self._on_visible,
         )
+        store_host = encode_host(numeric(ip), settings.listen_port)
         self.sends = SendProcessor(
             settings=settings,
-            store_host=encode_host(numeric(ip), settings.listen_port),
+            store_host=store_host,
             role=self.role,
             store=self.store,
             topics=self.topics,
@@ -130,6 +133,16 @@ class BrokerApp:
             ).processors
         )
         self.management = Management(
+            settings=settings,
+            role=self.role,
+            writer=InnerWriter(
+                role=self.role,
+                store=self.store,
+                store_host=store_host,
+                traffic=self.traffic,
+                on_appended=self.replica.log_grew,
+            ),
+            waiting=self.waiting,
             store=self.store,
             topics=self.topics,
             tables=self.tables,
@@ -218,6 +231,10 @@ class BrokerApp:
                 log.warning(
                     "topic taken over from the log: its settings are the default ones", topic=name, queues=count
                 )
+
+    def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
+        self.pulls.on_visible(queues)
+        self.management.on_visible(queues)
 
     def _on_flushed(self, offset: int) -> None:
         self.replica.on_flushed(offset)

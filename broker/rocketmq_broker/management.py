@@ -3,12 +3,21 @@
 One place to see what there is; each service is in the module of its subject.
 """
 
+from collections.abc import Collection
+
 from rocketmq_broker.clients import ClientManager
+from rocketmq_broker.delay import DelayService
+from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Front
+from rocketmq_broker.inner_writer import InnerWriter
 from rocketmq_broker.lock_api import LockApi
 from rocketmq_broker.offset_api import OffsetApi
+from rocketmq_broker.send_back import SendBack
+from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables import ConsumerTables
+from rocketmq_broker.waiting import WaitingSends
+from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_store.message_store import MessageStore
 
 
@@ -18,7 +27,11 @@ class Management:
     def __init__(
         self,
         *,
+        settings: BrokerSettings,
+        role: ReplicaRole,
         store: MessageStore,
+        writer: InnerWriter,
+        waiting: WaitingSends,
         topics: TopicTable,
         tables: ConsumerTables,
         clients: ClientManager,
@@ -27,12 +40,25 @@ class Management:
         """Registers every processor at `front`."""
         self._tables = tables
         self._clients = clients
+        levels = parse_levels(settings.message_delay_level)
+        self._delay = DelayService(levels=levels, role=role, store=store, writer=writer, delays=tables.delays)
+        tables.settle_delays = self._delay.settle
         locks = LockApi()
         clients.on_scan = locks.expire
         front.on_peer_closed(clients.peer_closed)
         front.register(clients.processors)
         front.register(locks.processors)
         front.register(OffsetApi(offsets=tables.offsets, groups=tables.groups, topics=topics, store=store).processors)
+        send_back = SendBack(
+            role=role,
+            store=store,
+            topics=topics,
+            groups=tables.groups,
+            writer=writer,
+            waiting=waiting,
+            delay_levels=len(levels),
+        )
+        front.register(send_back.processors)
 
     def start(self) -> None:
         """The store is open."""
@@ -42,8 +68,14 @@ class Management:
     async def stop(self) -> None:
         """Nothing is delivered or copied any more; what is new is saved. The ports are closed."""
         self._clients.stop()
+        self._delay.stop()
         await self._tables.stop()
 
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch."""
         self._clients.on_role_change()
+        self._delay.on_role_change()
+
+    def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
+        """Consumers may see new messages in `queues`."""
+        self._delay.on_visible(queues)

@@ -5,6 +5,7 @@ way, on which its properties are only looked through and completed at the end.
 Source: client reference, section 2; commit log reference, sections 3 and 12 (`SendMessageProcessor`, `HookUtils`).
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -36,6 +37,7 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 _TIMER: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSACTION_PREPARED}
 """Properties that the short way does not know what to do with."""
+_LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 
 class BrokerMarks(msgspec.Struct, frozen=True):
@@ -136,10 +138,13 @@ def too_long(size: int) -> RefusedError:
 
 
 def _delay_level(text: str | None) -> int:
-    """0 where there is none; Java takes what is no number for an error of the client's, we for none."""
-    if text is None or len(text) > 9:
+    """The level asked for, 0 where there is none.
+
+    Raises:
+        RefusedError: no number; a record with such a level could not be recovered by an official broker.
+    """
+    if text is None:
         return 0
-    try:
-        return int(text)
-    except ValueError:
-        return 0
+    if not _LEVEL.fullmatch(text):
+        raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {DELAY} is no level: {text[:80]!r}")
+    return int(text)
