@@ -93,6 +93,8 @@ class FakeBroker(asyncio.Protocol):
             await asyncio.gather(self._connecting, return_exceptions=True)
         self.cut()
         await self._server.stop()
+        for _ in range(3):
+            await asyncio.sleep(0)  # what was accepted or aborted last is closed in the loop's next turns
         self.lock.release()
 
     def cut(self) -> None:

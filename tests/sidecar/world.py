@@ -70,6 +70,7 @@ from rocketmq_sidecar.domain.actions import (
 )
 from rocketmq_sidecar.domain.machine import ControlMachine
 from rocketmq_sidecar.meta_files import IdentityFiles
+from tests.sidecar import told
 from tests.sim.disk import SimCrash, SimDisk
 
 CLUSTER, NAME = "C", "broker-a"
@@ -189,6 +190,8 @@ class World:
         self.lose: Callable[[Node, Ask], bool] = lambda _node, _ask: False
         """Whether the answer to a request gets lost, after it was acted on."""
         self.notices_lost = False
+        self.trace: list[str] = []
+        """What was done, for stories: heartbeats, polls and leases left out."""
         self.resets = 0
         self.granted: dict[int, int] = {}
         """Node number by epoch."""
@@ -485,6 +488,9 @@ class World:
             self.start_sidecar(node)
 
     def _perform(self, node: Node, machine: ControlMachine, action: Action) -> None:
+        done = told.describe(action)
+        if done is not None:
+            self.trace.append(f"{node.number}: {done}")
         match action:
             case Ask():
                 connection = node.connection

@@ -1,0 +1,85 @@
+"""A machine's actions as lines of a story."""
+
+from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.replica_link import Following, FromSidecar, Grant, Lease, Prepare, Welcome
+from rocketmq_sidecar.domain.actions import (
+    Action,
+    Adopt,
+    Ask,
+    Begin,
+    Disconnect,
+    Follow,
+    ForgetApplied,
+    Note,
+    SaveApplied,
+    SaveIdentity,
+    SetRefused,
+    StopReplication,
+    Tell,
+)
+
+_ROUTINE = frozenset({RequestCode.CONTROLLER_GET_METADATA_INFO, RequestCode.CONTROLLER_GET_REPLICA_INFO})
+
+
+def describe(action: Action) -> str | None:
+    """One line; None for what goes on all the time."""
+    line: str | None = None
+    match action:
+        case Ask(code=code) if code not in _ROUTINE:
+            line = f"asks {int(code)} {code.name}"
+        case Tell(message=message):
+            line = _message(message)
+        case Disconnect():
+            line = "closes its connections to the controllers"
+        case Note() if action.level != "info":
+            line = f"logs {action.level}: {action.text}"
+        case _:
+            line = _file(action) or _replication(action)
+    return line
+
+
+def _file(action: Action) -> str | None:
+    match action:
+        case SaveApplied(applied):
+            return f"writes .broker.meta.temp: brokerId {applied.identity.broker_id}, {applied.register_check_code}"
+        case SaveIdentity(identity):
+            return f"writes .broker.meta: brokerId {identity.broker_id}"
+        case ForgetApplied():
+            return "removes .broker.meta.temp"
+    return None
+
+
+def _replication(action: Action) -> str | None:
+    line: str | None = None
+    match action:
+        case Follow():
+            line = f"follows {action.master_broker_id} at {action.master_address} in epoch {action.epoch}"
+        case Begin():
+            line = f"begins epoch {action.epoch} at {action.max_offset}"
+        case StopReplication():
+            line = "stops replicating"
+        case Adopt(agreed):
+            line = f"in sync: {sorted(agreed.sync_state_set)}"
+        case SetRefused():
+            line = "its set was refused"
+        case _:
+            pass
+    return line
+
+
+def _message(message: FromSidecar) -> str | None:
+    line: str | None = None
+    match message:
+        case Welcome():
+            line = f"-> Welcome brokerId {message.broker_id}"
+        case Prepare():
+            line = f"-> Prepare epoch {message.epoch}"
+        case Grant():
+            line = f"-> Grant epoch {message.epoch}"
+        case Following():
+            line = f"-> Following {message.master_broker_id} in epoch {message.epoch}"
+        case _ if not isinstance(message, Lease):
+            line = f"-> {message}"
+        case _:
+            pass
+    return line
