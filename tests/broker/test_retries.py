@@ -1,15 +1,17 @@
 """Retries, dead letters and delayed messages, at a whole broker; their rules without one."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 
 from rocketmq_broker.domain.delays import LevelProgress, due_in
 from rocketmq_broker.domain.retries import Retry, retry_of, retry_properties
+from rocketmq_broker.domain.role import Role
 from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
-from rocketmq_formats.replica_link import Appended, Following, Released
+from rocketmq_formats.replica_link import Appended, Following
 from rocketmq_formats.store.config_files import DelayOffsetsFile, decode_config
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_id import decode_message_id
@@ -86,7 +88,8 @@ async def test_what_cannot_be_sent_back(tmp_path: Path) -> None:
         long_name = await group.call(back(offset, group="g" * 121))
         assert long_name.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.heard(Released)
+        while group.app.role.role is not Role.SLAVE:
+            await asyncio.sleep(0)
         assert (await group.call(back(offset))).code == ResponseCode.SYSTEM_BUSY
 
 
