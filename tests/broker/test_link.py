@@ -1,0 +1,112 @@
+"""The socket to the sidecar itself: waiting for it, hanging up, nonsense, coalesced progress."""
+
+import asyncio
+import struct
+from pathlib import Path
+
+from rocketmq_broker import link as link_module
+from rocketmq_broker.link import SidecarLink
+from rocketmq_formats.replica_link import Appended, FromSidecar, Hello, Released, Welcome
+from tests.broker.fake_sidecar import FakeSidecar
+
+
+class Half:
+    """A link's owner that connects again as the replica does."""
+
+    def __init__(self, path: Path) -> None:
+        self.link = SidecarLink(path, self)
+        self.said: asyncio.Queue[FromSidecar] = asyncio.Queue()
+        self.lost: asyncio.Queue[str] = asyncio.Queue()
+
+    def hello(self) -> Hello:
+        return Hello(1, "C", "b", "127.0.0.1:1", 0, 0, 0, 4096)
+
+    def on_message(self, message: FromSidecar) -> None:
+        self.said.put_nowait(message)
+
+    def on_link_lost(self, reason: str) -> None:
+        self.lost.put_nowait(reason)
+        self.link.start()
+
+
+async def test_a_sidecar_that_comes_later(tmp_path: Path) -> None:
+    half = Half(tmp_path / "s.sock")
+    half.link.start()
+    sidecar = FakeSidecar(tmp_path / "s.sock")
+    await asyncio.sleep(0)
+    await sidecar.start()
+    await sidecar.heard(Hello)
+    sidecar.say(Welcome(7))
+    assert await half.said.get() == Welcome(7)
+    await half.link.stop()
+    assert half.lost.empty()
+    await sidecar.stop()
+
+
+async def test_a_file_that_is_no_socket_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    path.write_text("")
+    half = Half(path)
+    half.link.start()
+    await asyncio.sleep(0)
+    path.unlink()
+    sidecar = FakeSidecar(path)
+    await sidecar.start()
+    await sidecar.heard(Hello)
+    await half.link.stop()
+    await sidecar.stop()
+
+
+async def test_nonsense_ends_the_connection_and_a_new_one_begins(tmp_path: Path) -> None:
+    sidecar = FakeSidecar(tmp_path / "s.sock")
+    await sidecar.start()
+    half = Half(tmp_path / "s.sock")
+    half.link.start()
+    for nonsense in (struct.pack(">I", 2**31), struct.pack(">I", 1) + b"\x00"):
+        await sidecar.heard(Hello)
+        assert sidecar._transport is not None
+        sidecar._transport.write(nonsense)
+        await half.lost.get()
+    await sidecar.heard(Hello)
+    await half.link.stop()
+    await sidecar.stop()
+
+
+async def test_a_sidecar_that_hangs_up_is_not_asked_at_once_again(tmp_path: Path) -> None:
+    sidecar = FakeSidecar(tmp_path / "s.sock")
+    await sidecar.start()
+    half = Half(tmp_path / "s.sock")
+    half.link.start()
+    loop = asyncio.get_running_loop()
+    await sidecar.heard(Hello)
+    began = loop.time()
+    for _ in range(3):
+        sidecar.hang_up()
+        await half.lost.get()
+        await sidecar.heard(Hello)
+    assert loop.time() - began > 2 * link_module.RETRY_SECONDS
+    await half.link.stop()
+    await sidecar.stop()
+
+
+async def test_progress_is_said_once_per_turn_and_before_what_follows_it(tmp_path: Path) -> None:
+    sidecar = FakeSidecar(tmp_path / "s.sock", automatic=False)
+    await sidecar.start()
+    half = Half(tmp_path / "s.sock")
+    half.link.start()
+    await sidecar.heard(Hello)
+    offset = 0
+
+    def latest() -> Appended:
+        return Appended(offset, 0)
+
+    for _ in range(10):
+        offset += 1
+        half.link.progress(latest)
+    half.link.send(Released(10))
+    await sidecar.heard(Released)
+    assert (sidecar.progress, sidecar.max_offset) == (1, 10)
+    await half.link.stop()
+    half.link.progress(latest)
+    half.link.send(Released(11))
+    await sidecar.stop()
