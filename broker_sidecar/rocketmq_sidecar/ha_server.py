@@ -74,7 +74,10 @@ class SlaveConnection:
             for index, packet in enumerate(packets):
                 if isinstance(packet, SlaveHandshake):
                     self._on_handshake(packet)
-                elif index + 1 == len(packets) or self.session.position < 0:  # a later one says all
+                elif self.session.position < 0:
+                    self.session.on_ack(packet, now)
+                    log.info("slave connected", slave=self.name, position=self.session.position)
+                elif index + 1 == len(packets):  # the last one says all
                     self.session.on_ack(packet, now)
         except FrameError as error:
             self._server.refused(self, error)
@@ -372,7 +375,6 @@ class HaServer:
             )
         older = self._by_id.get(handshake.broker_id)
         self._by_id[handshake.broker_id] = connection
-        log.info("slave connected", slave=connection.name, learner=handshake.async_learner)
         if older is not None:
             older.close("the same brokerId connected again")
         if master is not None:
@@ -402,7 +404,8 @@ class HaServer:
         if slave is None or self._by_id.get(slave.broker_id) is not connection:
             return
         del self._by_id[slave.broker_id]
-        log.info("slave disconnected", slave=connection.name, reason=reason, ack=connection.session.ack)
+        if connection.session.position >= 0:
+            log.info("slave disconnected", slave=connection.name, reason=reason, ack=connection.session.ack)
         master = self.mastership
         if master is not None:
             master.acks.pop(slave.broker_id, None)
