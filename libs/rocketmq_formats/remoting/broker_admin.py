@@ -185,7 +185,7 @@ class TopicStatsTable(msgspec.Struct, frozen=True, kw_only=True):
     topic_put_tps: float = 0.0
 
     def encode(self) -> bytes:
-        return _encode_table(self.offset_table, b"topicPutTps", self.topic_put_tps)
+        return _encode_table(self.offset_table, topicPutTps=self.topic_put_tps)
 
     @classmethod
     def decode(cls, data: bytes) -> "TopicStatsTable":
@@ -222,7 +222,7 @@ class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True):
     consume_tps: float = 0.0
 
     def encode(self) -> bytes:
-        return _encode_table(self.offset_table, b"consumeTps", self.consume_tps)
+        return _encode_table(self.offset_table, consumeTps=self.consume_tps)
 
     @classmethod
     def decode(cls, data: bytes) -> "ConsumeStats":
@@ -245,17 +245,53 @@ class _ConsumeStats(Body, frozen=True):
     consume_tps: float = 0.0
 
 
+class _ResetOffset(Body, frozen=True):
+    offset_table: Mapping[str, Int64] = field(default_factory=dict)
+
+
 V = TypeVar("V")
 
 
-def _encode_table(table: Mapping[MessageQueue, object], rate_name: bytes, rate: float) -> bytes:
+def _encode_table(table: Mapping[MessageQueue, object], **rates: float) -> bytes:
     offsets = fastjson.dumps_pairs((encode_body(queue), encode_body(table[queue])) for queue in sorted(table))
-    names = {b"offsetTable": offsets, rate_name: encode_body(float(rate))}
-    return fastjson.dumps_pairs((b'"%b"' % name, names[name]) for name in sorted(names))
+    parts = {"offsetTable": offsets, **{name: encode_body(float(rate)) for name, rate in rates.items()}}
+    return fastjson.dumps_pairs((b'"%b"' % name.encode(), parts[name]) for name in sorted(parts))
 
 
 def _decode_keys(table: Mapping[str, V]) -> dict[MessageQueue, V]:
     return {decode_body(MessageQueue, key.encode()): value for key, value in table.items()}
+
+
+# 222 INVOKE_BROKER_TO_RESET_OFFSET
+
+
+class ResetOffsetRequestHeader(Header, frozen=True):
+    """`timestamp` in milliseconds, -1 for the end; a `queue_id` and an `offset` of 0 or more go before it."""
+
+    group: str
+    topic: TopicName
+    timestamp: Int64
+    is_force: bool = False
+    queue_id: Int32 = -1
+    offset: Int64 | None = None
+
+
+class ResetOffsetBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of the answer to 222 where no client is connected, and of the broker's 220 to clients: the new offsets."""
+
+    offset_table: Mapping[MessageQueue, int]
+
+    def encode(self) -> bytes:
+        return _encode_table(self.offset_table)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ResetOffsetBody":
+        """What `encode` or Java wrote.
+
+        Raises:
+            BodyError: not that.
+        """
+        return cls(offset_table=_decode_keys(decode_body(_ResetOffset, data).offset_table))
 
 
 # 203 GET_CONSUMER_CONNECTION_LIST, 204 GET_PRODUCER_CONNECTION_LIST, 300 QUERY_TOPIC_CONSUME_BY_WHO

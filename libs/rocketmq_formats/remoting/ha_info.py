@@ -6,6 +6,8 @@ Source: name server reference, section 10.4; HA reference, section 11; tag 5.3.3
 
 from collections.abc import Sequence
 
+import msgspec
+
 from rocketmq_formats.remoting.bodies import Body
 from rocketmq_formats.remoting.controller import Int32, Int64
 from rocketmq_formats.remoting.headers import Header
@@ -36,15 +38,15 @@ class HAConnectionRuntimeInfo(Body, frozen=True):
 
 
 class HAClientRuntimeInfo(Body, frozen=True):
-    """A slave's connection to its master; times in milliseconds, 0 for never."""
+    """A slave's connection to its master; times in milliseconds, 0 for never. Java leaves out `activated`."""
 
-    master_addr: str = ""
+    master_addr: str | msgspec.UnsetType = msgspec.UNSET
     transferred_byte_in_second: Int64 = 0
     max_offset: Int64 = 0
     last_read_timestamp: Int64 = 0
     last_write_timestamp: Int64 = 0
     master_flush_offset: Int64 = 0
-    activated: bool = False
+    activated: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class HARuntimeInfo(Body, frozen=True):
