@@ -39,6 +39,10 @@ async def test_statuses(tmp_path: Path) -> None:
         assert (await group.pull(5, queue_id=1)).code == ResponseCode.PULL_OFFSET_MOVED
         limited = await group.pull(0, max_msg_nums=2)
         assert offsets(limited)[0] == 2
+        before = await group.pull(-1)
+        assert (before.code, offsets(before)[0]) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+        for senseless in ({"max_msg_nums": -5}, {"max_msg_nums": 2**31 - 1}, {"max_msg_bytes": -1}):
+            assert (await group.pull(0, **senseless)).code == 0
 
 
 @pytest.mark.parametrize(
