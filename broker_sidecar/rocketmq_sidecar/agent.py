@@ -120,7 +120,8 @@ class Agent:
         """None, or why this replica does not do its part."""
         if self.machine is None:
             return self.trouble
-        return self.machine.unready(self._clock()) or self.trouble
+        following = self.machine.role.slave_of is not None
+        return self.machine.unready(self._clock()) or (self.trouble if following else None)
 
     # broker_side.BrokerEvents
 

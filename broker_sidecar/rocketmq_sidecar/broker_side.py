@@ -129,7 +129,11 @@ class BrokerSide:
                 done = self._truncating.pop(message.offset, None)
                 if done is not None and not done.done():
                     done.set_result(None)
-            case Prepared() | Released() | RoleNotice():
+            case Released():
+                # As a slave, replication has to know where the log really ends.
+                self._replication().appended(message.max_offset, 0)
+                self._events.on_said(message)
+            case Prepared() | RoleNotice():
                 self._events.on_said(message)
             case Hello():
                 raise AssertionError("the link takes one hello")

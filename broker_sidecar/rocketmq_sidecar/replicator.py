@@ -5,6 +5,7 @@ the lock), and their order matters; so they queue here.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +27,9 @@ from rocketmq_sidecar.domain.actions import (
 from rocketmq_sidecar.replication import ReplicationError
 
 log = structlog.get_logger(__name__)
+
+OPEN_RETRY = 1.0
+"""Seconds until an epoch file that could not be written is tried again."""
 
 
 class ReplicationPort(Protocol):
@@ -70,7 +74,8 @@ class Replicator:
         """
         self._replication = replication
         self._on_begun, self._on_stopped, self._on_failed = on_begun, on_stopped, on_failed
-        self._queue: asyncio.Queue[ToReplication] = asyncio.Queue()
+        self._queue: deque[ToReplication] = deque()
+        self._filled = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,13 +90,16 @@ class Replicator:
 
     def put(self, action: ToReplication) -> None:
         """Do `action` after those before it."""
-        self._queue.put_nowait(action)
+        self._queue.append(action)
+        self._filled.set()
 
     async def _work(self) -> None:
         while True:
-            action = await self._queue.get()
+            while not self._queue:
+                self._filled.clear()
+                await self._filled.wait()
             try:
-                await self._do(action)
+                await self._do(self._queue.popleft())
             except Exception as error:  # noqa: BLE001 - reported, and the process ends
                 self._on_failed(error)
                 return
@@ -102,7 +110,7 @@ class Replicator:
             case Identified():
                 replication.identified(action.broker_id)
             case Opened():
-                replication.opened(action.hello)
+                await self._open(action)
             case Adopt():
                 replication.set_sync_state_set(action.agreed)
             case SetRefused():
@@ -115,6 +123,26 @@ class Replicator:
                 await replication.unfollow()
                 await replication.resign()
                 self._on_stopped()
+
+    async def _open(self, action: Opened) -> None:
+        """What is to be replicated comes after this in the queue, so it waits until this works, or the broker goes."""
+        told = False
+        while not self._try_open(action, quiet=told):
+            told = True
+            await asyncio.sleep(OPEN_RETRY)
+            if any(isinstance(one, StopReplication) for one in self._queue):
+                while isinstance(self._queue[0], Follow):
+                    self._queue.popleft()
+                return
+
+    def _try_open(self, action: Opened, *, quiet: bool) -> bool:
+        try:
+            self._replication.opened(action.hello)
+        except (ReplicationError, StorageError) as error:
+            if not quiet:
+                log.error("the log cannot be taken up for replication, trying again", reason=str(error))
+            return False
+        return True
 
     async def _begin(self, action: Begin) -> str | None:
         try:
