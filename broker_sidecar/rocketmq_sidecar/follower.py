@@ -93,6 +93,9 @@ class Follower:
                     self._failed(error)
                 except (NotMasterYetError, ValueError) as error:
                     self._failed(error)
+                except Exception:
+                    log.exception("replication failed on a bug, trying again", master=self.master_id)
+                    delay = RETRY_LAST
                 if asyncio.get_running_loop().time() - began > RETRY_LAST:
                     delay = RETRY_FIRST
                 try:

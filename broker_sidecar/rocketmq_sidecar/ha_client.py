@@ -207,7 +207,7 @@ class MasterConnection:
     async def _work(self, job: Awaitable[None]) -> None:
         try:
             await job
-        except (OSError, FrameError, TruncationError, StoreError, StorageError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was: this connection must not stay, reading nothing
             self.end(error)
             return
         finally:

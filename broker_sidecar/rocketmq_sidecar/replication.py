@@ -16,6 +16,7 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.frames import SlaveHandshake
+from rocketmq_formats.store.epoch_file import EpochFileError
 from rocketmq_runtime.client import RemotingClient
 from rocketmq_sidecar.domain.confirm import AckRule
 from rocketmq_sidecar.domain.ha_master import Mastership, begun
@@ -97,7 +98,10 @@ class Replication:
             OSError: the port is taken.
             ReplicationError: the epoch file is unreadable, and its `.bak` too.
         """
-        self._store.load()
+        try:
+            self._store.load()
+        except EpochFileError as error:
+            raise ReplicationError(str(error)) from error
         self._client = RemotingClient()
         settings = self.settings
         not_catchup = settings.ha_max_time_slave_not_catchup / 1000
@@ -235,8 +239,10 @@ class Replication:
             self._changed()
 
     def appended(self, max_offset: int, flushed_offset: int) -> None:
-        """Master: the broker's log reaches to `max_offset`, on disk to `flushed_offset`; slaves get it at once."""
-        self._flushed_offset = flushed_offset
+        """Master: the broker's log reaches to `max_offset`, on disk to `flushed_offset`; slaves get it at once.
+
+        Also for `Released.max_offset`, before `follow`: what a slave has to know is where the log really ends."""
+        self._flushed_offset = max(self._flushed_offset, flushed_offset)
         if self._follower is None and max_offset > self._max_offset:
             self._max_offset = max_offset
             if self._server is not None:

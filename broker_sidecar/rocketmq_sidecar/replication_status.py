@@ -13,8 +13,9 @@ from rocketmq_formats.remoting.bodies import encode_body
 from rocketmq_formats.remoting.ha_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.follower import Follower
-from rocketmq_sidecar.ha_server import HaServer, SlaveConnection
+from rocketmq_sidecar.ha_server import HaServer
 from rocketmq_sidecar.replication_settings import ReplicationSettings
+from rocketmq_sidecar.slave_connection import SlaveConnection
 
 INTERVAL: Final = 0.2
 """Seconds between two reports."""

@@ -167,6 +167,24 @@ class MemoryGroup:
         )
         self.check()
 
+    def elect_again(self) -> None:
+        """The master, who keeps its slaves' connections; the slaves hear of it."""
+        if self.master is None:
+            return
+        self.epoch += 1
+        store = self.stores[self.master_id]
+        self.agreed = SyncStateSet(
+            sync_state_set=frozenset({self.master_id}), sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1
+        )
+        self.wish = None
+        store.epochs = begun(store.epochs, self.epoch, len(store.log))
+        sync_set = SyncSet(self.master_id, self.agreed, self.now)
+        self.master.renew(self.epoch, store.epochs, len(store.log), sync_set)
+        for broker_id, link in self.links.items():
+            self.stores[broker_id].known_epoch = self.epoch
+            link.client.on_followed(self.epoch)
+        self.check()
+
     def append(self, size: int) -> None:
         if self.master is None:
             return

@@ -101,6 +101,10 @@ class AnyInterleaving(RuleBasedStateMachine):
     def elect(self, broker_id: int) -> None:
         self.group.elect(broker_id)
 
+    @rule()
+    def elect_again(self) -> None:
+        self.group.elect_again()
+
     @rule(size=st.integers(1, 20))
     def append(self, size: int) -> None:
         self.group.append(size)
