@@ -23,6 +23,8 @@ from rocketmq_store.writer_lock import WriterLock
 
 PREALLOCATE_AT: Final = 0.75
 """Fullness of the last file at which its successor is made."""
+_BLOCK: Final = 512
+_LOST_BLOCK: Final = bytes(_BLOCK)
 
 
 class CommitLog:
@@ -175,8 +177,19 @@ class Walker:
                 self.offset = segment.end
                 continue
             assert isinstance(record, Record)
-            if record.physical_offset != self.offset:
-                self.reason = f"record at {self.offset} says it is at {record.physical_offset}"
+            if record.physical_offset != self.offset or (self._check_crc and _is_torn(record)):
+                self.reason = (
+                    f"record at {self.offset} says it is at {record.physical_offset}"
+                    if record.physical_offset != self.offset
+                    else f"record at {self.offset} has lost a part of its topic or properties"
+                )
                 return None
             self.offset += record.size
             return record
+
+
+def _is_torn(record: Record) -> bool:
+    """Whether a power cut took blocks behind the body, which no checksum covers: where they were, zeros are. Neither
+    topics nor ends of properties hold any, but a value may: a single one does not condemn what was acknowledged."""
+    properties = record.properties
+    return 0 in record.topic or properties[-1:] == b"\0" or (len(properties) >= _BLOCK and _LOST_BLOCK in properties)

@@ -11,7 +11,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from rocketmq_formats.store.message import BLANK_SIZE, Blank, Record, RecordError, read_record
+from rocketmq_formats.store.message import (
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    Blank,
+    Record,
+    RecordError,
+    read_record,
+)
 from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.commit_log import CommitLog, Walker
 from rocketmq_store.consume_queues import ConsumeQueues
@@ -55,6 +64,7 @@ def recover(commit_log: CommitLog, queues: ConsumeQueues, checkpoint: Checkpoint
             log.warning("torn tail of the log cut off", offset=end, reason=walker.reason or "end of a file")
         files.truncate(end)
     commit_log.set_max_offset(end)
+    commit_log.flushed_offset = start if start == trusted else commit_log.min_offset
     queues.recover(min(start, end) if remake else end)
     queues.raise_min(commit_log.min_offset)
     if not any(queue.max_offset for queue in queues.table.values()):
@@ -91,10 +101,8 @@ def _read(commit_log: CommitLog, offset: int) -> Record | Blank | None:
 
 
 def _may_start_at(commit_log: CommitLog, offset: int) -> bool:
-    """A record or blank starts here, or nothing was written yet."""
-    if offset == commit_log.files.end:
-        return True
-    record = _read(commit_log, offset)
-    if record is None:
-        return not any(commit_log.files.read(offset, BLANK_SIZE))
-    return isinstance(record, Blank) or record.physical_offset == offset
+    """Whether a record or blank starts here, even a torn one, or nothing: what else is here, when the checkpoint is of
+    this log?"""
+    if offset + BLANK_SIZE > commit_log.files.end:
+        return offset == commit_log.files.end
+    return int.from_bytes(commit_log.files.read(offset + 4, 4), "big") in {0, MAGIC_V1, MAGIC_V2, MAGIC_BLANK}

@@ -65,6 +65,22 @@ class TestTornTail:
         damage(log_file(tmp_path), made.end, (100).to_bytes(4, "big") + b"\xcb\xd4\x31\x94")
         assert opened(tmp_path)[1].max_offset == made.end
 
+    @pytest.mark.parametrize("lost", ["topic", "end of properties", "block of properties"])
+    def test_what_no_checksum_covers(self, tmp_path: Path, lost: str) -> None:
+        store, _ = opened(tmp_path)
+        properties = b"KEYS\x01" + b"k" * 1500 + b"\x02"
+        store.append(draft(b"kept", properties=b"KEYS\x01a\0b\x02"), 1)
+        made = store.append(draft(b"body", topic=b"Topic", properties=properties), 1)
+        abandon(store)
+        start, size = {
+            "topic": (made.end - len(properties) - 4, 2),
+            "end of properties": (made.end - 100, 100),
+            "block of properties": (made.end - 1200, 512),
+        }[lost]
+        damage(log_file(tmp_path), start, bytes(size))
+        store, found = opened(tmp_path)
+        assert (found.max_offset, found.cut) == (made.offset, made.offset)
+
     def test_units_lost_in_a_power_cut_are_made_again(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path)
         put(store, b"0", b"1")
