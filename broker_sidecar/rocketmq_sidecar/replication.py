@@ -250,8 +250,8 @@ class Replication:
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""
-        if self._files is not None:
-            self._files.refresh()
+        if self._files is not None and self._follower is None:
+            self._files.refresh()  # while following, a thread may be cutting the log
         epochs = self._store.epochs.truncate_prefix(min_offset)
         master = None if self._server is None else self._server.mastership
         if master is not None:
@@ -328,6 +328,7 @@ class Replication:
 
     def _connection(self, sock: socket.socket, epoch: int) -> MasterConnection:
         assert self._files is not None
+        self._files.refresh()
         settings = self.settings
         session = SlaveSession(
             SlaveHandshake(self._broker_id, settings.sync_from_last_file, settings.async_learner),
