@@ -10,12 +10,19 @@ from rocketmq_broker.delay import DelayService
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Front
+from rocketmq_broker.group_admin import GroupAdmin
 from rocketmq_broker.inner_writer import InnerWriter
 from rocketmq_broker.lock_api import LockApi
 from rocketmq_broker.offset_api import OffsetApi
+from rocketmq_broker.persistence import TableFile
+from rocketmq_broker.runtime_info import RuntimeInfo
 from rocketmq_broker.send_back import SendBack
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.slave_tables import SlaveTables
+from rocketmq_broker.stats import TrafficStats
 from rocketmq_broker.tables import ConsumerTables
+from rocketmq_broker.topic_info import TopicInfo
+from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_store.message_store import MessageStore
@@ -32,7 +39,9 @@ class Management:
         store: MessageStore,
         writer: InnerWriter,
         waiting: WaitingSends,
+        traffic: Traffic,
         topics: TopicTable,
+        topics_file: TableFile,
         tables: ConsumerTables,
         clients: ClientManager,
         front: Front,
@@ -59,15 +68,34 @@ class Management:
             delay_levels=len(levels),
         )
         front.register(send_back.processors)
+        front.register(GroupAdmin(groups=tables.groups, offsets=tables.offsets, file=tables.groups_file).processors)
+        topic_info = TopicInfo(
+            broker_name=settings.name,
+            role=role,
+            store=store,
+            topics=topics,
+            topics_file=topics_file,
+            offsets=tables.offsets,
+            consumers=clients.consumers,
+        )
+        front.register(topic_info.processors)
+        front.register(SlaveTables(tables).processors)
+        self._stats = TrafficStats(traffic)
+        runtime_info = RuntimeInfo(
+            settings=settings, role=role, store=store, waiting=waiting, traffic=traffic, stats=self._stats
+        )
+        front.register(runtime_info.processors)
 
     def start(self) -> None:
         """The store is open."""
         self._tables.start()
         self._clients.start()
+        self._stats.start()
 
     async def stop(self) -> None:
         """Nothing is delivered or copied any more; what is new is saved. The ports are closed."""
         self._clients.stop()
+        self._stats.stop()
         self._delay.stop()
         await self._tables.stop()
 
