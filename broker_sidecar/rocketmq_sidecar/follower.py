@@ -112,7 +112,11 @@ class Follower:
             self._prepare()
         self.ha_address = await self._ask()
         sock = await self._open(*parse_address(self.ha_address))
-        connection = self._connect(sock, self.epoch)
+        try:
+            connection = self._connect(sock, self.epoch)
+        except BaseException:
+            sock.close()
+            raise
         self.connection = connection
         try:
             connection.on_aligned = self._going

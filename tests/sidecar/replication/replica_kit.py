@@ -76,7 +76,7 @@ class Replica:
             on_progress=self._on_progress,
             on_replicated=self._on_replicated,
             truncate_broker=self._truncate,
-            on_status=lambda *status: self.statuses.append(status),
+            on_status=self._on_status,
             on_trouble=self._on_trouble,
         )
         self.agree_at_once = True
@@ -172,6 +172,10 @@ class Replica:
 
     async def _truncate(self, offset: int) -> None:
         self.truncations.append(offset)
+
+    def _on_status(self, epochs: bytes, ha: bytes) -> None:
+        self.statuses.append((epochs, ha))
+        self.changed.set()
 
     def _on_trouble(self, trouble: str | None) -> None:
         self.troubles.append(trouble)

@@ -313,9 +313,8 @@ async def test_status(tmp_path: Path) -> None:
             result: dict[str, object] = json.loads(replica.statuses[-1][1])
             return result
 
-        async with asyncio.timeout(20):
-            while not ha(one)["inSyncSlaveNums"] or not json.loads(two.statuses[-1][0])["epochList"]:
-                await asyncio.sleep(0.05)
+        await one.until(lambda: bool(ha(one)["inSyncSlaveNums"]))
+        await two.until(lambda: bool(json.loads(two.statuses[-1][0])["epochList"]))
         assert ha(one)["master"] is True
         assert json.loads(one.statuses[-1][0]) == {
             "brokerId": 0,
