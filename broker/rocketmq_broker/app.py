@@ -149,6 +149,7 @@ class BrokerApp:
             topics_file=self.topics_file,
             tables=self.tables,
             clients=self.clients,
+            client=self.client,
             front=self.front,
         )
         limits = ServerLimits(max_connections=settings.max_connections)

@@ -18,6 +18,7 @@ from rocketmq_broker.persistence import TableFile
 from rocketmq_broker.runtime_info import RuntimeInfo
 from rocketmq_broker.send_back import SendBack
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.slave_sync import SlaveSync
 from rocketmq_broker.slave_tables import SlaveTables
 from rocketmq_broker.stats import TrafficStats
 from rocketmq_broker.tables import ConsumerTables
@@ -25,6 +26,7 @@ from rocketmq_broker.topic_info import TopicInfo
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.store.delay_levels import parse_levels
+from rocketmq_runtime.client import RemotingClient
 from rocketmq_store.message_store import MessageStore
 
 
@@ -44,6 +46,7 @@ class Management:
         topics_file: TableFile,
         tables: ConsumerTables,
         clients: ClientManager,
+        client: RemotingClient,
         front: Front,
     ) -> None:
         """Registers every processor at `front`."""
@@ -85,15 +88,18 @@ class Management:
             settings=settings, role=role, store=store, waiting=waiting, traffic=traffic, stats=self._stats
         )
         front.register(runtime_info.processors)
+        self._sync = SlaveSync(role=role, topics=topics, tables=tables, client=client)
 
     def start(self) -> None:
         """The store is open."""
         self._tables.start()
         self._clients.start()
+        self._sync.start()
         self._stats.start()
 
     async def stop(self) -> None:
         """Nothing is delivered or copied any more; what is new is saved. The ports are closed."""
+        await self._sync.stop()
         self._clients.stop()
         self._stats.stop()
         self._delay.stop()
@@ -103,6 +109,7 @@ class Management:
         """Master, slave or neither now, or another epoch."""
         self._clients.on_role_change()
         self._delay.on_role_change()
+        self._sync.on_role_change()
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         """Consumers may see new messages in `queues`."""
