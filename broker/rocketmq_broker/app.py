@@ -5,7 +5,7 @@ make us master at once. End: what was accepted is answered, then the group is le
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import structlog
 
@@ -26,7 +26,7 @@ from rocketmq_broker.replica_api import ReplicaApi
 from rocketmq_broker.send import SendProcessor
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables import ConsumerTables
-from rocketmq_broker.topic_admin import TopicAdmin
+from rocketmq_broker.topic_admin import MAX_QUEUES, TopicAdmin
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.store.config_files import TOPICS_FILE, TopicsFile, encode_config
@@ -217,25 +217,29 @@ class BrokerApp:
 
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
-            self._adopt_topics()
+            self._adopt_topics(self.store.queues())
             # the name servers let the table with the higher state version win
             self.topics.next_version(self.role.epoch, now_ms())
         self.management.on_role_change()
         self.registrar.say()
         self.pulls.on_role_change()
 
-    def _adopt_topics(self) -> None:
+    def _adopt_topics(self, queues: Mapping[str, Collection[int]]) -> None:
         """A slave copies its master's table now and then, but the log at once: a topic younger than the last copy
         is known by its messages alone, and its consumers shall not be told that it does not exist."""
-        for name, queues in self.store.queues().items():
+        for name, ids in queues.items():
             if self.topics.get(name) is None and name_problem(name) is None:
-                count = max(*queues, self.settings.default_topic_queue_nums - 1) + 1
+                count = min(max([*ids, self.settings.default_topic_queue_nums - 1]) + 1, MAX_QUEUES)
                 self.topics.create_plain(name, count, state_version=self.role.epoch, now_ms=now_ms())
                 log.warning(
                     "topic taken over from the log: its settings are the default ones", topic=name, queues=count
                 )
 
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
+        if self.role.role is Role.MASTER:
+            for topic, queue_id in queues:
+                if topic not in self.topics.table:  # messages of an earlier master, confirmed only now
+                    self._adopt_topics({topic: (queue_id,)})
         self.pulls.on_visible(queues)
         self.management.on_visible(queues)
 
