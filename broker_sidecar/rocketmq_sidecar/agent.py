@@ -6,6 +6,7 @@ never nested.
 """
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -41,9 +42,14 @@ log = structlog.get_logger(__name__)
 
 LOAD_RETRY = 2.0
 """Seconds between two looks at identity files that were refused: somebody has to put them right."""
-_LOG = {"info": log.info, "warning": log.warning, "error": log.error}
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 STOP_PATIENCE = 2.0
 """Seconds that an orderly end waits for the broker to let go of its mastership."""
+
+
+def log_note(note: Note) -> None:
+    """Write the line that the machine wants written."""
+    log.log(_LEVELS[note.level], note.text, **note.values)
 
 
 class Agent:
@@ -203,7 +209,7 @@ class Agent:
             case Disconnect():
                 self.controllers.disconnect()
             case Note():
-                _LOG[action.level](action.text, **action.values)
+                log_note(action)
             case _:
                 self._replicator.put(action)
 
