@@ -131,6 +131,9 @@ class Lab:
     def logs(self) -> Iterator[tuple[str, str]]:
         """What the processes say, for the report of a failure; Java's only of the first, which often brings others."""
         yield "what the controllers decided", "\n".join(logs.decided(self.controllers))
+        ours = logs.replicas(self.folder)
+        if ours:
+            yield "what our replicas say", "\n".join(ours)
         if self._reported:
             return
         self._reported = True

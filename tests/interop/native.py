@@ -1,0 +1,87 @@
+"""A group of ours (replicas and name servers) under the lab's controllers, for official clients to work with."""
+
+import time
+from collections.abc import Callable
+
+from rocketmq_demo.replica import Config, NameServer, Replica
+from tests.interop.lab import CLUSTER, GroupView, Lab
+
+_POLL = 0.05
+_SETTLE = 120.0
+
+
+class NativeGroup:
+    """Two name servers and the replicas of one broker name."""
+
+    def __init__(self, lab: Lab, name: str, *, replicas: int = 3, config: Config | None = None) -> None:
+        self.lab = lab
+        self.name = name
+        self.folder = lab.folder / name
+        self.nameservers = [
+            NameServer(self.folder / f"namesrv-{number}", port=lab.ports.single()) for number in range(2)
+        ]
+        self.namesrv_addr = ";".join(server.address for server in self.nameservers)
+        self.replicas = [
+            Replica(
+                f"{name}-{number}",
+                folder=self.folder / f"replica-{number}",
+                ports=lab.ports,
+                controllers=lab.controllers.addresses,
+                nameservers=[server.address for server in self.nameservers],
+                cluster=CLUSTER,
+                name=name,
+                config=config,
+            )
+            for number in range(replicas)
+        ]
+
+    def start(self) -> GroupView:
+        """Start all, and wait until every replica is in sync."""
+        for replica in self.replicas:
+            replica.launch()
+        for server in self.nameservers:
+            server.wait_listening(_SETTLE)
+        for replica in self.replicas:
+            replica.wait_listening(_SETTLE)
+        return self.whole()
+
+    def whole(self, *others: str) -> GroupView:
+        """The first picture in which all replicas, and brokers at the addresses `others`, are in sync."""
+        wanted = {one.address for one in self.replicas} | set(others)
+        return self.wait(f"{sorted(wanted)} in sync", lambda view: self.in_sync(view) == wanted)
+
+    def in_sync(self, view: GroupView) -> set[str]:
+        """Addresses of the SyncStateSet's members."""
+        return {view.addresses[one] for one in view.in_sync}
+
+    def master(self, view: GroupView) -> Replica:
+        """The replica of ours that is master; LookupError if none of ours is."""
+        for replica in self.replicas:
+            if view.master_id is not None and replica.address == view.addresses[view.master_id]:
+                return replica
+        raise LookupError(f"none of ours is master: {view}")
+
+    def elected(self, before: GroupView) -> GroupView:
+        """The first picture with a master of a later epoch."""
+        return self.wait(
+            f"a master after epoch {before.master_epoch}",
+            lambda view: view.master_epoch > before.master_epoch and view.master_id is not None,
+        )
+
+    def wait(self, what: str, condition: Callable[[GroupView], bool]) -> GroupView:
+        """The first picture that fulfils `condition`."""
+        deadline = time.monotonic() + _SETTLE
+        while True:
+            view = self.lab.view(self.name)
+            if view is not None and condition(view):
+                return view
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_SETTLE:g} s for {what}; now {view}")
+            time.sleep(_POLL)
+
+    def close(self) -> None:
+        """End everything."""
+        for replica in self.replicas:
+            replica.close()
+        for server in self.nameservers:
+            server.close()

@@ -1,0 +1,81 @@
+"""Official tools and clients at a group of ours: topic made by mqadmin, the Java producer at full speed through a kill
+and a hang of the master, everything acknowledged read back by the Java consumer."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocketmq_demo.apache import admin
+from rocketmq_demo.apache.ledger import Ledger, audit, longest_gap
+from tests.interop.lab import CLUSTER, Lab
+from tests.interop.native import NativeGroup
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
+
+TOPIC = "native-ledger"
+
+
+@pytest.fixture(scope="module")
+def group(lab: Lab) -> Iterator[NativeGroup]:
+    brokers = NativeGroup(lab, "broker-n")
+    try:
+        brokers.start()
+        yield brokers
+    finally:
+        brokers.close()
+
+
+def mqadmin(group: NativeGroup, *arguments: str) -> str:
+    result = admin.run_mqadmin([*arguments, "-n", group.namesrv_addr], folder=group.folder / "mqadmin")
+    assert "Exception" not in result.stderr, result.stderr
+    return result.stdout
+
+
+def test_java_producer_through_kill_and_hang(group: NativeGroup) -> None:
+    assert "create topic to" in mqadmin(group, "updateTopic", "-t", TOPIC, "-c", CLUSTER, "-r", "4", "-w", "4")
+    ledger = Ledger(
+        group.folder / "ledger",
+        nameservers=group.namesrv_addr,
+        topic=TOPIC,
+        seconds=600,
+        threads=4,
+        pause_ms=0,
+        timeout_ms=1000,
+    )
+    try:
+        before = group.whole()
+        wait_sends(group, ledger, 1000)
+
+        replica = group.master(before)
+        replica.process.kill9()
+        after = group.elected(before)
+        wait_sends(group, ledger, 1000)
+        assert after.master_id != before.master_id
+        replica.start()
+        before = group.whole()
+        assert before.addresses.keys() == {1, 2, 3}, "the replica that came back is the member it was"
+
+        replica = group.master(before)
+        replica.process.suspend()
+        try:
+            group.elected(before)
+            wait_sends(group, ledger, 1000)
+        finally:
+            replica.process.resume()
+        group.whole()
+        wait_sends(group, ledger, 1000)
+        ledger.finish()
+    finally:
+        ledger.close()
+    acknowledged = [one for one in ledger.acknowledged() if one.status == "SEND_OK"]
+    print(f"{len(acknowledged)} acknowledged, longest gap {longest_gap(acknowledged):.3f} s")
+    found = audit(group.folder / "audit", nameservers=group.namesrv_addr, topic=TOPIC, ledger=ledger.path)
+    assert found["complete"]
+    assert found["missingCount"] == 0, found
+    assert found["duplicateCount"] == 0, found
+
+
+def wait_sends(group: NativeGroup, ledger: Ledger, count: int) -> None:
+    """Wait for `count` more acknowledged sends."""
+    wanted = len(ledger.acknowledged()) + count
+    group.wait(f"{count} more sends", lambda _: len(ledger.acknowledged()) >= wanted)
