@@ -317,6 +317,7 @@ class Replication:
     def _replicated(self, max_offset: int, confirm_offset: int) -> None:
         self._max_offset, self._confirm_offset = max_offset, confirm_offset
         self._on_replicated(max_offset, confirm_offset)
+        self._changed()
 
     def _prepare(self) -> None:
         """With the writer lock just taken: nothing may stand behind the end of the log."""
