@@ -16,7 +16,7 @@ import structlog
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.domain.liveness import DEFAULT_GRACE, HEARTBEAT_SUCCESS, BrokerKey, HeartbeatTable
+from rocketmq_controller.domain.liveness import HEARTBEAT_SUCCESS, BrokerKey, HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, LivenessView, Options
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import Announcement, RoleNotifier
@@ -105,7 +105,7 @@ class Elections:
         """Begin to act, or stop to, as this member gains or loses leadership."""
         is_leader = self._replica.is_leader
         if is_leader and not self._was_leader:
-            self._heartbeats.start_grace(self._now() + DEFAULT_GRACE)
+            self._heartbeats.start_grace(self._now())
             self._scan("this controller became leader")
         self._was_leader = is_leader
 

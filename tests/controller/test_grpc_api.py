@@ -78,7 +78,7 @@ async def test_a_group_as_state_and_heartbeats_say(door: Door, admin: Controller
 async def test_a_new_leader_says_of_whom_it_has_not_heard_yet(door: Door, admin: ControllerAdminStub) -> None:
     await door.make_group()
     door.heartbeats._entries.clear()  # what another member's table is to us
-    door.heartbeats.start_grace(asyncio.get_running_loop().time() + 60)
+    door.heartbeats.start_grace(asyncio.get_running_loop().time(), 60)
 
     group = (await admin.GetGroup(pb.GetGroupRequest(broker_name=NAME))).group
 

@@ -246,7 +246,7 @@ async def test_a_waiting_reader_is_woken() -> None:
 
 async def test_the_end_of_the_grace_period_is_a_change() -> None:
     bench = Bench("a")
-    bench.watches._heartbeats.start_grace(10.0)
+    bench.watches._heartbeats.start_grace(0.0, 10.0)
     watch = bench.watches.open(None)
     await drain(watch)
     bench.now = 9.0

@@ -182,7 +182,7 @@ def test_grace_covers_only_those_never_heard_of() -> None:
     table.on_connection_closed(2, 15.0)
     assert table.expired(15.0) == (key(3),)
     assert not table.view(15.0).unheard(NAME, 1)
-    table.start_grace(20.0)
+    table.start_grace(0.0, 20.0)
     assert [table.view(19.9).unheard(NAME, broker_id) for broker_id in (1, 2, 3)] == [True, False, False]
     assert not table.view(19.9).alive(NAME, 1)
     assert not table.view(20.0).unheard(NAME, 1)
@@ -190,7 +190,7 @@ def test_grace_covers_only_those_never_heard_of() -> None:
 
 def test_election_waits_for_the_grace_period_unless_the_connection_closed() -> None:
     table, state = HeartbeatTable(), {NAME: make_group()}
-    table.start_grace(5.0)
+    table.start_grace(0.0, 5.0)
     table.on_heartbeat(beat(2), 2, 0.0)
     assert decide.groups_needing_election(state, table.view(1.0), CLEAN) == ()
     assert decide.groups_needing_election(state, table.view(5.0), CLEAN) == (NAME,)
@@ -307,3 +307,46 @@ def test_absurd_declared_time_outs_are_bounded(declared: int) -> None:
     entry = table.entry(NAME, 1)
     assert entry is not None
     assert 0 <= entry.limit <= 86_400
+
+
+def test_closed_connection_of_a_lease_holder_is_death_only_when_the_lease_has_ended() -> None:
+    table = HeartbeatTable()
+    beating(table, period=0.5, until=10.0, write_lease_millis=2400)
+    assert table.on_connection_closed(1, 10.2) == ()
+    assert table.view(12.3).alive(NAME, 1)
+    assert table.expired(12.3) == ()
+    assert not table.view(12.5).alive(NAME, 1)
+    assert table.expired(12.5) == (key(1),)
+
+
+def test_lease_given_back_is_no_lease() -> None:
+    table = HeartbeatTable()
+    beating(table, period=0.5, until=10.0, write_lease_millis=2400)
+    table.on_heartbeat(beat(write_lease_millis=0), 1, 10.1)
+    assert table.on_connection_closed(1, 10.2) == (key(1),)
+
+
+def test_broker_without_lease_is_dead_at_once() -> None:
+    table = HeartbeatTable()
+    beating(table, period=0.5, until=10.0)
+    assert table.on_connection_closed(1, 10.2) == (key(1),)
+
+
+def test_nobody_is_suspected_before_the_lease_ends() -> None:
+    """The suspect timeout may be configured shorter than the lease of a broker."""
+    table = HeartbeatTable(suspect_timeout=1.0)
+    beating(table, period=0.1, until=10.0, write_lease_millis=2400)
+    assert table.expired(12.3) == ()
+    assert table.expired(12.5) == (key(1),)
+
+
+def test_new_leader_waits_for_a_lease_that_its_predecessor_may_have_prolonged() -> None:
+    table, state = HeartbeatTable(), {NAME: make_group()}
+    for broker_id in (1, 2):
+        table.on_heartbeat(beat(broker_id, write_lease_millis=2400), broker_id, 0.0)
+    assert table.expired(11.0) == (key(1), key(2))
+    table.on_heartbeat(beat(2), 2, 19.0)
+    table.start_grace(20.0)
+    assert decide.groups_needing_election(state, table.view(22.3), CLEAN) == ()
+    table.on_heartbeat(beat(2), 2, 22.4)
+    assert decide.groups_needing_election(state, table.view(22.5), CLEAN) == (NAME,)

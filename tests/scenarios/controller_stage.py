@@ -191,7 +191,7 @@ class Stage:
 
     def do_new_leader(self, _: list[str], options: dict[str, str]) -> None:
         self.table = HeartbeatTable()
-        self.table.start_grace(self.now + float(options["grace"]))
+        self.table.start_grace(self.now, float(options["grace"]))
         for number in options["heard"].split(","):
             if number:
                 self._beat(self.brokers[int(number)])

@@ -12,6 +12,10 @@ Unless this process was held up itself: brokers close a connection over which th
 silence that ended it. Soon after a stall the entry of a broker whose connection closes lives on without one, until the
 broker beats over another or has been silent for too long since we listen again.
 
+A broker that declares a write lease (writeLeaseMillis, durability relaxed) acknowledges alone for so long after a
+heartbeat, so it is not called dead before: not when its connection closes, not when the suspect timeout is shorter, and
+not by a controller that has just taken over and cannot know what its predecessor answered.
+
 Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
 - A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
   reconnected is declared dead when its old connection is closed at last.
@@ -87,6 +91,7 @@ class BrokerEntry:
         "intervals",
         "key",
         "last_heartbeat",
+        "lease",
         "limit",
         "max_offset",
     )
@@ -98,6 +103,8 @@ class BrokerEntry:
         self.connection_id: int | None = None
         self.declared_timeout = DEFAULT_DECLARED_TIMEOUT
         self.limit = DEFAULT_DECLARED_TIMEOUT
+        self.lease = 0.0
+        """Seconds after a heartbeat in which it may acknowledge alone."""
         self.last_heartbeat = 0.0
         self.intervals: tuple[float, ...] = ()
         self.epoch = -1
@@ -121,7 +128,7 @@ class HeartbeatTable:
         self._max_entries = max_entries
         self._entries: dict[tuple[str, int], BrokerEntry] = {}
         self._by_connection: dict[int, set[tuple[str, int]]] = {}
-        self._grace_until = float("-inf")
+        self._leading_since = self._grace_until = float("-inf")
         self._listening_since = float("-inf")
 
     def __len__(self) -> int:
@@ -147,6 +154,8 @@ class HeartbeatTable:
         entry.declared_timeout = (
             DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
         )
+        lease = request.write_lease_millis
+        entry.lease = 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_TIMEOUT)
         if entry.alive and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
@@ -165,13 +174,15 @@ class HeartbeatTable:
             self._hear(entry, connection_id, now)
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
-        """The living brokers that were on the connection: dead at once, or just silent if we may have caused it."""
+        """The living brokers that were on the connection: dead at once, unless a lease lasts or we may have caused it."""
         gone: list[BrokerKey] = []
         proves_death = now >= self._listening_since + DEFAULT_GRACE
         for place in self._by_connection.pop(connection_id, ()):
             entry = self._entries[place]
             entry.connection_id = None
-            if entry.alive and proves_death:
+            if entry.alive and now - entry.last_heartbeat < entry.lease:
+                entry.limit = entry.lease
+            elif entry.alive and proves_death:
                 entry.last_heartbeat = now
                 gone.append(entry.key)
                 self._bury(entry)
@@ -195,9 +206,11 @@ class HeartbeatTable:
             self._forget(place)
         return tuple(sorted(silent))
 
-    def start_grace(self, until: float) -> None:
-        """This controller begins to lead: until then a broker it never heard of is not to be called dead."""
-        self._grace_until = until
+    def start_grace(self, now: float, seconds: float = DEFAULT_GRACE) -> None:
+        """This controller begins to lead: for so long a broker it never heard of is not to be called dead, nor for its
+        lease one that it has lost sight of: the leader before may have heard it until now."""
+        self._leading_since = now
+        self._grace_until = now + seconds
 
     def forgive_stall(self, now: float) -> None:
         """This process itself was held up until `now`: silence counts from here, closed connections only later."""
@@ -223,6 +236,10 @@ class HeartbeatTable:
         """Whether silence of the unknown means nothing yet."""
         return now < self._grace_until
 
+    def may_hold_lease(self, entry: BrokerEntry, now: float) -> bool:
+        """Whether a broker that is dead to us may hold a lease that another controller let it have."""
+        return entry.lease > 0 and now < self._leading_since + entry.lease
+
     def _silent(self, entry: BrokerEntry, now: float) -> bool:
         if entry.last_heartbeat < self._listening_since:  # it may have to find us again first
             return now - self._listening_since > max(entry.limit, DEFAULT_GRACE)
@@ -230,9 +247,10 @@ class HeartbeatTable:
 
     def _limit(self, entry: BrokerEntry) -> float:
         interval = entry.interval
-        if interval is None:
-            return entry.declared_timeout
-        return min(entry.declared_timeout, max(self.suspect_timeout, MISSED_HEARTBEATS * interval))
+        limit = entry.declared_timeout
+        if interval is not None:
+            limit = min(limit, max(self.suspect_timeout, MISSED_HEARTBEATS * interval))
+        return max(limit, entry.lease)
 
     def _admit(self, cluster_name: str, broker_name: str, broker_id: int, now: float) -> BrokerEntry | None:
         place = (broker_name, broker_id)
@@ -294,8 +312,9 @@ class TableView:
         return entry is not None and self._table.is_alive(entry, self._now)
 
     def unheard(self, broker_name: str, broker_id: int) -> bool:
-        """Whether it was never heard of and the grace period lasts."""
-        return self._table.in_grace(self._now) and self._table.entry(broker_name, broker_id) is None
+        """Whether it was never heard of and the grace period lasts, or may hold a lease that we know nothing of."""
+        entry = self._table.entry(broker_name, broker_id)
+        return self._table.in_grace(self._now) if entry is None else self._table.may_hold_lease(entry, self._now)
 
     def info(self, broker_name: str, broker_id: int) -> BrokerLiveInfo | None:
         """Its last report; None unless it is alive."""

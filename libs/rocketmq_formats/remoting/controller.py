@@ -225,3 +225,6 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True):
     confirm_offset: Int64 | None = None
     heartbeat_timeout_mills: Int64 | None = None
     election_priority: Int32 | None = None
+    write_lease_millis: Int64 | None = None
+    """Ours, unknown to 5.3.3: for so long after it sent this, the broker may acknowledge writes that nobody else has
+    (durability relaxed). 0 gives the lease back; absent, there is none."""
