@@ -45,6 +45,11 @@ HOST = "127.0.0.1"
 FILE_SIZE = 65_536
 
 
+async def _turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 class FakeBroker(asyncio.Protocol):
     """Reconnects until `stop`; what it is told is in its attributes."""
 
@@ -92,9 +97,9 @@ class FakeBroker(asyncio.Protocol):
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)
         self.cut()
+        await _turns()  # asyncio drops, unclosed, what is being accepted while its server closes
         await self._server.stop()
-        for _ in range(3):
-            await asyncio.sleep(0)  # what was accepted or aborted last is closed in the loop's next turns
+        await _turns()
         self.lock.release()
 
     def cut(self) -> None:

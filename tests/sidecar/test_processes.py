@@ -119,6 +119,9 @@ async def trio(request: pytest.FixtureRequest, tmp_path: Path, controllers: Cont
             await pair.start()
         yield Trio(pairs)
         for pair in pairs:
+            assert pair.sidecar is not None
+            pair.sidecar.close()  # all at once: nobody is told of another master
+        for pair in pairs:
             await pair.stop()
 
 
@@ -180,6 +183,43 @@ async def test_hung_sidecar_loses_its_lease_before_another_is_elected(trio: Trio
     master.sidecar.resume()
     await trio.wait(lambda: master.broker.role == "slave", "it follows the new master")
     await trio.wait(lambda: trio.masters[0].broker.in_sync == 3, "all in sync again")
+
+
+@pytest.mark.parametrize("fault", ["kill", "hang"])
+async def test_lost_leading_controller_costs_the_master_nothing(
+    trio: Trio, controllers: ControllerCluster, fault: str
+) -> None:
+    master = await settled(trio)
+    leader = await asyncio.to_thread(controllers.wait_leader)
+    epoch = master.broker.epoch
+    if fault == "kill":
+        controllers[leader].kill9()
+    else:
+        controllers[leader].suspend()
+    try:
+        for _ in range(400):
+            assert trio.masters == [master]
+            await asyncio.sleep(0.01)
+        assert master.broker.epoch == epoch
+    finally:
+        if fault == "kill":
+            controllers.start_member(leader)
+        else:
+            controllers[leader].resume()
+        await asyncio.to_thread(controllers.wait_ready)
+
+
+async def test_taken_ha_port_is_said(trio: Trio) -> None:
+    master = await settled(trio)
+    pair = Pair(master.folder.parent / "other", master.ports, master.controllers, master.name)
+    pair.broker.port = master.broker.port
+    pair.start_sidecar()
+    try:
+        assert pair.sidecar is not None
+        assert await asyncio.to_thread(pair.sidecar.wait, 30) == 3
+        assert "cannot open a port" in pair.sidecar.output()
+    finally:
+        await pair.stop()
 
 
 async def test_second_broker_and_second_sidecar_wait(trio: Trio, request: pytest.FixtureRequest) -> None:
