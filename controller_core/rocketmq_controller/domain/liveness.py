@@ -174,7 +174,7 @@ class HeartbeatTable:
             self._hear(entry, connection_id, now)
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
-        """The living brokers that were on the connection: dead at once, unless a lease lasts or we may have caused it."""
+        """The living brokers that were on the connection: dead at once, unless a lease lasts or we caused it."""
         gone: list[BrokerKey] = []
         proves_death = now >= self._listening_since + DEFAULT_GRACE
         for place in self._by_connection.pop(connection_id, ()):
