@@ -14,6 +14,7 @@ from rocketmq_broker.group_admin import GroupAdmin
 from rocketmq_broker.inner_writer import InnerWriter
 from rocketmq_broker.lock_api import LockApi
 from rocketmq_broker.offset_api import OffsetApi
+from rocketmq_broker.offset_reset import OffsetReset
 from rocketmq_broker.persistence import TableFile
 from rocketmq_broker.runtime_info import RuntimeInfo
 from rocketmq_broker.send_back import SendBack
@@ -82,6 +83,14 @@ class Management:
             consumers=clients.consumers,
         )
         front.register(topic_info.processors)
+        offset_reset = OffsetReset(
+            broker_name=settings.name,
+            store=store,
+            topics=topics,
+            offsets=tables.offsets,
+            consumers=clients.consumers,
+        )
+        front.register(offset_reset.processors)
         front.register(SlaveTables(tables).processors)
         self._stats = TrafficStats(traffic)
         runtime_info = RuntimeInfo(

@@ -38,7 +38,7 @@ from rocketmq_formats.store.batch import decode_batch
 from rocketmq_formats.store.message import SysFlag
 from rocketmq_formats.store.message_id import MessageIdError, encode_host
 from rocketmq_formats.store.message_properties import PropertiesError, join_properties
-from rocketmq_formats.topics import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX, TopicConfig
+from rocketmq_formats.topics import DLQ_PREFIX, MAX_TOPIC_LENGTH, PERM_WRITE, RETRY_PREFIX, TopicConfig
 from rocketmq_runtime.client import parse_address
 from rocketmq_runtime.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import MessageIllegalError, StoreError, StoreFullError
@@ -170,6 +170,9 @@ class SendProcessor:
             remark = f"the broker[{self._settings.broker_ip1}] sending message is forbidden"
             raise RefusedError(ResponseCode.NO_PERMISSION, remark)
         problem = name_problem(name)
+        if problem is None and len(name) > MAX_TOPIC_LENGTH and not self._settings.allow_long_group_names:
+            # a record of the V2 layout, which an official broker in controller mode cannot load again
+            problem = "The specified topic is longer than topic max length."
         if problem is not None:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
         if forbidden_to_producers(name):

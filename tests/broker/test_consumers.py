@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
+from rocketmq_broker.offset_reset import ResetOffsetRequestHeader
 from rocketmq_formats.remoting.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.broker_admin import ConsumerConnection, GetConsumerConnectionListRequestHeader
 from rocketmq_formats.remoting.client import (
@@ -177,3 +178,31 @@ async def test_bad_heartbeats_are_refused(tmp_path: Path) -> None:
         assert (await group.call(request(RequestCode.HEART_BEAT, None, many))).code == ResponseCode.SYSTEM_ERROR
         await group.call(heartbeat("c1", "no@group"))
         assert group.app.tables.groups.get("no@group") is None
+
+
+async def test_consumers_are_told_to_go_back(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        for _ in range(3):
+            await group.send(default_topic_queue_nums=1)
+        header = ResetOffsetRequestHeader(topic="T", group="G", timestamp=0, is_force=True)
+        reset = request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        assert (await group.call(reset)).code == ResponseCode.SYSTEM_ERROR  # it never committed
+        await group.call(commit(3))
+        assert (await group.call(reset)).code == ResponseCode.CONSUMER_NOT_ONLINE
+        pushes: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        group.client.on_push = lambda command, _address: pushes.put_nowait(command)
+        await group.call(heartbeat())
+        answer = await group.call(reset)
+        assert answer.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:0}}'
+        assert (await pushes.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        push = await pushes.get()
+        assert (push.code, push.body) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, answer.body)
+
+
+async def test_names_that_official_brokers_cannot_load_are_refused(tmp_path: Path) -> None:
+    long_topic = "%RETRY%" + "g" * 121
+    async with running(tmp_path / "strict") as group:
+        assert (await group.send(topic=long_topic)).code == ResponseCode.INVALID_PARAMETER
+        assert group.app.topics.get(long_topic) is None
+    async with running(tmp_path / "allowed", allowLongGroupNames=True) as group:
+        assert (await group.send(topic=long_topic)).code == ResponseCode.SUCCESS
