@@ -144,6 +144,7 @@ class HaServer:
         if self.mastership is not None:
             self.mastership.settle()
             self._on_progress()
+            self._review()
             self._on_change()
 
     # From connections
@@ -237,7 +238,7 @@ class HaServer:
             return
         now = self.loop.time()
         for connection in self.connections:
-            connection.session.idle(now)
+            connection.session.review(now)
         size = master.sync_set.size
         wish = master.sync_set.wish(now, self._not_catchup)
         if wish is not None and wish != self._wished:

@@ -313,10 +313,16 @@ class MasterSession:
             self._entry = entry
         return entry
 
-    def idle(self, now: float) -> None:
-        """The slave has been sent everything there is."""
-        if self.slave is not None and not self.slave.async_learner and self.ack >= self.mastership.max_offset:
-            self.mastership.sync_set.caught_up(self.slave.broker_id, now)
+    def review(self, now: float) -> None:
+        """Before the SyncStateSet is looked at: an idle slave is still caught up, and one whose admission was refused
+        (the controllers had not heard it yet) qualifies again, without a new message to acknowledge."""
+        master, slave = self.mastership, self.slave
+        if slave is None or slave.async_learner or self.ack < 0:
+            return
+        if self.ack >= master.max_offset:
+            master.sync_set.caught_up(slave.broker_id, now)
+        if slave.broker_id not in master.sync_set.members and master.qualifies(self.ack):
+            master.sync_set.qualified(slave.broker_id)
 
     @property
     def starved(self) -> bool:

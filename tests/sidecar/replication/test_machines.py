@@ -148,9 +148,25 @@ def test_a_learner_never_becomes_a_member() -> None:
     master = mastership()
     master.sync_set.left(2)
     session = served(master, 1200, async_learner=True)
-    session.idle(1.0)
+    session.review(1.0)
     assert master.sync_set.wish(1.0, 15.0) == {1}
     assert master.acks == {2: 1200}
+
+
+def test_a_slave_whose_admission_was_refused_is_wished_for_again_without_a_new_message() -> None:
+    master = mastership()
+    master.sync_set.left(2)
+    session = served(master, 1200)
+    assert master.adopt(SyncStateSet(sync_state_set=frozenset({1}), sync_state_set_epoch=50), 0.0)
+    session.review(0.0)
+    assert master.sync_set.wish(0.0, 15.0) == {1, 2}
+    master.sync_set.refused()  # the controllers have not heard it yet
+    session.review(1.0)
+    assert master.sync_set.wish(1.0, 15.0) == {1, 2}
+    master.sync_set.refused()
+    master.acked = 1300  # acknowledged by others meanwhile: it does not have what it must
+    session.review(2.0)
+    assert master.sync_set.wish(2.0, 15.0) is None
 
 
 def test_beginning_an_epoch() -> None:
