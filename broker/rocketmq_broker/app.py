@@ -217,12 +217,26 @@ class BrokerApp:
 
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
-            self._adopt_topics(self.store.queues())
+            self._adopt_topics(self._younger_than_table())
             # the name servers let the table with the higher state version win
             self.topics.next_version(self.role.epoch, now_ms())
         self.management.on_role_change()
         self.registrar.say()
         self.pulls.on_role_change()
+
+    def _younger_than_table(self) -> dict[str, list[int]]:
+        """Topics whose newest message was stored after the table last changed; one that is older and not in the table
+        was deleted, and stays so."""
+        store, since = self.store, self.topics.version.timestamp
+
+        def newest(topic: str, queue_id: int) -> int:
+            return store.store_time(topic, queue_id, store.queue_bounds(topic, queue_id)[1] - 1)
+
+        return {
+            topic: ids
+            for topic, ids in store.queues().items()
+            if topic not in self.topics.table and max(newest(topic, queue_id) for queue_id in ids) >= since
+        }
 
     def _adopt_topics(self, queues: Mapping[str, Collection[int]]) -> None:
         """A slave copies its master's table now and then, but the log at once: a topic younger than the last copy

@@ -99,7 +99,7 @@ async def test_delayed_messages_are_delivered_in_order(tmp_path: Path) -> None:
             await group.send(b"%d" % number, properties=with_delay("2"), queue_id=1)
         assert (await group.pull(0, queue_id=1)).code == ResponseCode.PULL_NOT_FOUND
         offset = 0
-        bodies = []
+        bodies: list[int] = []
         while len(bodies) < 100:
             answer = await group.pull(offset, queue_id=1, suspend_ms=15_000)
             assert answer.code == ResponseCode.SUCCESS

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.client import UpdateConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, encode_frame, request, response
@@ -131,3 +132,16 @@ async def test_a_new_master_is_asked_at_once_and_a_dead_one_again(tmp_path: Path
         await until(lambda: official.asked.count(43) > 2)
         official.put(43, b'{"offsetTable":{"T@G":{0:12}}}')
         await until(lambda: slave.app.tables.offsets.find("G", "T", 0) == 12)
+
+
+async def test_deleted_topics_stay_so_and_younger_ones_are_found(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.send(topic="deleted")
+        header = TopicRequestHeader(topic="deleted")
+        assert (await group.call(request(RequestCode.DELETE_TOPIC_IN_BROKER, header))).code == ResponseCode.SUCCESS
+        copy = (tmp_path / "config" / "topics.json").read_bytes()
+        await group.send(topic="younger")
+    (tmp_path / "config" / "topics.json").write_bytes(copy)
+    async with running(tmp_path) as group:
+        assert group.app.topics.get("deleted") is None
+        assert group.app.topics.get("younger") is not None
