@@ -1,0 +1,327 @@
+"""A whole broker group in virtual time, from one seed: replicas of two processes each, controllers, producers, faults,
+and the checks after each step.
+
+`run(seed)` is what the tests and `python -m tests.sim --groups` call. After the time of faults everything works and
+must become well: one master that acknowledges, everybody in sync, all logs equal, nothing acknowledged lost.
+"""
+
+import asyncio
+import logging
+from random import Random
+from typing import Any
+
+import msgspec
+import structlog
+
+from rocketmq_broker.domain.role import Role
+from tests.sim.checks import Violation
+from tests.sim.groups_checks import GroupChecker, Promise, accepts
+from tests.sim.groups_controllers import ADDRESSES, PORT, Quorum
+from tests.sim.groups_disk import Half
+from tests.sim.groups_faults import Storm
+from tests.sim.groups_loop import Host, Process, Schedule
+from tests.sim.groups_net import Network
+from tests.sim.groups_replica import CLUSTER, GROUP, SimReplica, shims
+
+STORM_SECONDS = 6.0
+CALM_SECONDS = 30.0
+"""Within which everything must be well again: the declared time-out of a silent broker is 10 s."""
+QUIET_SECONDS = 3.0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a run amounted to."""
+
+    seed: int
+    replicas: int
+    steps: int
+    sent: int
+    acked: int
+    epochs: int
+    calm: float
+    """Seconds until all was well."""
+    log: int
+
+
+class GroupWorld:
+    """See the module's docstring."""
+
+    def __init__(self, seed: int, *, story: bool = False) -> None:
+        self.rng = rng = Random(seed)
+        self.story: list[str] | None = [] if story else None
+        self.schedule = Schedule(Random(rng.random()))
+        self.network = Network(self.schedule, Random(rng.random()))
+        self.options = _options(rng)
+        self.strict = self.options["durability"] == "strict"
+        self.sync = self.options["flush_disk_type"] == "SYNC_FLUSH"
+        self.replicas = [self._replica(number) for number in range(1, rng.choices((2, 3, 4), (1, 8, 1))[0] + 1)]
+        self._of = {replica.name: replica for replica in self.replicas}
+        copies = 2 if self.strict else 1 if self.options["all_ack_in_sync_state_set"] else 0
+        self.checker = GroupChecker(self.replicas, Promise(copies, False))
+        self.quorum = Quorum(self.schedule, self.network, self._on_group)
+        self.controllers = ";".join(f"{address}:{PORT}" for address in ADDRESSES.values())
+        self.bugs: list[str] = []
+        self.schedule.after_turn = self._after_turn
+        self.sent = 0
+        self.clients_stop = False
+        self.calm = False
+        for replica in self.replicas:
+            self.schedule.after(rng.choice((0.0, rng.uniform(0, 2))), lambda replica=replica: self.start(replica))  # type: ignore[misc]
+
+    def _replica(self, number: int) -> SimReplica:
+        host = Host(f"r{number}", f"10.0.0.{number}", self.rng)
+        replica = SimReplica(number, host, self.schedule, self.network, self.options)
+        self.network.hosts[host.address] = host
+        replica.on_gone = lambda process, reason: self._gone(replica, process, reason)
+        replica.on_power_cut = lambda: self._power_fails(replica)
+        return replica
+
+    def tell(self, text: str, *values: object) -> None:
+        if self.story is not None:
+            self.story.append(f"{self.schedule.now:9.4f} {text % values}")
+
+    def _on_group(self, group: Any) -> None:
+        self.tell(
+            "committed: master %s epoch %s set %s/%s",
+            group.master_broker_id,
+            group.master_epoch,
+            sorted(group.sync_state_set),
+            group.sync_state_set_epoch,
+        )
+        self.checker.on_group(group)
+
+    def _after_turn(self, process: Process) -> None:
+        if isinstance(process, Half):
+            self.checker.look(self._of[process.host.name])
+        if self.bugs:
+            raise Violation(f"NoBugs: {self.bugs[0]}")
+
+    # Replicas
+
+    def start(self, replica: SimReplica) -> None:
+        """Start what does not run."""
+        if replica.name in self.network.dark:
+            self.schedule.after(0.2, lambda: self.start(replica))
+            return
+        if replica.sidecar is None:
+            self.tell("%s: sidecar starts", replica.name)
+            replica.start_sidecar(self.controllers)
+        if replica.broker_process is None:
+            self.tell("%s: broker starts", replica.name)
+            replica.start_broker()
+
+    def kill(self, replica: SimReplica, process: Half, *, after: float) -> None:
+        """kill -9; started again after a while."""
+        self.tell("%s is killed", process.name)
+        replica.kill(process)
+        self.schedule.after(after, lambda: self.start(replica))
+
+    def power_cut(self, replica: SimReplica, *, after: float) -> None:
+        """The machine loses its power: what was not synced may be gone."""
+        self.tell("%s loses power", replica.name)
+        for process in replica.halves:
+            replica.kill(process, silent=True)
+        replica.disk.power_cut(self.rng)
+        self.checker.look(replica)
+        self.network.dark.add(replica.name)
+        self.schedule.after(after, lambda: self._power_back(replica))
+
+    def _power_fails(self, replica: SimReplica) -> None:
+        """In the middle of a write."""
+        for process in replica.halves:
+            process.pause()
+        self.schedule.after(0.0, lambda: self.power_cut(replica, after=self.rng.uniform(0.05, 2)))
+
+    def _power_back(self, replica: SimReplica) -> None:
+        self.network.dark.discard(replica.name)
+        self.start(replica)
+
+    def move(self, replica: SimReplica) -> None:
+        """While nothing of it runs: the replica gets another address."""
+        if replica.halves:
+            return
+        host = replica.host
+        del self.network.hosts[host.address]
+        number = self.rng.randint(1, 250)
+        host.address = f"10.{replica.number}.{number}.{replica.lives % 250 + 1}"
+        self.network.hosts[host.address] = host
+        self.tell("%s is at %s now", replica.name, host.address)
+
+    def pause(self, process: Process, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        if process.paused or not process.alive:
+            return
+        self.tell("%s is stopped for %.3f", process.name, seconds)
+        process.pause()
+
+        def resume() -> None:
+            if process.alive:
+                self.tell("%s goes on", process.name)
+                process.resume()
+
+        self.schedule.after(seconds, resume)
+
+    def _gone(self, replica: SimReplica, process: Half, reason: str) -> None:
+        def end() -> None:
+            if process.alive:
+                self.kill(replica, process, after=self.rng.uniform(0.1, 1.0))
+
+        self.tell("%s ends: %s", process.name, reason)
+        self.schedule.after(0.0, end)
+
+    # Clients
+
+    def client(self) -> None:
+        """A producer with some messages, at some broker; then the next one."""
+        if self.clients_stop:
+            return
+        rng = self.rng
+        self.schedule.after(rng.expovariate(1 / 0.06), self.client)
+        masters = [r for r in self.replicas if r.broker is not None and r.broker.role.role is Role.MASTER]
+        if not masters:
+            return
+        replica = rng.choice(masters)
+        process = replica.broker_process
+        if process is None:
+            return
+        count = rng.choice((1, 1, 2, 6))
+        process.run(lambda: self._send(replica, process, count))
+
+    def _send(self, replica: SimReplica, process: Half, count: int) -> None:
+        broker = replica.broker
+        if broker is None or replica.broker_process is not process:
+            return
+        for _ in range(count):
+            self.sent += 1
+            body = b"%d" % self.sent + b"." * self.rng.choice((0, 5, 40, 400))
+            place: list[tuple[int, int]] = []
+
+            def answered(ok: bool, body: bytes = body, place: list[tuple[int, int]] = place) -> None:
+                if ok:
+                    self.checker.on_ack(replica, body, *place[0])
+
+            start = broker.store.max_offset
+            end = broker.send(body, self.rng.randint(0, 1), answered)
+            if end is None:
+                return
+            place.append((start, end))
+
+    # The run
+
+    def heard(self, _logger: object, _method: str, event: dict[str, Any]) -> Any:
+        """What the processes log goes into the story; what a last line of defence caught is a bug."""
+        text = event.pop("event")
+        process = asyncio._get_running_loop()
+        values = " ".join(f"{key}={value}" for key, value in event.items())
+        self.tell("%s: %s %s", getattr(process, "name", "?"), text, values)
+        if event.get("exc_info") and getattr(process, "alive", False):
+            self.bugs.append(f"{process}: {text} {values}")
+        raise structlog.DropEvent
+
+    def end(self) -> None:
+        """Unwind all processes."""
+        for replica in self.replicas:
+            for process in replica.halves:
+                replica.kill(process)
+        for member in self.quorum.members:
+            self.quorum.kill(member)
+
+    def well(self) -> bool:
+        """One accepts, and everybody is in sync."""
+        group = self.checker.group
+        if any(len(r.halves) < 2 or r.broker is None or any(half.paused for half in r.halves) for r in self.replicas):
+            return False
+        return (
+            sum(map(accepts, self.replicas)) == 1
+            and group is not None
+            and len(group.sync_state_set) == len(self.replicas)
+        )
+
+    def describe(self) -> str:
+        lines = [f"controllers: leader {self.quorum.leader and self.quorum.leader.name}, {self.quorum.group}"]
+        for r in self.replicas:
+            machine = None if r.agent is None else r.agent.machine
+            broker = r.broker
+            lines.append(
+                f"{r.name}: {machine and (machine.role.broker, machine.role.replicating, machine.wanted)}"
+                f" {machine and machine.unready(r.sidecar.time() if r.sidecar else 0)} {r.agent and r.agent.trouble}"
+                f" broker {broker and (broker.role.role, broker.role.epoch, broker.store.max_offset)}"
+            )
+        return "\n".join(lines)
+
+
+def _options(rng: Random) -> dict[str, Any]:
+    strict = rng.random() < 0.85
+    return {
+        "broker_cluster_name": CLUSTER,
+        "broker_name": GROUP,
+        "store_path_root_dir": "/",
+        "mapped_file_size_commit_log": rng.choice((4096, 4096, 16384)),
+        "durability": "strict" if strict else "relaxed",
+        "all_ack_in_sync_state_set": rng.random() < 0.7,
+        "flush_disk_type": rng.choice(("ASYNC_FLUSH", "SYNC_FLUSH")),
+        "flush_interval_commit_log": rng.choice((50, 500)),
+        "ha_send_heartbeat_interval": 1000,
+        "ha_housekeeping_interval": 3000,
+        "ha_max_time_slave_not_catchup": rng.choice((600, 1500, 5000)),
+        "check_sync_state_set_period": 1000,
+        "ha_transfer_batch_size": rng.choice((200, 32 * 1024)),
+        "slave_timeout": rng.choice((300, 3000)),
+        "broker_hang_timeout_ms": rng.choice((1000, 3000)),
+        "shutdown_wait_ms": 500,
+        "max_connections": 100,
+    }
+
+
+def run(seed: int, *, story: bool = False, seconds: float = STORM_SECONDS) -> Outcome:
+    """One story. Raises Violation, with the world's story in its notes if asked for."""
+    with shims():
+        world = GroupWorld(seed, story=story)
+        before = structlog.get_config()
+        level = logging.ERROR if world.story is None else logging.INFO
+        structlog.configure(processors=[world.heard], wrapper_class=structlog.make_filtering_bound_logger(level))
+        try:
+            return _run(world, seed, seconds)
+        except Exception as error:
+            error.add_note(f"seed {seed}: python -m tests.sim --groups --seed {seed}")
+            if world.story is not None:
+                error.add_note("\n".join(world.story[-400:]))
+                error.add_note(world.describe())
+            raise
+        finally:
+            world.end()
+            structlog.configure(**before)
+
+
+def _run(world: GroupWorld, seed: int, seconds: float) -> Outcome:
+    schedule = world.schedule
+    storm = Storm(world)
+    schedule.after(world.rng.uniform(0, 1), world.client)
+    schedule.after(world.rng.uniform(0, 3), storm.blow)
+    schedule.run_until(seconds)
+    storm.end()
+    world.tell("the storm is over")
+    began = schedule.now
+    while not world.well():
+        if schedule.now - began > CALM_SECONDS:
+            raise Violation(f"Alive: not well in calm times\n{world.describe()}")
+        schedule.run_until(schedule.now + 0.5)
+    calm = schedule.now - began
+    acked = len(world.checker.acked)
+    schedule.run_until(schedule.now + 1.0)
+    if len(world.checker.acked) == acked:
+        raise Violation(f"Alive: nothing is acknowledged in calm times\n{world.describe()}")
+    world.clients_stop = True
+    schedule.run_until(schedule.now + QUIET_SECONDS)
+    world.checker.finish()
+    checker = world.checker
+    return Outcome(
+        seed,
+        len(world.replicas),
+        schedule.steps,
+        world.sent,
+        len(checker.acked),
+        max(checker.granted, default=0),
+        round(calm, 3),
+        len(checker.truth),
+    )

@@ -1,0 +1,223 @@
+"""What must hold at every step of a simulated broker group, by name.
+
+`GroupChecker` looks at processes and disks from outside. The log that was ever confirmed or acknowledged is kept as
+`truth`; a replica's log is compared with it wherever either may have changed.
+"""
+
+import struct
+from typing import Final
+
+import msgspec
+
+from rocketmq_broker.domain.role import Role
+from rocketmq_controller.domain.model import BrokerGroup
+from rocketmq_formats.store.message import Blank, Record, RecordError, read_record
+from tests.sim.checks import Violation
+from tests.sim.groups_replica import SimReplica
+
+_SIZE: Final = struct.Struct(">i")
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """What the seed's configuration promises."""
+
+    copies: int
+    """Of an acknowledged message, on members of the committed SyncStateSet; 0: no promise but for the end's order."""
+    exclusive_acceptance: bool
+    """At most one replica accepts sends at any instant (relaxed durability; with strict durability an old master may
+    still accept, but what it cannot get acknowledged by the new one it never acknowledges)."""
+
+
+class GroupChecker:
+    """For one run."""
+
+    def __init__(self, replicas: list[SimReplica], promise: Promise) -> None:
+        self.replicas, self.promise = replicas, promise
+        self.group: BrokerGroup | None = None
+        self.truth = bytearray()
+        self.acked: dict[bytes, tuple[int, int]] = {}
+        """Body -> the log's bytes that hold the message."""
+        self.acked_end = 0
+        self.granted: dict[int, str] = {}
+        self.ids: dict[str, int] = {}
+        self.matches = dict.fromkeys((replica.name for replica in replicas), 0)
+        self._confirmed: dict[str, int] = {}
+
+    # Events
+
+    def on_group(self, group: BrokerGroup) -> None:
+        """The controllers committed a change."""
+        changed = self.group is None or self.group.sync_state_set != group.sync_state_set
+        self.group = group
+        if changed:
+            self.acked_survives()
+
+    def on_ack(self, replica: SimReplica, body: bytes, start: int, end: int) -> None:
+        """A producer was answered PUT_OK."""
+        self.acked[body] = start, end
+        if not self.promise.copies:
+            return
+        if self._learn(replica, end) < end:
+            raise Violation(f"AckedSurvives: {replica.name} acknowledges {end}, where no record ends")
+        self.prefix_aligned(replica, end)
+        self.acked_end = max(self.acked_end, end)
+        self.acked_survives()
+
+    def look(self, replica: SimReplica) -> None:
+        """Everything that can be seen from outside, after a turn of one of the replica's processes."""
+        low, replica.disk.lowest_change = replica.disk.lowest_change, None
+        if low is not None and low < self.matches[replica.name]:
+            self.matches[replica.name] = low
+            self.acked_survives()
+        self.identity_forever(replica)
+        broker, agent = replica.broker, replica.agent
+        if agent is not None and agent.fatal is not None:
+            raise Violation(f"NoBugs: {replica.name}: {agent.fatal!r}") from agent.fatal
+        confirmed = 0
+        if broker is not None and broker.opened:
+            confirmed = broker.store.confirm_offset
+            if broker.role.role is Role.MASTER:
+                self.one_master_per_epoch(replica, broker.role.epoch)
+                if accepts(replica):
+                    self.one_writer(replica)
+        if agent is not None:
+            confirmed = max(confirmed, agent.replication.confirm_offset)
+        if confirmed != self._confirmed.get(replica.name) and self.promise.copies:
+            self._confirmed[replica.name] = confirmed
+            self.prefix_aligned(replica, self._learn(replica, confirmed))
+
+    # Invariants
+
+    def acked_survives(self) -> None:
+        """Every message answered PUT_OK is on every member of the committed SyncStateSet, at its place."""
+        if self.group is None or not self.promise.copies:
+            return
+        holders = 0
+        for replica in self.replicas:
+            if self._matches(replica, self.acked_end):
+                holders += 1
+            elif self.ids.get(replica.name) in self.group.sync_state_set:
+                raise Violation(
+                    f"AckedSurvives: {replica.name} is in the SyncStateSet {sorted(self.group.sync_state_set)},"
+                    f" messages up to {self.acked_end} were acknowledged, its log differs at or behind"
+                    f" {self.matches[replica.name]}"
+                )
+        if holders < self.promise.copies and self.acked_end:
+            raise Violation(f"AckedSurvives: {holders} copies of what was acknowledged up to {self.acked_end}")
+
+    def prefix_aligned(self, replica: SimReplica, confirmed: int) -> None:
+        """What is confirmed on a replica is what was confirmed on any."""
+        if not self._matches(replica, confirmed):
+            at = self.matches[replica.name]
+            raise Violation(
+                f"PrefixAligned: {replica.name} has confirmed {confirmed}, but differs from what was confirmed"
+                f" elsewhere at or behind {at}"
+            )
+
+    def one_writer(self, replica: SimReplica) -> None:
+        """Who accepts sends holds the writer lock, and is the only one if the configuration says so."""
+        assert replica.broker is not None
+        if not replica.broker.store.writer.held:
+            raise Violation(f"OneWriter: {replica.name} accepts sends without the writer lock")
+        if self.promise.exclusive_acceptance:
+            others = [other.name for other in self.replicas if other is not replica and accepts(other)]
+            if others:
+                raise Violation(f"OneWriter: {replica.name} and {' '.join(others)} accept sends")
+
+    def one_master_per_epoch(self, replica: SimReplica, epoch: int) -> None:
+        """No two replicas were ever granted one epoch."""
+        first = self.granted.setdefault(epoch, replica.name)
+        if first != replica.name:
+            raise Violation(f"OneMasterPerEpoch: epoch {epoch} was granted to {first} and {replica.name}")
+
+    def identity_forever(self, replica: SimReplica) -> None:
+        """An id is one replica's, and a replica's id is for ever."""
+        broker_id = replica.broker_id
+        if broker_id is None:
+            return
+        known = self.ids.get(replica.name)
+        if known == broker_id:
+            return
+        if known is not None:
+            raise Violation(f"IdentityForever: {replica.name} was {known} and is {broker_id}")
+        if broker_id in self.ids.values():
+            raise Violation(f"IdentityForever: {replica.name} is {broker_id} as well: {self.ids}")
+        self.ids[replica.name] = broker_id
+
+    # At the end, everything whole and quiet
+
+    def finish(self) -> None:
+        """All logs equal; what was acknowledged is in each exactly once, and in the consume queues."""
+        ends = {}
+        for replica in self.replicas:
+            assert replica.broker is not None
+            ends[replica.name] = replica.broker.store.max_offset
+        if len(set(ends.values())) != 1:
+            raise Violation(f"Alive: logs end at {ends} in calm times")
+        end = next(iter(ends.values()))
+        logs = {replica.name: replica.disk.log(0, end) for replica in self.replicas}
+        if len(set(logs.values())) != 1:
+            raise Violation("PrefixAligned: logs of equal length differ in calm times")
+        log = logs[self.replicas[0].name]
+        bodies = [bytes(record.body(log)) for record in _records(log, self.replicas[0])]
+        if len(set(bodies)) != len(bodies):
+            raise Violation(
+                f"Once: {sorted(body for body in set(bodies) if bodies.count(body) > 1)[:5]} more than once"
+            )
+        if self.promise.copies:
+            lost = self.acked.keys() - set(bodies)
+            if lost:
+                raise Violation(f"AckedSurvives: acknowledged and lost: {sorted(lost)[:10]}")
+        for replica in self.replicas:
+            visible = sum(queue.max_offset for queue in replica.disk.queues.values())
+            if visible != len(bodies):
+                raise Violation(f"QueuesComplete: {replica.name} shows {visible} of {len(bodies)} messages")
+
+    # Inside
+
+    def _learn(self, replica: SimReplica, end: int) -> int:
+        """What is confirmed from here on, and up to where: whole records only, for acknowledgements count bytes, and a
+        new master cuts the part of a record that it has."""
+        known = len(self.truth)
+        if end > known:
+            data = replica.disk.log(known, end)
+            position = 0
+            while len(data) - position >= _SIZE.size:
+                (size,) = _SIZE.unpack_from(data, position)
+                if size <= 0 or position + size > len(data):
+                    break
+                position += size
+            self.truth += data[:position]
+        return min(end, len(self.truth))
+
+    def _matches(self, replica: SimReplica, end: int) -> bool:
+        at = self.matches[replica.name]
+        if at >= end:
+            return True
+        if replica.disk.log(at, end) != self.truth[at:end]:
+            return False
+        self.matches[replica.name] = end
+        return True
+
+
+def accepts(replica: SimReplica) -> bool:
+    """Whether its broker would take a send now."""
+    broker = replica.broker
+    return broker is not None and broker.role.refusal(broker.process.time()) is None
+
+
+def _records(log: bytes, replica: SimReplica) -> list[Record]:
+    found: list[Record] = []
+    position, size = 0, replica.disk.file_size
+    while position < len(log):
+        limit = min(len(log), position - position % size + size)
+        try:
+            record = read_record(log, position, limit, check_crc=True)
+        except RecordError as error:
+            raise Violation(f"WholeRecords: {replica.name} at {position}: {error}") from error
+        if isinstance(record, Blank):
+            position += record.size
+        else:
+            found.append(record)
+            position += record.size
+    return found

@@ -1,0 +1,195 @@
+"""What goes wrong in a simulated broker group; each fault undoes itself after a while."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rocketmq_broker.domain.role import Role
+from tests.sim.groups_loop import Process
+from tests.sim.groups_net import Weather
+from tests.sim.groups_replica import SimReplica
+
+if TYPE_CHECKING:
+    from tests.sim.groups import GroupWorld
+
+_LENGTHS = (0.05, 0.3, 1.0, 3.0, 5.0)
+
+
+class Storm:
+    """Faults at random moments."""
+
+    def __init__(self, world: "GroupWorld") -> None:
+        self.world, self.rng = world, world.rng
+        self.over = False
+        self.mean_pause = self.rng.choice((0.2, 0.6, 1.5))
+        kinds: list[tuple[Callable[[], None], int]] = [
+            (self.kill_half, 4),
+            (self.kill_both, 4),
+            (self.terminate, 3),
+            (self.stop_half, 4),
+            (self.stop_both, 2),
+            (self.split, 3),
+            (self.one_way, 3),
+            (self.reset, 3),
+            (self.weather, 3),
+            (self.slow_disk, 2),
+            (self.kill_controller, 2),
+            (self.stop_controller, 2),
+            (self.move_leader, 2),
+        ]
+        if world.sync:  # otherwise what is acknowledged may be in the memory of machines only
+            kinds += [(self.power, 3), (self.crash_at_write, 3), (self.power_all, 1)]
+        # Each run favours some kinds and leaves out others: rare meetings of two faults become common in some runs.
+        self.kinds = [(kind, weight * self.rng.choice((0, 1, 1, 5))) for kind, weight in kinds]
+        if not any(weight for _, weight in self.kinds):
+            self.kinds = [(self.kill_both, 1)]
+
+    def blow(self) -> None:
+        if self.over:
+            return
+        kinds, weights = zip(*self.kinds, strict=True)
+        self.rng.choices(kinds, weights)[0]()
+        self.world.schedule.after(self.rng.expovariate(1 / self.mean_pause), self.blow)
+
+    def end(self) -> None:
+        """Everything works from here on."""
+        self.over = True
+        self._heal()
+        world = self.world
+        world.network.weather = Weather()
+        for replica in world.replicas:
+            replica.disk.small.crash_at = None
+            replica.host.disk_delay = 0.001
+
+    # Whom
+
+    def _replica(self) -> SimReplica:
+        masters = [r for r in self.world.replicas if r.broker is not None and r.broker.role.role is Role.MASTER]
+        if masters and self.rng.random() < 0.5:
+            return self.rng.choice(masters)
+        return self.rng.choice(self.world.replicas)
+
+    def _after(self) -> float:
+        return self.rng.choice((0.05, 0.5, 3.0)) * self.rng.uniform(0.3, 1.0)
+
+    def _length(self) -> float:
+        return self.rng.choice(_LENGTHS) * self.rng.uniform(0.5, 1.2)
+
+    # Replicas
+
+    def kill_half(self) -> None:
+        replica = self._replica()
+        if replica.halves:
+            self.world.kill(replica, self.rng.choice(replica.halves), after=self._after())
+
+    def kill_both(self) -> None:
+        replica = self._replica()
+        for process in replica.halves:
+            self.world.kill(replica, process, after=self._after())
+        if self.rng.random() < 0.5:
+            self.world.move(replica)
+
+    def terminate(self) -> None:
+        replica = self._replica()
+        both = self.rng.random() < 0.5
+        for process in replica.halves if both else self.rng.sample(replica.halves, min(1, len(replica.halves))):
+            self.world.tell("%s gets SIGTERM", process.name)
+            replica.stop(process)
+
+    def stop_half(self) -> None:
+        replica = self._replica()
+        if replica.halves:
+            self.world.pause(self.rng.choice(replica.halves), self._length())
+
+    def stop_both(self) -> None:
+        length = self._length()
+        for process in self._replica().halves:
+            self.world.pause(process, length)
+
+    def power(self) -> None:
+        self.world.power_cut(self._replica(), after=self._after())
+
+    def power_all(self) -> None:
+        for replica in self.world.replicas:
+            self.world.power_cut(replica, after=self._after())
+
+    def crash_at_write(self) -> None:
+        replica = self._replica()
+        replica.disk.small.crash_at = replica.disk.small.calls + self.rng.randint(1, 15)
+        self.world.tell("%s will lose power in a write", replica.name)
+
+    def slow_disk(self) -> None:
+        replica = self._replica()
+        replica.host.disk_delay = self.rng.choice((0.02, 0.2, 0.8))
+        self.world.tell("%s: slow disk, %s", replica.name, replica.host.disk_delay)
+
+        def good() -> None:
+            replica.host.disk_delay = 0.001
+
+        self.world.schedule.after(self._length(), good)
+
+    # The network
+
+    def _hosts(self) -> list[str]:
+        return [r.name for r in self.world.replicas] + [m.name for m in self.world.quorum.members]
+
+    def split(self) -> None:
+        names = self._hosts()
+        side = {self._replica().name} if self.rng.random() < 0.6 else set(self.rng.sample(names, len(names) // 2))
+        self._block({(a, b) for a in names for b in names if (a in side) != (b in side)})
+
+    def one_way(self) -> None:
+        names = self._hosts()
+        one = self._replica().name
+        others = self.rng.sample(names, self.rng.randint(1, len(names)))
+        pairs = {(one, other) for other in others if other != one}
+        self._block(pairs if self.rng.random() < 0.5 else {(b, a) for a, b in pairs})
+
+    def _block(self, pairs: set[tuple[str, str]]) -> None:
+        self.world.network.block(pairs)
+        self.world.tell("blocked: %s", " ".join(f"{a}>{b}" for a, b in sorted(pairs)))
+        self.world.schedule.after(self._length(), self._heal)
+
+    def _heal(self) -> None:
+        if self.world.network.blocked:
+            self.world.tell("links are back")
+        self.world.network.heal()
+
+    def reset(self) -> None:
+        replica = self._replica()
+        for process in replica.halves:
+            self.world.tell("%s: %d connections are reset", process.name, self.world.network.reset(process))
+
+    def weather(self) -> None:
+        self.world.network.weather = self.rng.choice(
+            (
+                Weather(),
+                Weather(delay=0.01),
+                Weather(delay=0.00005, split_share=0.5),
+                Weather(slow_share=0.05, slow_delay=0.5),
+                Weather(slow_share=0.01, slow_delay=2.0),
+            )
+        )
+        self.world.tell("%s", self.world.network.weather)
+
+    # Controllers
+
+    def kill_controller(self) -> None:
+        quorum = self.world.quorum
+        leads = quorum.leader is not None and self.rng.random() < 0.6
+        member = quorum.leader if leads else self.rng.choice(quorum.members)
+        assert member is not None
+        self.world.tell("controller %s is killed", member.name)
+        quorum.kill(member)
+        self.world.schedule.after(self._after(), lambda: member.start(quorum.schedule, quorum.network))
+
+    def stop_controller(self) -> None:
+        process: Process | None = self.rng.choice(self.world.quorum.members).process
+        leader = self.world.quorum.leader
+        if leader is not None and self.rng.random() < 0.6:
+            process = leader.process
+        if process is not None:
+            self.world.pause(process, self._length())
+
+    def move_leader(self) -> None:
+        self.world.tell("leadership of the controllers moves")
+        self.world.quorum.depose()
