@@ -50,6 +50,8 @@ SIDECAR_KEYS = frozenset(
         "asyncLearner",
         "isAsyncLearner",
         "haMasterAddress",
+        "brokerLeaseTimeoutMs",
+        "brokerHangTimeoutMs",
         "haListenHost",
         "leaseTimeout",
         "leaseTimeoutMs",

@@ -111,6 +111,9 @@ class Agent:
             try:
                 async with asyncio.timeout(STOP_PATIENCE):
                     await self._rested.wait()
+                    if (farewell := self.machine.farewell(self._clock())) is not None:
+                        self._beat(farewell)
+                        await self.controllers.settled()
             except TimeoutError:
                 log.warning("broker did not let go of its mastership in time", seconds=STOP_PATIENCE)
             if was_master is not None:
@@ -223,8 +226,9 @@ class Agent:
             epoch=replication.last_epoch,
             max_offset=replication.max_offset,
             confirm_offset=replication.confirm_offset,
-            heartbeat_timeout_mills=settings.controller_heart_beat_timeout_mills,
+            heartbeat_timeout_mills=settings.declared_timeout_mills,
             election_priority=settings.broker_election_priority,
+            write_lease_millis=None if beat.lease is None else round(1000 * beat.lease),
         )
 
         def done(address: str, *, taken: bool) -> None:

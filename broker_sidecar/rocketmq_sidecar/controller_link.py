@@ -55,6 +55,10 @@ class ControllerLink:
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
+    async def settled(self) -> None:
+        """Wait until everything that was asked is answered or given up."""
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
     async def close(self) -> None:
         """Disconnect for good."""
         self.disconnect()

@@ -17,6 +17,7 @@ from rocketmq_sidecar.domain.options import Options, Timing
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
+_LEASE_MARGIN_MS = 100
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
@@ -45,7 +46,7 @@ class SidecarSettings(Settings, frozen=True):
     controller_addr: str = ""
     """All controllers: `host:port;host:port`. Required. Names are looked up at each connect."""
     controller_heart_beat_timeout_mills: Millis = 10_000
-    """Told to the controllers: silence after which they give this broker up at the latest."""
+    """Silence after which the controllers give this broker up at the latest; see `declared_timeout_mills`."""
     broker_heartbeat_interval: Millis = 1000
     """Clamped to a quarter of the lease."""
     sync_broker_metadata_period: Millis = 5000
@@ -55,7 +56,7 @@ class SidecarSettings(Settings, frozen=True):
     broker_lease_timeout_ms: Millis = 2400
     """Ours: how long a master accepts sends after it sent a heartbeat that was acknowledged. Must be less than the
     controllers' brokerSuspectTimeoutMs (3000 unless set there)."""
-    broker_hang_timeout_ms: Millis = 3000
+    broker_hang_timeout_ms: Millis = 2000
     """Ours: a broker process that has not read for so long counts as dead."""
 
     # files
@@ -137,6 +138,12 @@ class SidecarSettings(Settings, frozen=True):
         return tuple(dict.fromkeys(filter(None, (part.strip() for part in self.controller_addr.split(";")))))
 
     @property
+    def declared_timeout_mills(self) -> int:
+        """heartbeatTimeoutMills of our heartbeats: whoever was silent for longer than its lease is no master any more,
+        so the controllers need not wait for their brokerSuspectTimeoutMs."""
+        return min(self.controller_heart_beat_timeout_mills, self.broker_lease_timeout_ms + _LEASE_MARGIN_MS)
+
+    @property
     def ha_port(self) -> int:
         return self.ha_listen_port or self.listen_port + 1
 
@@ -171,7 +178,11 @@ class SidecarSettings(Settings, frozen=True):
             poll=self.sync_broker_metadata_period / 1000,
         )
         return Options(
-            cluster_name=self.broker_cluster_name, broker_name=self.name, controllers=self.controllers, timing=timing
+            cluster_name=self.broker_cluster_name,
+            broker_name=self.name,
+            controllers=self.controllers,
+            timing=timing,
+            relaxed=self.durability == "relaxed",
         )
 
 

@@ -178,8 +178,9 @@ class Node:
 class World:
     """Everything there is."""
 
-    def __init__(self, nodes: int = 3, *, seed: int = 0) -> None:
+    def __init__(self, nodes: int = 3, *, seed: int = 0, relaxed: bool = False) -> None:
         self.now = 1000.0
+        self.relaxed = relaxed
         self.nodes = [Node(number) for number in range(1, nodes + 1)]
         self.group: BrokerGroup | None = None
         self.heartbeats = HeartbeatTable()
@@ -218,7 +219,9 @@ class World:
         except SimCrash:
             self._power_cut(node)
             kept = node.files().load()
-        options = machine_options.Options(cluster_name=CLUSTER, broker_name=NAME, controllers=CONTROLLERS)
+        options = machine_options.Options(
+            cluster_name=CLUSTER, broker_name=NAME, controllers=CONTROLLERS, relaxed=self.relaxed
+        )
         node.machine = ControlMachine(options, identity=kept.identity, applied=kept.applied)
         self._link(node)
 
@@ -278,6 +281,9 @@ class World:
         self._do(node, node.machine.on_stop(self.now))
         self._settle()
         assert node.machine.role.at_rest
+        if (farewell := node.machine.farewell(self.now)) is not None:
+            self._beat(node, node.machine, farewell)
+            self._settle()
         self.kill_sidecar(node)
 
     def run(self, seconds: float) -> None:
@@ -550,6 +556,7 @@ class World:
                     epoch=node.epochs[-1],
                     max_offset=node.max_offset,
                     heartbeat_timeout_mills=10_000,
+                    write_lease_millis=None if beat.lease is None else round(1000 * beat.lease),
                 )
                 self.heartbeats.on_heartbeat(header, node.connection, self.now)
             self._later(

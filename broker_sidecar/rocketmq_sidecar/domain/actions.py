@@ -33,6 +33,8 @@ class Beat(msgspec.Struct, frozen=True):
     broker_id: int
     broker_address: str
     sent_at: float
+    lease: float | None = None
+    """Seconds of the write lease that it begins, see `steward`; None unless this replica is a master that needs one."""
 
 
 class Disconnect(msgspec.Struct, frozen=True):

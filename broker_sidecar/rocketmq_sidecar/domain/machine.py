@@ -16,6 +16,7 @@ from rocketmq_sidecar.domain.actions import (
     Actions,
     Adopt,
     Ask,
+    Beat,
     Disconnect,
     Identified,
     Note,
@@ -121,6 +122,10 @@ class ControlMachine:
         """An orderly end: let go of whatever this replica is; over when `role.at_rest`."""
         self._stopping = True
         return self._advance(now)
+
+    def farewell(self, now: float) -> Beat | None:
+        """The heartbeat that gives the write lease back after an orderly end; None if the controllers know of none."""
+        return self.steward.give_back(now) if self.role.at_rest else None
 
     def on_tick(self, now: float) -> Actions:
         """`wake_at` has come."""

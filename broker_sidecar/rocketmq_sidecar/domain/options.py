@@ -35,3 +35,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...]
     """All of them, `host:port`."""
     timing: Timing = Timing()
+    relaxed: bool = False
+    """durability=relaxed: it acknowledges alone while its lease lasts, so the controllers have to know of it."""

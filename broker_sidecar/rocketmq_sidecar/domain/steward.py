@@ -51,6 +51,8 @@ class Steward:
         self._questions = Questions(options.cluster_name, options.broker_name)
         self._address: str | None = None
         self._beat_at = self._poll_at = self._looking_until = NEVER
+        self._announced: tuple[int, float] | None = None
+        """Epoch and time of the first heartbeat that told the controllers of a lease."""
         self._unanswered_since: float | None = None
         self._last_leader: str | None = None
         self._last_refusal: tuple[int, int] | None = None
@@ -141,7 +143,8 @@ class Steward:
         if address != self.finder.leader:
             return
         if taken:
-            self.lease.on_acknowledged(sent_at)
+            if self._counts(sent_at):
+                self.lease.on_acknowledged(sent_at)
             self._unanswered_since = None
         else:
             self._lost(address)
@@ -211,9 +214,29 @@ class Steward:
         self._beat_at = now + self._timing.heartbeat
         if self._unanswered_since is None and self.finder.leader is not None:
             self._unanswered_since = now
+        lease = None
         if self.is_master:
             self._poll_at = now
-        return (Beat(self.finder.addresses, broker_id, address, now),)
+            if self._options.relaxed:
+                lease = self._timing.lease
+                if self._announced is None or self._announced[0] != self.mandate.master_epoch:
+                    self._announced = self.mandate.master_epoch, now
+        return (Beat(self.finder.addresses, broker_id, address, now, lease),)
+
+    def give_back(self, now: float) -> Beat | None:
+        """The heartbeat that ends a lease that was announced: the broker acknowledges nothing any more."""
+        broker_id, announced = self.broker_id, self._announced
+        if self._address is None or broker_id is None or announced is None:
+            return None
+        return Beat(self.finder.addresses, broker_id, self._address, now, 0.0)
+
+    def _counts(self, sent_at: float) -> bool:
+        """Whether a heartbeat sent then may extend the lease. Controllers that were not told of a lease may elect as
+        soon as a connection closes, which hurts nobody unless this replica acknowledges alone."""
+        if not self._options.relaxed:
+            return True
+        announced = self._announced
+        return announced is not None and announced[0] == self.mandate.master_epoch and sent_at >= announced[1]
 
     def _main_question(self, address: str, now: float) -> Ask | Stored | None:
         if not self._main.free(now):
@@ -288,6 +311,8 @@ class Steward:
         if not changed:
             return ()
         self._looking_until = NEVER
+        if self._options.relaxed and self.is_master:
+            self._beat_at = NEVER  # at once: the lease begins with the first heartbeat that announces it
         values: dict[str, object] = {
             "broker_id": self.broker_id,
             "master_id": mandate.master_id,

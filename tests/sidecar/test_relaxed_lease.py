@@ -1,0 +1,53 @@
+"""durability=relaxed: a master acknowledges alone; nothing but its lease keeps it from that once another is elected."""
+
+from tests.sidecar.world import STEP, World
+
+LEASE = 2.4
+
+
+def settled(*, relaxed: bool) -> World:
+    world = World(3, relaxed=relaxed)
+    world.start_all()
+    world.run_until(world.in_order)
+    world.run(3)
+    return world
+
+
+def test_connection_closed_under_a_master_with_a_lease_waits_for_its_end() -> None:
+    world = settled(relaxed=True)
+    world.kill(world.master())
+    killed_at = world.now
+    world.run_until(lambda: bool(world.accepting()), seconds=10)
+    assert LEASE / 2 < world.now - killed_at <= LEASE + 2 * STEP
+
+
+def test_strict_master_is_replaced_at_once() -> None:
+    world = settled(relaxed=False)
+    master = world.master()
+    world.kill(master)
+    assert world.master() is not master
+
+
+def test_lease_given_back_at_an_orderly_end_costs_nobody_time() -> None:
+    world = settled(relaxed=True)
+    master = world.master()
+    world.stop(master)
+    assert world.master() is not master
+
+
+def test_lease_of_a_new_epoch_begins_with_a_heartbeat_that_announces_it() -> None:
+    world = settled(relaxed=True)
+    world.stop(world.master())
+    world.run_until(lambda: bool(world.accepting()))
+    entry = world.heartbeats.entry("broker-a", world.master().broker_id)
+    assert entry is not None
+    assert entry.lease == LEASE
+
+
+def test_slaves_announce_no_lease() -> None:
+    world = settled(relaxed=True)
+    master = world.master()
+    for node in world.nodes:
+        entry = world.heartbeats.entry("broker-a", node.broker_id)
+        assert entry is not None
+        assert (entry.lease > 0) == (node is master)
