@@ -1,9 +1,9 @@
 """Copies the master's tables while this replica is slave: topics (21), groups (201), consumer offsets (43), delay
 offsets (45), from a master of ours or Java's.
 
-Topics and groups every 10 s, and all at once when there is a new master; they are taken over when their version
-differs. Offsets every second while the table is small (a failover must not send consumers further back than that), up
-to every 10 s as it grows.
+At once when there is a new master, then every second while the tables are small, up to Java's 10 s as they grow: what
+was not copied when the master died is known to the next one from the log alone (topics) or lost (offsets: consumers
+start again from where they were). Topics and groups are taken over when their version differs.
 
 Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
 reset, or comes from a new master that had an older copy, whose consumers go on from what they know and commit it within
@@ -30,14 +30,15 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.registration import TopicConfigSerializeWrapper
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetsFile, decode_config
 from rocketmq_formats.store.delay_levels import MAX_LEVELS
+from rocketmq_formats.topics import DataVersion
 from rocketmq_runtime.client import RemotingClient, RemotingError, parse_address
 
 log = structlog.get_logger(__name__)
 
-TABLES_SECONDS: Final = 10.0
-OFFSETS_SECONDS: Final = 1.0
-OFFSETS_BYTES_PER_SECOND: Final = 50_000
-"""What copying the offsets may cost the master."""
+PERIOD_SECONDS: Final = (1.0, 10.0)
+"""At least and at most between two copies."""
+BYTES_PER_SECOND: Final = 50_000
+"""What being copied may cost the master."""
 RETRY_SECONDS: Final = 1.0
 CALL_SECONDS: Final = 3.0
 
@@ -59,9 +60,12 @@ class SlaveSync:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._master: str | None = None
-        self._tables_due = 0.0
-        self._offsets_body = b""
+        self._copied: dict[RequestCode, bytes] = {}
+        """Bodies as taken over last."""
+        self._topics_version = self._groups_version = DataVersion()
         """As copied last."""
+        self._offsets_changes = 0
+        """Of the table when it was copied last."""
         self._failing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -78,8 +82,7 @@ class SlaveSync:
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch: copy at once from a new master."""
         if self._role.role is not Role.SLAVE or self._role.master_address != self._master:
-            self._tables_due = 0.0
-            self._offsets_body = b""
+            self._copied.clear()
         self._changed.set()
 
     async def _run(self) -> None:
@@ -98,11 +101,9 @@ class SlaveSync:
         """Copy what is due; seconds until the next time."""
         self._master = master
         try:
-            if self._loop.time() >= self._tables_due:
-                await self._copy_topics(master)
-                await self._copy_groups(master)
-                self._tables_due = self._loop.time() + TABLES_SECONDS
-            size = await self._copy_offsets(master)
+            size = await self._copy_topics(master)
+            size += await self._copy_groups(master)
+            size += await self._copy_offsets(master)
             await self._copy_delays(master)
         except _NotSlaveError:
             return 0
@@ -114,15 +115,22 @@ class SlaveSync:
         if self._failing:
             log.info("the master's tables are copied again", master=master)
         self._failing = False
-        return min(max(size / OFFSETS_BYTES_PER_SECOND, OFFSETS_SECONDS), TABLES_SECONDS)
+        at_least, at_most = PERIOD_SECONDS
+        return min(max(size / BYTES_PER_SECOND, at_least), at_most)
 
-    async def _copy_topics(self, master: str) -> None:
+    # each returns the size of its table in bytes
+
+    async def _copy_topics(self, master: str) -> int:
         host, port = parse_address(master)
         fast = f"[{host}]:{port - FAST_PORT_DISTANCE}" if ":" in host else f"{host}:{port - FAST_PORT_DISTANCE}"
-        body = await self._ask(master, RequestCode.GET_ALL_TOPIC_CONFIG, address=fast)
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        body = await self._ask(master, code, address=fast)
+        if body == self._copied.get(code) and self._topics.version == self._topics_version:
+            return len(body)
         wrapper = decode_body(TopicConfigSerializeWrapper, body)
+        self._copied[code], self._topics_version = body, wrapper.data_version
         if wrapper.data_version == self._topics.version:
-            return
+            return len(body)
         table = {}
         for name, topic in wrapper.topic_config_table.items():
             if name != topic.topic_name or name_problem(name) is not None:
@@ -133,27 +141,33 @@ class SlaveSync:
             raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS}")
         self._topics.replace(wrapper.data_version, table)
         log.info("topics copied", master=master, count=len(table))
+        return len(body)
 
-    async def _copy_groups(self, master: str) -> None:
-        body = await self._ask(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    async def _copy_groups(self, master: str) -> int:
+        code, groups = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self._tables.groups
+        body = await self._ask(master, code)
+        if body == self._copied.get(code) and groups.version == self._groups_version:
+            return len(body)
         wrapper = decode_body(SubscriptionGroupWrapper, body)
-        groups = self._tables.groups
+        self._copied[code], self._groups_version = body, wrapper.data_version
         if wrapper.data_version == groups.version:
-            return
+            return len(body)
         # an official master may have longer names than are created here: they are its business
         table = {name: group for name, group in wrapper.subscription_group_table.items() if name == group.group_name}
         groups.replace(wrapper.data_version, table, wrapper.forbidden_table)
         log.info("groups copied", master=master, count=len(table))
+        return len(body)
 
     async def _copy_offsets(self, master: str) -> int:
-        """Returns the size of the table in bytes."""
-        body = await self._ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        if body != self._offsets_body:
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        body = await self._ask(master, code)
+        offsets = self._tables.offsets
+        if body != self._copied.get(code) or offsets.changes != self._offsets_changes:
             # integer keys are bare here, as in the file
             wrapper = decode_config(ConsumerOffsetsFile, body)
-            self._tables.offsets.merge(wrapper.offset_table)
-            self._tables.offsets.version = wrapper.data_version
-            self._offsets_body = body
+            offsets.merge(wrapper.offset_table)
+            offsets.version = wrapper.data_version
+            self._copied[code], self._offsets_changes = body, offsets.changes
         return len(body)
 
     async def _copy_delays(self, master: str) -> None:

@@ -89,7 +89,13 @@ async def test_a_slave_copies_from_a_master_of_ours(tmp_path: Path) -> None:
         assert ours.groups.table == master.app.tables.groups.table
         assert ours.groups.version == master.app.tables.groups.version
 
-        # a reset goes back, and comes within a second or so
+        # what a slave was told itself does not last, what the master gets comes within a second or so
+        delete = TopicRequestHeader(topic="T")
+        assert (await slave.call(request(RequestCode.DELETE_TOPIC_IN_BROKER, delete))).code == ResponseCode.SUCCESS
+        await master.send(topic="T2")
+        await until(lambda: {"T", "T2"} <= slave.app.topics.table.keys())
+        assert slave.app.topics.version == master.app.topics.version
+        # a reset goes back
         commit = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic="T", queue_id=0, commit_offset=0)
         await master.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))
         await until(lambda: ours.offsets.find("G", "T", 0) == 0)
