@@ -99,7 +99,9 @@ class Follower:
                 if asyncio.get_running_loop().time() - began > RETRY_LAST:
                     delay = RETRY_FIRST
                 try:
-                    await asyncio.wait_for(self._kick.wait(), delay)
+                    # not wait_for: in Python 3.11 it loses a cancellation that comes in the turn of the kick
+                    async with asyncio.timeout(delay):
+                        await self._kick.wait()
                     delay = RETRY_FIRST
                 except TimeoutError:
                     delay = min(RETRY_LAST, delay * 2)
