@@ -154,7 +154,7 @@ class BrokerApp:
         )
         limits = ServerLimits(max_connections=settings.max_connections)
         self.servers = [
-            RemotingServer(self.front, host=settings.broker_listen_host, port=port, limits=limits)
+            RemotingServer(self.front, host=settings.bind_address, port=port, limits=limits)
             for port in (settings.listen_port, settings.fast_port)
         ]
 

@@ -79,8 +79,8 @@ class BrokerSettings(Settings, frozen=True):
     """Address that slaves are told; empty: brokerIP1."""
     listen_port: Port = 10911
     """The VIP port is this one minus 2."""
-    broker_listen_host: str = "0.0.0.0"  # noqa: S104 - clients on other hosts must reach it
-    """Address that both ports bind to (ours)."""
+    bind_address: str = "0.0.0.0"  # noqa: S104 - clients on other hosts must reach it
+    """Address that both ports bind to."""
     ha_listen_port: Port = 0
     """The sidecar's replication port, told to slaves; 0: listenPort + 1."""
     namesrv_addr: str = ""

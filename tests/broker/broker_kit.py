@@ -40,7 +40,7 @@ def settings_for(root: Path, **keys: object) -> BrokerSettings:
         "brokerName": "broker-a",
         "brokerClusterName": "C",
         "brokerIP1": "127.0.0.1",
-        "brokerListenHost": "127.0.0.1",
+        "bindAddress": "127.0.0.1",
         "storePathRootDir": str(root),
         "mappedFileSizeCommitLog": 1024 * 1024,
         "mappedFileSizeConsumeQueue": 20 * 1000,

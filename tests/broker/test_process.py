@@ -26,7 +26,7 @@ def config(folder: Path, **keys: object) -> Path:
     values: dict[str, object] = {
         "brokerName": "broker-a",
         "brokerIP1": "127.0.0.1",
-        "brokerListenHost": "127.0.0.1",
+        "bindAddress": "127.0.0.1",
         "storePathRootDir": folder / "store",
         "mappedFileSizeCommitLog": 1024 * 1024,
         "logFormat": "json",
