@@ -9,7 +9,7 @@ the key's name.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -17,6 +17,14 @@ from rocketmq_formats import properties
 from rocketmq_formats.errors import BodyError
 
 ENVIRONMENT_PREFIX = "ROCKETMQ_"
+
+OTHER_NAMES: Final = {
+    "enableUncleanMasterElect": "enableElectUncleanMaster",
+    "haMaxTimeSlaveNotCatchUp": "haMaxTimeSlaveNotCatchup",
+    "isAsyncLearner": "asyncLearner",
+}
+"""What RIP-44 and the design document also call keys that 5.3.3 reads under the second name; that one wins in a file
+with both."""
 
 
 class SettingsError(Exception):
@@ -55,6 +63,7 @@ def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> 
     `ROCKETMQ_controllerRaftPort` and `ROCKETMQ_CONTROLLER_RAFT_PORT` set controllerRaftPort; other variables with the
     prefix (Kubernetes makes some for its services) are none of our business."""
     by_folded = {_fold(key): key for key in spec.__struct_encode_fields__}
+    by_folded.update((_fold(name), key) for name, key in OTHER_NAMES.items() if key in by_folded.values())
     values: dict[str, str] = {}
     for variable, value in environ.items():
         if variable.startswith(ENVIRONMENT_PREFIX):
@@ -70,10 +79,12 @@ def build_settings(spec: type[S], *layers: Mapping[str, str]) -> Loaded[S]:
     Raises:
         SettingsError: a value does not parse, is out of range, or contradicts another; the text has the key's name.
     """
+    known = set(spec.__struct_encode_fields__)
+    other = {name: key for name, key in OTHER_NAMES.items() if key in known}
     merged: dict[str, str] = {}
     for layer in layers:
-        merged.update((key, value.strip()) for key, value in layer.items())
-    known = set(spec.__struct_encode_fields__)
+        merged.update((other[name], layer[name].strip()) for name in other.keys() & layer.keys())
+        merged.update((key, value.strip()) for key, value in layer.items() if key not in other)
     unknown = tuple(sorted(merged.keys() - known))
     try:
         settings = msgspec.convert({key: value for key, value in merged.items() if key in known}, spec, strict=False)

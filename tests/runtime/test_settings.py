@@ -42,6 +42,19 @@ def test_the_environment_names_keys_in_any_case(variable: str) -> None:
     assert from_environment(Sample, {variable: "z"}) == {"brokerName": "z"}
 
 
+class Learner(Settings, frozen=True):
+    async_learner: bool = False
+
+
+def test_names_that_the_design_documents_give_a_key_are_taken_too() -> None:
+    loaded = build_settings(Learner, {"isAsyncLearner": "true"})
+    assert (loaded.settings.async_learner, loaded.unknown_keys) == (True, ())
+    assert not build_settings(Learner, {"isAsyncLearner": "true", "asyncLearner": "false"}).settings.async_learner
+    assert not build_settings(Learner, {"asyncLearner": "true"}, {"isAsyncLearner": "false"}).settings.async_learner
+    assert from_environment(Learner, {"ROCKETMQ_IS_ASYNC_LEARNER": "true"}) == {"asyncLearner": "true"}
+    assert build_settings(Sample, {"isAsyncLearner": "true"}).unknown_keys == ("isAsyncLearner",)
+
+
 def test_other_variables_with_the_prefix_are_left_alone() -> None:
     assert from_environment(Sample, {"ROCKETMQ_CONTROLLER_SERVICE_HOST": "10.0.0.1", "BROKER_NAME": "no"}) == {}
 
