@@ -7,6 +7,7 @@ make us master at once. End: what was accepted is answered, then the group is le
 import asyncio
 from collections.abc import Collection, Mapping
 
+import msgspec
 import structlog
 
 from rocketmq_broker.clients import ClientManager
@@ -218,6 +219,8 @@ class BrokerApp:
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
             self._adopt_topics(self._younger_than_table())
+            for topic, ids in self.store.queues().items():
+                self._widen(topic, max(ids) + 1)
             # the name servers let the table with the higher state version win
             self.topics.next_version(self.role.epoch, now_ms())
         self.management.on_role_change()
@@ -249,11 +252,23 @@ class BrokerApp:
                     "topic taken over from the log: its settings are the default ones", topic=name, queues=count
                 )
 
+    def _widen(self, topic: str, count: int) -> None:
+        """An earlier master had more queues than our copy of its table says: what is in them shall be read."""
+        config = self.topics.get(topic)
+        if config is not None and config.read_queue_nums < count <= MAX_QUEUES:
+            wider = msgspec.structs.replace(config, read_queue_nums=count)
+            self.topics.put(wider, state_version=self.role.epoch, now_ms=now_ms())
+            log.warning("topic has messages in more queues than its settings say", topic=topic, read_queue_nums=count)
+
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         if self.role.role is Role.MASTER:
-            for topic, queue_id in queues:
-                if topic not in self.topics.table:  # messages of an earlier master, confirmed only now
+            table = self.topics.table
+            for topic, queue_id in queues:  # perhaps messages of an earlier master, confirmed only now
+                config = table.get(topic)
+                if config is None:
                     self._adopt_topics({topic: (queue_id,)})
+                elif queue_id >= config.read_queue_nums:
+                    self._widen(topic, queue_id + 1)
         self.pulls.on_visible(queues)
         self.management.on_visible(queues)
 

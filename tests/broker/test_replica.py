@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rocketmq_broker.domain.role import Role
@@ -242,3 +243,20 @@ async def test_a_topic_known_by_its_messages_alone_is_taken_over(tmp_path: Path)
         topic = group.app.topics.get("Young")
         assert topic is not None
         assert topic.write_queue_nums == 5
+
+
+async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        await group.send(topic="Wide", default_topic_queue_nums=8, queue_id=7)
+    async with running(tmp_path / "store", master=False) as group:
+        table = group.app.topics
+        narrow = table.get("Wide")
+        assert narrow is not None
+        table.put(msgspec.structs.replace(narrow, read_queue_nums=4, write_queue_nums=4), state_version=1, now_ms=1)
+        await group.sidecar.heard(Hello)
+        group.sidecar.say(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        assert (await group.pull(0, topic="Wide", queue_id=7, suspend_ms=20_000)).code == 0
+        topic = table.get("Wide")
+        assert topic is not None
+        assert (topic.read_queue_nums, topic.write_queue_nums) == (8, 4)
