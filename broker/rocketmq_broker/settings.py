@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
+from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
 from rocketmq_runtime.client import parse_address
 from rocketmq_runtime.settings import Settings
+from rocketmq_store.retention import hours
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
@@ -29,6 +31,7 @@ SIDECAR_KEYS = frozenset(
         "controllerAddr",
         "controllerAddress",
         "fetchControllerAddrByDnsLookup",
+        "enableAutoInSyncReplicas",
         "enableControllerMode",
         "syncBrokerMetadataPeriod",
         "checkSyncStateSetPeriod",
@@ -177,6 +180,11 @@ class BrokerSettings(Settings, frozen=True):
             )
         if self.ha_port in (self.listen_port, self.fast_port):
             raise ValueError(f"haListenPort={self.ha_port} is taken by listenPort={self.listen_port} or its VIP port")
+        hours(self.delete_when)
+        try:
+            parse_levels(self.message_delay_level)
+        except DelayLevelError as error:
+            raise ValueError(f"messageDelayLevel: {error}") from error
         for address in self.name_servers:
             try:
                 parse_address(address)

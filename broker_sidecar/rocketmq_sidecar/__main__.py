@@ -27,7 +27,7 @@ from rocketmq_runtime.settings import (
 from rocketmq_runtime.version import __version__
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.replication import ReplicationError
-from rocketmq_sidecar.settings import SidecarSettings
+from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
 
 EXIT_FATAL = 1
 EXIT_USAGE = 2
@@ -59,8 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{key}={value}")
         return 0
     logs.configure(settings.log_format, settings.log_level)
-    if loaded.unknown_keys:
-        log.info("configuration keys not known to the sidecar", keys=list(loaded.unknown_keys))
+    for key in loaded.unknown_keys:
+        if key not in BROKER_KEYS:
+            log.warning("configuration key is not known and ignored", key=key, file=str(options.config))
     return uvloop.run(_run(settings))
 
 

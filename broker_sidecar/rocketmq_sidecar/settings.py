@@ -1,7 +1,7 @@
 """The sidecar's configuration: RocketMQ's keys with RocketMQ's meaning, and ours beside them.
 
-Broker and sidecar may read one file; keys of the broker are reported in one line and ignored. Times are milliseconds,
-as in Java. Source: broker-agent reference, section 10; ha reference, section 12.
+Broker and sidecar may read one file; keys that only the broker reads are known by name and not reported. Times are
+milliseconds, as in Java. Source: broker-agent reference, section 10; ha reference, section 12.
 """
 
 import socket
@@ -23,6 +23,51 @@ Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
 CONTROLLER_SUSPECT_TIMEOUT_MS = 3000
 """brokerSuspectTimeoutMs, the controllers' default: silence after which they elect another master."""
+
+BROKER_KEYS = frozenset(
+    {
+        "brokerId",
+        "brokerRole",
+        "registerNameServerPeriod",
+        "registerBrokerTimeoutMills",
+        "brokerPermission",
+        "autoCreateTopicEnable",
+        "autoCreateSubscriptionGroup",
+        "allowLongGroupNames",
+        "defaultTopicQueueNums",
+        "traceOn",
+        "regionId",
+        "longPollingEnable",
+        "shortPollingTimeMills",
+        "slaveReadEnable",
+        "enablePropertyFilter",
+        "startAcceptSendRequestTimeStamp",
+        "sendThreadPoolQueueCapacity",
+        "pullThreadPoolQueueCapacity",
+        "flushConsumerOffsetInterval",
+        "messageDelayLevel",
+        "mappedFileSizeConsumeQueue",
+        "maxMessageSize",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
+        "syncFlushTimeout",
+        "slaveTimeout",
+        "fileReservedTime",
+        "deleteWhen",
+        "diskMaxUsedSpaceRatio",
+        "diskSpaceWarningLevelRatio",
+        "diskSpaceCleanForciblyRatio",
+        "accessMessageInMemoryMaxRatio",
+        "maxTransferBytesOnMessageInMemory",
+        "maxTransferCountOnMessageInMemory",
+        "maxTransferBytesOnMessageInDisk",
+        "maxTransferCountOnMessageInDisk",
+        "totalReplicas",
+        "shutdownWaitMs",
+        "maxConnections",
+    }
+)
+"""Read by the other half of the replica: known, and of no concern here."""
 
 
 class SidecarSettings(Settings, frozen=True):

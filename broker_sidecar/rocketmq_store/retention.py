@@ -47,7 +47,7 @@ def delete_before(
 
 def hours(delete_when: str) -> set[int]:
     """`04` or `04;16` as hours; raises ValueError."""
-    found = {int(word) for word in delete_when.split(";")}
-    if not all(0 <= hour <= 23 for hour in found):
-        raise ValueError(f"deleteWhen: hours from 0 to 23, not {delete_when!r}")
-    return found
+    words = [word.strip() for word in delete_when.split(";")]
+    if not all(word.isascii() and word.isdecimal() and len(word) <= 2 and int(word) <= 23 for word in words):
+        raise ValueError(f"deleteWhen: hours from 0 to 23 with `;` between them, not {delete_when!r}")
+    return {int(word) for word in words}

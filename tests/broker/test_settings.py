@@ -4,6 +4,7 @@ import pytest
 
 from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
 from rocketmq_runtime.settings import SettingsError, build_settings
+from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
 
 JAVA = {
     "brokerClusterName": "C",
@@ -36,6 +37,12 @@ def test_a_java_file_is_understood() -> None:
     assert str(settings.socket_path) == "/tmp/x/sidecar.sock"
 
 
+def test_one_file_for_both_halves_is_known_to_both() -> None:
+    broker, sidecar = (set(spec.__struct_encode_fields__) for spec in (BrokerSettings, SidecarSettings))
+    assert sidecar - broker <= SIDECAR_KEYS
+    assert broker - sidecar == BROKER_KEYS
+
+
 def test_copies_needed() -> None:
     def needed(**keys: str) -> int:
         return build_settings(BrokerSettings, {"brokerName": "b", **keys}).settings.copies_needed
@@ -59,6 +66,9 @@ def test_copies_needed() -> None:
         ("maxMessageSize", "0"),
         ("mappedFileSizeCommitLog", "many"),
         ("brokerPermission", "8"),
+        ("deleteWhen", "24"),
+        ("deleteWhen", ""),
+        ("messageDelayLevel", "1s 1x"),
     ],
 )
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:

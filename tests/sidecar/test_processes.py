@@ -287,3 +287,21 @@ def test_wrong_configuration_is_refused_by_key(
     config.write_bytes(properties.dump({"controllerAddr": "127.0.0.1:9878", "brokerName": "a", key: value}))
     assert main(["-c", str(config)]) == 2
     assert says in capsys.readouterr().err
+
+
+async def test_keys_that_nobody_knows_are_reported_and_those_of_the_broker_are_not(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not a folder")
+    values = {
+        "controllerAddr": "127.0.0.1:1",
+        "storePathRootDir": str(tmp_path / "store"),
+        "metricsPromExporterPort": "0",
+    }
+    config = tmp_path / "broker.conf"
+    config.write_bytes(properties.dump({**values, "deleteWhen": "04", "inventedKey": "1"}))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rocketmq_sidecar", "-c", str(config), stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"inventedKey" in said
+    assert b"deleteWhen" not in said
