@@ -111,10 +111,13 @@ class IdentityFiles:
         try:
             return decode(text)
         except IdentityError as error:
-            raise IdentityError(
-                f"{path} is damaged: {error}. Restore it, or, to join as a new replica, delete it together with"
-                " epochFileCheckpoint"
-            ) from error
+            way_out = (
+                "Delete it: the id that was applied for stays unused"
+                if path == self._applied
+                else f"Restore it ({'#'.join(self._names)}#brokerId; the controllers' getSyncStateSet shows the id"
+                " beside this replica's address); or, to join as a new replica, move this replica's store away"
+            )
+            raise IdentityError(f"{path} is damaged: {error}. {way_out}") from error
 
     def _owned(self, path: Path, identity: BrokerIdentity) -> BrokerIdentity:
         if (identity.cluster_name, identity.broker_name) != self._names:

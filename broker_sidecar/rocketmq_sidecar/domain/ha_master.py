@@ -78,7 +78,7 @@ def begun(epochs: EpochList, epoch: int, max_offset: int) -> EpochList:
     if epochs.last_epoch > epoch:
         raise StaleEpochError(
             f"master of epoch {epoch}, but the epoch file has {epochs} already: have the controllers lost their data? "
-            "If so, move the epoch file away on every replica"
+            "If so, move the epoch file and its .bak away on every replica"
         )
     kept = epochs.truncate_suffix(max_offset)
     return kept if kept.last_epoch == epoch else kept.append(epoch, max_offset)

@@ -32,6 +32,8 @@ _UNREGISTERED = frozenset(
 )
 _WRITE_PATIENCE = 2.5
 """Times the patience: what has to be committed may take longer than a read."""
+_CLOCKS = 1.05
+"""What the controllers wait for is longer than the lease: their clocks may run faster than ours."""
 
 
 class Steward:
@@ -218,7 +220,7 @@ class Steward:
         if self.is_master:
             self._poll_at = now
             if self._options.relaxed:
-                lease = self._timing.lease
+                lease = _CLOCKS * self._timing.lease
                 if self._announced is None or self._announced[0] != self.mandate.master_epoch:
                     self._announced = self.mandate.master_epoch, now
         return (Beat(self.finder.addresses, broker_id, address, now, lease),)
@@ -331,9 +333,11 @@ class Steward:
         if ask.code is RequestCode.CONTROLLER_REGISTER_BROKER:
             names = f"{self._options.cluster_name}#{self._options.broker_name}"
             self.trouble = (
-                f"the controllers do not know brokerId {self.broker_id} of {names}: their data was lost, or the broker"
-                " was cleaned. Restore the controllers' data; or, to join as a new replica, stop this one, delete its"
-                " .broker.meta and epochFileCheckpoint, and start it again"
+                f"the controllers do not know brokerId {self.broker_id} of {names}: the broker was cleaned, or their"
+                " data was lost. If this replica alone is unknown, stop it, move its store away and start it again: it"
+                " joins as a new one. Else restore the controllers' data; or stop all replicas of the group, delete"
+                " .broker.meta, epochFileCheckpoint and epochFileCheckpoint.bak of each, and start the one with the"
+                " longest log first"
             )
 
     def _refused(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
