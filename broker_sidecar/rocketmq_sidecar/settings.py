@@ -98,7 +98,7 @@ class SidecarSettings(Settings, frozen=True):
     """How often a slave asks who is master, as the net below the controllers' notices."""
     broker_election_priority: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 2**31 - 1
     """Among equals the lower one is elected."""
-    broker_lease_timeout_ms: Millis = 2400
+    broker_lease_timeout_ms: Millis = 2000
     """Ours: how long a master accepts sends after it sent a heartbeat that was acknowledged. Must be less than the
     controllers' brokerSuspectTimeoutMs (3000 unless set there)."""
     broker_hang_timeout_ms: Millis = 2000

@@ -2,7 +2,8 @@
 
 from tests.sidecar.world import STEP, World
 
-LEASE = 2.4
+LEASE = 1.05 * 2.0
+"""Seconds, as announced."""
 
 
 def settled(*, relaxed: bool) -> World:

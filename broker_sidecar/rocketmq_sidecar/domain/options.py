@@ -6,9 +6,9 @@ import msgspec
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds. Those with a Java name have its meaning."""
 
-    lease: float = 2.4
+    lease: float = 2.0
     """brokerLeaseTimeoutMs: shorter than the controllers' brokerSuspectTimeoutMs (3 s)."""
-    heartbeat: float = 0.6
+    heartbeat: float = 0.5
     """The smaller of brokerHeartbeatInterval and a quarter of the lease."""
     poll: float = 5.0
     """syncBrokerMetadataPeriod: getReplicaInfo of a slave, the net below the controllers' notices. A master asks with
@@ -16,7 +16,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     look: float = 1.0
     """How long a slave that lost its master asks often who is master now."""
     look_every: float = 0.02
-    patience: float = 0.6
+    patience: float = 0.5
     """A leading controller that has not answered for so long may hang: the others are asked who leads."""
     retry: float = 0.1
     """First pause before a question is asked again that was refused; doubled up to `retry_most`."""
