@@ -8,6 +8,7 @@ import pytest
 from rocketmq_demo.apache import jars
 from tests.interop import faults
 from tests.interop.lab import Lab
+from tests.interop.native import NativeGroup
 
 LAB = pytest.StashKey[Lab]()
 LOAD = pytest.StashKey[faults.Load]()
@@ -35,6 +36,17 @@ def lab(apache: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: py
         yield laboratory
     finally:
         laboratory.close()
+
+
+@pytest.fixture(scope="session")
+def native(lab: Lab) -> Iterator[NativeGroup]:
+    """Three replicas and two name servers of ours."""
+    group = NativeGroup(lab, "broker-n")
+    try:
+        group.start()
+        yield group
+    finally:
+        group.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,8 +2,14 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
+from rocketmq_demo.apache import admin
+from rocketmq_demo.ask import ask
 from rocketmq_demo.replica import Config, NameServer, Replica
+from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import request
 from tests.interop.lab import CLUSTER, GroupView, Lab
 
 _POLL = 0.05
@@ -78,6 +84,44 @@ class NativeGroup:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {_SETTLE:g} s for {what}; now {view}")
             time.sleep(_POLL)
+
+    def mqadmin(self, *commands: str) -> list[str]:
+        """What the official tool prints for each command, with this group's name servers; some at once, for it mostly
+        waits."""
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(self._mqadmin, commands))
+
+    def _mqadmin(self, command: str) -> str:
+        arguments = [*command.split(), "-n", self.namesrv_addr]
+        result = admin.run_mqadmin(arguments, folder=self.folder / "mqadmin")
+        assert "Exception" not in result.stderr, (command, result.stderr)
+        return result.stdout
+
+    def make_topics(self, *names: str, queues: int = 4) -> None:
+        """As mqadmin updateTopic; then wait until every replica knows them."""
+        master = self.master(self.whole())
+        for name in names:
+            header = CreateTopicRequestHeader(
+                topic=name,
+                default_topic="TBW102",
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=6,
+                topic_filter_type="SINGLE_TAG",
+            )
+            answer = ask(master.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        self.copied(*names)
+
+    def copied(self, *names: str) -> None:
+        """Wait until every replica knows these topics."""
+        for name in names:
+            question = TopicRequestHeader(topic=name)
+            self.wait(f"{name} on all replicas", lambda _, question=question: self._known(question))
+
+    def _known(self, question: TopicRequestHeader) -> bool:
+        answers = [ask(one.address, request(RequestCode.GET_TOPIC_CONFIG, question)) for one in self.replicas]
+        return all(answer.code == ResponseCode.SUCCESS for answer in answers)
 
     def close(self) -> None:
         """End everything."""

@@ -1,13 +1,10 @@
 """Official tools and clients at a group of ours: topic made by mqadmin, the Java producer at full speed through a kill
 and a hang of the master, everything acknowledged read back by the Java consumer."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from rocketmq_demo.apache import admin
 from rocketmq_demo.apache.ledger import Ledger, audit, longest_gap
-from tests.interop.lab import CLUSTER, Lab
+from tests.interop.lab import CLUSTER
 from tests.interop.native import NativeGroup
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
@@ -15,24 +12,10 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 TOPIC = "native-ledger"
 
 
-@pytest.fixture(scope="module")
-def group(lab: Lab) -> Iterator[NativeGroup]:
-    brokers = NativeGroup(lab, "broker-n")
-    try:
-        brokers.start()
-        yield brokers
-    finally:
-        brokers.close()
-
-
-def mqadmin(group: NativeGroup, *arguments: str) -> str:
-    result = admin.run_mqadmin([*arguments, "-n", group.namesrv_addr], folder=group.folder / "mqadmin")
-    assert "Exception" not in result.stderr, result.stderr
-    return result.stdout
-
-
-def test_java_producer_through_kill_and_hang(group: NativeGroup) -> None:
-    assert "create topic to" in mqadmin(group, "updateTopic", "-t", TOPIC, "-c", CLUSTER, "-r", "4", "-w", "4")
+def test_java_producer_through_kill_and_hang(native: NativeGroup) -> None:
+    group = native
+    (made,) = group.mqadmin(f"updateTopic -t {TOPIC} -c {CLUSTER} -r 4 -w 4")
+    assert "create topic to" in made
     ledger = Ledger(
         group.folder / "ledger",
         nameservers=group.namesrv_addr,

@@ -9,10 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.Objects;
 import java.util.TreeSet;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -268,32 +265,6 @@ public final class Ledger {
         void close() throws InterruptedException {
             lines.add(LAST);
             writer.join();
-        }
-    }
-
-    /** {@code mode --name value --flag ...}. */
-    private static final class Options {
-        private final String mode;
-        private final Map<String, String> values = new HashMap<>();
-
-        Options(String[] args) {
-            mode = args.length == 0 ? "" : args[0];
-            for (int i = 1; i < args.length; i++) {
-                boolean flag = i + 1 == args.length || args[i + 1].startsWith("--");
-                values.put(args[i].substring(2), flag ? "" : args[++i]);
-            }
-        }
-
-        boolean has(String name) {
-            return values.containsKey(name);
-        }
-
-        String text(String name) {
-            return Objects.requireNonNull(values.get(name), () -> "--" + name + " is missing");
-        }
-
-        int number(String name, int otherwise) {
-            return has(name) ? Integer.parseInt(text(name)) : otherwise;
         }
     }
 }

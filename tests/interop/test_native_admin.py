@@ -1,0 +1,117 @@
+"""The official mqadmin at a group of ours: whatever an operator looks at shows sensible rows, and changes arrive."""
+
+import re
+
+import pytest
+
+from rocketmq_demo.apache import clients
+from tests.interop.lab import CLUSTER
+from tests.interop.native import NativeGroup
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
+
+TOPIC, READERS = "native-admin", "native-admin-readers"
+COUNT = 12
+
+
+def test_tools(native: NativeGroup) -> None:
+    view = native.whole()
+    name, master = native.name, native.master(view).address
+    slaves = sorted(one for one in view.addresses.values() if one != master)
+    topic, group = native.mqadmin(
+        f"updateTopic -t {TOPIC} -c {CLUSTER} -r 3 -w 3", f"updateSubGroup -g {READERS} -c {CLUSTER}"
+    )
+    assert f"create topic to {master} success" in topic
+    assert f"create subscription group to {master} success" in group
+
+    folder = native.folder / "admin"
+    sent = clients.send(
+        folder / "sender", nameservers=native.namesrv_addr, topic=TOPIC, ways=["sync"], count=COUNT, tags=["red"]
+    )
+    with clients.PushConsumer(
+        folder / "reader", nameservers=native.namesrv_addr, group=READERS, topic=TOPIC
+    ) as consumer:
+        consumer.wait_until("all messages", lambda: len(consumer.received) == COUNT)
+        (connections,) = native.mqadmin(f"consumerConnection -g {READERS}")
+        consumer.finish()
+    assert "@reader" in connections
+    assert re.search(rf"^{TOPIC} +\*", connections, re.MULTILINE)
+    asked = {
+        "clusterList": "",
+        "topicList": "",
+        "topicRoute": f"-t {TOPIC}",
+        "topicStatus": f"-t {TOPIC}",
+        "brokerStatus": f"-b {master}",
+        "consumerProgress": f"-g {READERS}",
+        "haStatus": f"-b {master}",
+        "getBrokerEpoch": f"-b {name}",
+        "getSyncStateSet": f"-a {native.lab.controllers.addresses[0]} -b {name}",
+        "queryMsgById": f"-t {TOPIC} -i {sent[0].offset_message_ids}",
+        "getBrokerConfig": f"-b {master}",
+    }
+    answers = native.mqadmin(*(f"{command} {options}" for command, options in asked.items()))
+    said = dict(zip(asked, answers, strict=True))
+
+    ids = {address: broker_id for broker_id, address in view.addresses.items()} | {master: 0}
+    rows = [line.split() for line in said["clusterList"].splitlines() if line.startswith(CLUSTER)]
+    assert {(row[1], int(row[2]), row[3]) for row in rows} == {(name, ids[one], one) for one in [master, *slaves]}
+    assert {row[3]: row[-1] for row in rows} == dict.fromkeys(slaves, "false") | {master: "true"}
+    assert {row[4] for row in rows} == {"V5_3_3"}
+
+    assert TOPIC in said["topicList"].split()
+    assert f"%RETRY%{READERS}" in said["topicList"].split()
+    assert {*re.findall(r'[023]:"([^"]+)"|[1]:"([^"]+)"', said["topicRoute"])}
+    assert all(one in said["topicRoute"] for one in [master, *slaves])
+    assert '"writeQueueNums":3' in said["topicRoute"]
+
+    rows = [line.split() for line in said["topicStatus"].splitlines() if line.startswith(name)]
+    assert [int(row[1]) for row in rows] == [0, 1, 2]
+    assert sum(int(row[3]) - int(row[2]) for row in rows) == COUNT
+
+    values = dict(re.findall(r"^(\S+) *: (.*)$", said["brokerStatus"], re.MULTILINE))
+    assert values["brokerVersionDesc"] == "V5_3_3"
+    assert values["brokerActive"] == "true"
+    assert int(values["commitLogMaxOffset"]) > 0
+    assert int(values["msgPutTotalTodayNow"]) >= COUNT
+
+    rows = [line.split() for line in said["consumerProgress"].splitlines() if line.startswith(TOPIC)]
+    assert [int(row[2]) for row in rows] == [0, 1, 2]
+    assert sum(int(row[4]) for row in rows) == COUNT
+    assert "Consume Diff Total: 0" in said["consumerProgress"]
+
+    facts = dict(re.findall(r"^#(\w+)\t(.*)$", said["haStatus"], re.MULTILINE))
+    assert (facts["MasterAddr"], facts["SlaveNum"], facts["InSyncSlaveNum"]) == (master, "2", "2")
+    assert int(facts["MasterCommitLogMaxOffset"]) > 0
+
+    entries = re.findall(r"EpochEntry\{epoch=(\d+), startOffset=0, endOffset=(\d+)\}", said["getBrokerEpoch"])
+    assert len(entries) == 3
+    assert {*re.findall(r"#brokerAddr\t(\S+)", said["getBrokerEpoch"])} == {master, *slaves}
+
+    assert f"#MasterAddr\t{master}" in said["getSyncStateSet"]
+    in_sync = re.findall(r"InSyncReplica:.*brokerAddress='([^']+)', alive=true", said["getSyncStateSet"])
+    assert {*in_sync} == {master, *slaves}
+
+    assert re.search(r"Tags: +\[red\]", said["queryMsgById"])
+    assert re.search(rf"Store Host: +{re.escape(master)}", said["queryMsgById"])
+    assert re.search(rf"consumerGroup={READERS}, trackType=\w+", said["queryMsgById"])
+
+    assert re.search(r"brokerName += +" + name, said["getBrokerConfig"])
+    assert re.search(r"durability += +strict", said["getBrokerConfig"])
+
+
+def test_offsets_are_reset_and_things_deleted(native: NativeGroup) -> None:
+    topic, group = f"{TOPIC}-2", f"{READERS}-2"
+    native.make_topics(topic, queues=1)
+    folder = native.folder / "admin-2"
+    clients.send(folder / "sender", nameservers=native.namesrv_addr, topic=topic, ways=["sync"], count=3)
+    for turn in ("first", "again"):
+        with clients.PushConsumer(folder / turn, nameservers=native.namesrv_addr, group=group, topic=topic) as consumer:
+            consumer.wait_until("all messages", lambda consumer=consumer: len(consumer.received) == 3)
+            consumer.finish()
+        if turn == "first":
+            (printed,) = native.mqadmin(f"resetOffsetByTime -g {group} -t {topic} -s 0")
+            assert re.search(rf"^{native.name}( +\d+)+ +0 *$", printed, re.MULTILINE)
+    deleted = native.mqadmin(f"deleteTopic -t {topic} -c {CLUSTER}", f"deleteSubGroup -g {group} -c {CLUSTER}")
+    assert all("success" in printed for printed in deleted)
+    (topics,) = native.mqadmin("topicList")
+    assert topic not in topics.split()
