@@ -41,7 +41,7 @@ class LinkHandler(Protocol):
     """Who the link talks to; called in the event loop, must not block."""
 
     def hello(self) -> Hello:
-        """The first message of a connection."""
+        """The first message of a connection. Raises `OSError`: the log cannot be read; it is tried again."""
 
     def on_message(self, message: FromSidecar) -> None:
         """The sidecar said something."""
@@ -110,16 +110,24 @@ class SidecarLink:
         while True:
             try:
                 connection = await self._open()
+                greeting = self._greeting(connection)
             except OSError as error:
                 self._report("no sidecar yet: writes are refused until it runs", error.strerror or str(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._connected_at = self._loop.time()
             self._connection = connection
-            connection.write(encode(self._handler.hello()))
+            connection.write(greeting)
             connection.open(self._handler.on_message)
             log.debug("connected to the sidecar", path=str(self._path))
             return
+
+    def _greeting(self, connection: "_Connection") -> bytes:
+        try:
+            return encode(self._handler.hello())
+        except OSError:
+            connection.close()
+            raise
 
     async def _open(self) -> "_Connection":
         directory = None

@@ -131,13 +131,17 @@ class Replica:
 
     def hello(self) -> Hello:
         store = self._store
+        try:
+            max_offset = store.find_end()  # a sidecar that died had perhaps acknowledged more than it told us of
+        except StoreError as error:
+            raise OSError(str(error)) from error
         return Hello(
             protocol=PROTOCOL,
             cluster_name=self._settings.broker_cluster_name,
             broker_name=self._settings.name,
             address=self._address,
             min_offset=store.min_offset,
-            max_offset=store.max_offset,
+            max_offset=max_offset,
             confirm_offset=store.confirm_offset,
             file_size=self._settings.mapped_file_size_commit_log,
         )

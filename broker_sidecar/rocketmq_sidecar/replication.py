@@ -141,6 +141,7 @@ class Replication:
     def opened(self, hello: Hello) -> None:
         """The broker (again) recovered the store: bounds of the log, its confirm offset, the size of files.
 
+        Where only the link was new, this sidecar may have appended since the broker looked: then its own end counts.
         Epochs that start behind the log's end are dropped from the epoch file: that part of the log was lost.
         """
         if self._follower is not None:
@@ -150,9 +151,10 @@ class Replication:
             self._files.load()
         else:
             self._files.refresh()
-        self._max_offset = hello.max_offset
-        self._confirm_offset = min(hello.confirm_offset, hello.max_offset)
-        self._store.save_now(corrected(self._store.epochs, hello.max_offset))
+        if not (self._max_offset > hello.max_offset and self._is_written(hello.max_offset)):
+            self._max_offset = hello.max_offset
+        self._confirm_offset = min(hello.confirm_offset, self._max_offset)
+        self._store.save_now(corrected(self._store.epochs, self._max_offset))
         self._changed()
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
@@ -323,9 +325,14 @@ class Replication:
         """With the writer lock just taken: nothing may stand behind the end of the log."""
         assert self._files is not None
         self._files.load()
-        if self._files.end > self._max_offset and any(self._files.read(self._max_offset, HEAD_OF_RECORD)):
+        if self._is_written(self._max_offset):
             log.warning("bytes behind the end of the log removed", max_offset=self._max_offset)
             self._files.truncate(self._max_offset)
+
+    def _is_written(self, offset: int) -> bool:
+        """Whether something begins at `offset`; what is behind the end of the log is zeros."""
+        files = self._files
+        return files is not None and files.min_offset <= offset < files.end and any(files.read(offset, HEAD_OF_RECORD))
 
     def _connection(self, sock: socket.socket, epoch: int) -> MasterConnection:
         assert self._files is not None

@@ -191,6 +191,17 @@ class MessageStore:
 
     # Slave
 
+    def find_end(self) -> int:
+        """Where the last whole record ends, if another process may have appended without living to tell; needs no lock.
+        Reads what follows from `dispatched_offset`. Raises `StoreDamagedError`, `OSError`."""
+        self.files.refresh()
+        start = max(self._dispatcher.position, self.files.min_offset)
+        walker = Walker(self.files, start, self.files.end, check_crc=True)
+        while walker.next() is not None:
+            pass
+        self._log.set_max_offset(walker.offset)
+        return walker.offset
+
     def extend(self, max_offset: int, confirm_offset: int) -> set[tuple[str, int]]:
         """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same.
         Raises also `StoreDamagedError`: the sidecar's files are none that a log can have."""

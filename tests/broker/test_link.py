@@ -17,8 +17,11 @@ class Half:
         self.link = SidecarLink(path, self)
         self.said: asyncio.Queue[FromSidecar] = asyncio.Queue()
         self.lost: asyncio.Queue[str] = asyncio.Queue()
+        self.troubles: list[str] = []
 
     def hello(self) -> Hello:
+        if self.troubles:
+            raise OSError(self.troubles.pop())
         return Hello(1, "C", "b", "127.0.0.1:1", 0, 0, 0, 4096)
 
     def on_message(self, message: FromSidecar) -> None:
@@ -40,6 +43,20 @@ async def test_a_sidecar_that_comes_later(tmp_path: Path) -> None:
     assert await half.said.get() == Welcome(7)
     await half.link.stop()
     assert half.lost.empty()
+    await sidecar.stop()
+
+
+async def test_a_log_that_cannot_be_read_just_now(tmp_path: Path) -> None:
+    sidecar = FakeSidecar(tmp_path / "s.sock")
+    await sidecar.start()
+    half = Half(tmp_path / "s.sock")
+    half.troubles = ["the disk does not answer"]
+    half.link.start()
+    await sidecar.heard(Hello)
+    assert half.link.connected
+    assert not half.troubles
+    assert half.lost.empty()
+    await half.link.stop()
     await sidecar.stop()
 
 

@@ -379,6 +379,16 @@ class TestRoles:
         show(slave)
         assert len(bodies(slave)) == 5
 
+    def test_what_was_received_and_not_told(self, store: MessageStore, tmp_path: Path) -> None:
+        ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+        slave, _ = opened(tmp_path / "slave")
+        slave.files.write(0, store.files.read(0, ends[3] + 50))
+        slave.writer.release()
+        assert slave.find_end() == ends[3] == slave.max_offset  # nothing was told
+        slave.extend(ends[2] + 10, ends[1])
+        assert slave.find_end() == ends[3]
+        assert any(slave.files.read(ends[3], 50))
+
     def test_truncation(self, store: MessageStore, tmp_path: Path) -> None:
         ends = [store.append(draft(b"%d" % n * 300, queue_id=n % 2), 1).end for n in range(30)]
         show(store)

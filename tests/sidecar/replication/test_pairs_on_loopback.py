@@ -330,14 +330,36 @@ async def test_what_the_log_lost_leaves_the_epoch_file(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1) as (one,):
         await one.lead(1, 1)
         one.append(b"first")
+        left = one.end
+        one.append(b"more")
         await one.lead(2, 1)
         one.append(b"second")
         await one.replication.resign()
-        one.end //= 3
+        one.files.truncate(left)  # what recovery does with a torn tail
+        one.end = left
         one.hello()
         assert epochs(one) == ["1-0"]
         with pytest.raises(StaleEpochError):
             await one.lead(0, 1)
+
+
+async def test_what_was_received_counts_though_the_broker_has_not_heard_of_it(tmp_path: Path) -> None:
+    # Found by the simulation: only the link between the halves broke, and acknowledged bytes were cut off.
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two, epoch=1)
+        await one.lead(2, 1)
+        one.append(b"second")
+        await in_sync(one, two, epoch=2)
+        await two.replication.unfollow()
+        two.end = one.end // 2
+        two.hello()
+        assert two.replication.max_offset == one.end
+        assert [line.partition("-")[0] for line in epochs(two)] == ["1", "2"]
+        await in_sync(one, two, epoch=2)
+        two.end = one.end
+        assert two.log() == one.log()
 
 
 async def test_expired_epochs_are_forgotten(tmp_path: Path) -> None:
