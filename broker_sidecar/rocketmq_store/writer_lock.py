@@ -42,7 +42,8 @@ class WriterLock:
         except BlockingIOError as error:
             os.close(fd)
             raise WriterLockHeldError(
-                f"{self._path} is locked: the other half of this replica (broker or sidecar) is writing to the log"
+                f"{self._path} is locked: the other half of this replica (broker or sidecar) still writes to the log,"
+                " or another broker runs with this storePathRootDir"
             ) from error
         except OSError:
             os.close(fd)

@@ -75,7 +75,7 @@ def test_all_blocks_of_a_file_are_there_before_it_is_written(files: MappedFiles)
 def test_only_the_holder_of_the_lock_writes(files: MappedFiles, lock: WriterLock, tmp_path: Path) -> None:
     files.write(0, b"x")
     other = WriterLock(tmp_path / "writer.lock")
-    with pytest.raises(WriterLockHeldError):
+    with pytest.raises(WriterLockHeldError, match="another broker runs with this storePathRootDir"):
         other.acquire()
     lock.release()
     for change in (lambda: files.view(0, 1), lambda: files.write(0, b"y"), lambda: files.truncate(0)):
