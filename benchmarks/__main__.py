@@ -13,18 +13,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from benchmarks import controller, engines, report
+from benchmarks import controller, engines, replicas, report, stores
 from benchmarks.controller import Figures
 from benchmarks.targets import TARGETS
 
-Measure = Callable[[engines.Quorum], Coroutine[Any, Any, Figures]]
+Measure = Callable[[engines.Quorum], Coroutine[Any, Any, Figures | Sequence[Figures]]]
 
 MEASUREMENTS: dict[str, Measure] = {
     "requests": controller.requests,
@@ -32,10 +31,17 @@ MEASUREMENTS: dict[str, Measure] = {
     "leader_killed": controller.leader_killed,
     "leader_hung": controller.leader_hung,
     "restart": controller.restart,
+    "sends_to_all": replicas.sends_to_all,
+    "sends_to_master": replicas.sends_to_master,
+    "fetch": replicas.fetch,
+    "master_lost": replicas.master_lost,
+    "recovery": stores.recovery,
+    "pulls": stores.pulls,
 }
 OURS_ONLY = {"restart"}
 """Java would need minutes to make 100,000 events."""
-ONCE = {"restart"}
+ONCE = {"restart", "recovery"}
+"""Takes long to prepare, or has rounds of its own."""
 
 
 def main() -> int:
@@ -52,10 +58,10 @@ def main() -> int:
     for name in options.only or MEASUREMENTS:
         for number in range(1 if name in ONCE else options.rounds):
             for engine in ("ours",) if options.without_java or name in OURS_ONLY else ("ours", "java"):
-                figures = _measure(name, engine)
-                print(f"{name} {number + 1} {engine}: {report.line(figures)}", flush=True)
-                for figure, value in figures.items():
-                    kept[engine].setdefault(figure, []).append(value)
+                for figures in _measure(name, engine, with_java=not options.without_java):
+                    print(f"{name} {number + 1} {engine}: {report.line(figures)}", flush=True)
+                    for figure, value in figures.items():
+                        kept[engine].setdefault(figure, []).append(value)
     results = {
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()},
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -73,12 +79,13 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def _measure(name: str, engine: str) -> Figures:
+def _measure(name: str, engine: str, *, with_java: bool) -> Sequence[Figures]:
     folder = Path(tempfile.mkdtemp(prefix=f"rocketmq-ha-bench-{engine}-"))
-    start: Callable[[Path], AbstractContextManager[engines.Quorum]] = engines.ours if engine == "ours" else engines.java
+    started = engines.ours(folder, with_java_client=with_java) if engine == "ours" else engines.java(folder)
     try:
-        with start(folder) as quorum, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(MEASUREMENTS[name](quorum))
+        with started as quorum, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            figures = runner.run(MEASUREMENTS[name](quorum))
+            return [figures] if isinstance(figures, dict) else figures
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

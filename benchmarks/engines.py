@@ -1,10 +1,14 @@
-"""The two systems under test, behind one face: three controllers of ours, or three of Apache RocketMQ 5.3.3."""
+"""The two systems under test, behind one face: three controllers of ours, or three of Apache RocketMQ 5.3.3.
+
+Groups of brokers of the same engine are put on top with `Quorum.group`.
+"""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.groups import Copies, JavaGroup, OurGroup, ReplicaGroup
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.apache.servers import start_controller
@@ -25,6 +29,13 @@ class Process(Protocol):
 class Quorum(Protocol):
     """Three controllers that run."""
 
+    needs_warm_up: bool
+    """Whether a JIT has to see the work first."""
+    with_java_client: bool
+    """Whether this machine has Java, and it is wanted."""
+    folder: Path
+    """For what else the run needs; deleted after it."""
+
     @property
     def addresses(self) -> tuple[str, ...]: ...
     @property
@@ -37,9 +48,15 @@ class Quorum(Protocol):
     def start_all(self) -> None:
         """Start again on the same folders; returns at once."""
 
+    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
+        """A group of brokers under these controllers, without members yet; ended with the context."""
+
 
 class _Ours:
-    def __init__(self, cluster: ControllerCluster) -> None:
+    needs_warm_up = False
+
+    def __init__(self, folder: Path, cluster: ControllerCluster, *, with_java_client: bool) -> None:
+        self.folder, self.with_java_client = folder, with_java_client
         self._cluster = cluster
 
     @property
@@ -57,14 +74,19 @@ class _Ours:
     def start_all(self) -> None:
         self._cluster.start()
 
+    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
+        return closing(OurGroup(self.folder / "group", self.addresses, copies))
+
 
 class _Java:
     """Heap and collector as the official start script has them, scaled to what three members need here."""
 
     options = ("-Xms256m", "-Xmx512m")
+    needs_warm_up = True
+    with_java_client = True
 
     def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
-        self._folder, self._ports = folder, ports
+        self.folder, self._ports = folder, ports
         self._running = {name: self._start(name) for name in ports}
 
     @property
@@ -82,21 +104,24 @@ class _Java:
     def start_all(self) -> None:
         self._running = {name: self._start(name) for name in self._ports}
 
+    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
+        return closing(JavaGroup(self.folder / "group", self.addresses, copies))
+
     def close(self) -> None:
         for process in self._running.values():
             process.close()
 
     def _start(self, name: str) -> JavaProcess:
-        return start_controller(self._folder / name, member=name, peers=self._ports, options=self.options)
+        return start_controller(self.folder / name, member=name, peers=self._ports, options=self.options)
 
 
 @contextmanager
-def ours(folder: Path, config: Mapping[str, str] | None = None) -> Iterator[Quorum]:
+def ours(folder: Path, *, with_java_client: bool) -> Iterator[Quorum]:
     """Three rocketmq-controller processes."""
-    with PortPool() as ports, ControllerCluster(folder, ports=ports, members=MEMBERS, config=config) as cluster:
+    with PortPool() as ports, ControllerCluster(folder, ports=ports, members=MEMBERS) as cluster:
         cluster.start()
         cluster.wait_ready()
-        yield _Ours(cluster)
+        yield _Ours(folder, cluster, with_java_client=with_java_client)
 
 
 @contextmanager

@@ -14,13 +14,15 @@ _LENGTH = struct.Struct(">i")
 class _Lane(asyncio.Protocol):
     """One connection that answers every response with the next request."""
 
-    def __init__(self, frames: Sequence[bytes], window: int) -> None:
+    def __init__(self, frames: Sequence[bytes], window: int, smallest: int) -> None:
         self._frames, self._window = frames, window
+        self._smallest = smallest
         self._next = 0
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
         self.answered = 0
         self.lost = False
+        self.too_small = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -33,6 +35,7 @@ class _Lane(asyncio.Protocol):
             end = at + 4 + _LENGTH.unpack_from(data, at)[0]
             if end > size:
                 break
+            self.too_small |= end - at < self._smallest
             at = end
             count += 1
         self._buffer = data[at:]
@@ -55,11 +58,20 @@ class _Lane(asyncio.Protocol):
             self._transport.abort()
 
 
-async def flood(address: str, frames: Sequence[bytes], *, seconds: float, lanes: int = 4, window: int = 32) -> float:
-    """Answers per second to `frames`, sent over and over, `lanes` x `window` of them in flight."""
+async def flood(
+    address: str, frames: Sequence[bytes], *, seconds: float, lanes: int = 4, window: int = 32, smallest: int = 0
+) -> float:
+    """Answers per second to `frames`, sent over and over, `lanes` x `window` of them in flight.
+
+    Raises:
+        BenchError: a connection ended, or an answer was shorter than `smallest` bytes, so not what was asked for.
+    """
     host, port = address.rsplit(":", 1)
     loop = asyncio.get_running_loop()
-    opened = [(await loop.create_connection(lambda: _Lane(frames, window), host, int(port)))[1] for _ in range(lanes)]
+    opened = [
+        (await loop.create_connection(lambda: _Lane(frames, window, smallest), host, int(port)))[1]
+        for _ in range(lanes)
+    ]
     await asyncio.sleep(seconds * 0.2)  # warm-up
     began, before = time.perf_counter(), sum(lane.answered for lane in opened)
     await asyncio.sleep(seconds)
@@ -69,4 +81,6 @@ async def flood(address: str, frames: Sequence[bytes], *, seconds: float, lanes:
         lane.close()
     if lost:
         raise BenchError("a connection was closed under load")
+    if any(lane.too_small for lane in opened):
+        raise BenchError(f"an answer was shorter than {smallest} bytes")
     return answered / taken

@@ -20,6 +20,19 @@ class Target(msgspec.Struct, frozen=True):
         return all(ours >= limit if self.more_is_better else ours <= limit for limit in wanted)
 
 
+IN_FLIGHT = (1, 16, 64)
+
+
+def _sends(name: str, what: str, ratio: float) -> dict[str, Target]:
+    """Sends with our client against both engines, then with Java's client against both."""
+    clients = {"": "", "java_client_": ", Java's client"}
+    return {
+        f"sends_{name}_{key}{count}": Target(f"{what}, {count} in flight{client}", "/s", True, ratio=ratio)
+        for key, client in clients.items()
+        for count in IN_FLIGHT
+    }
+
+
 TARGETS = {
     "alter_per_second": Target("alterSyncStateSet, 300 groups at once", "/s", True, ratio=3.0),
     "alter_median": Target("the same, median latency", "s", False, ratio=0.2),
@@ -33,4 +46,16 @@ TARGETS = {
     "restart": Target(
         "all members restarted with 100,000 events, until one leads with all applied", "s", False, bound=3.0
     ),
+    **_sends("all", "sends acknowledged by all 3 replicas", 15.0),
+    **_sends("master", "sends acknowledged by the master alone", 3.0),
+    "fetch_mb_per_second": Target("new slave fetching 900 MB, from first to last byte", "MB/s", True, ratio=3.0),
+    "fetch_floor": Target("for comparison: writing 900 MB into a new file here", "MB/s", True),
+    "fetch_all": Target("the same, from process start until it says it has all", "s", False, bound=3.0),
+    "fetch_in_sync": Target("the same, until it is in the SyncStateSet", "s", False),
+    "gap_killed": Target("master killed: longest time without an acknowledged send", "s", False, bound=0.3),
+    "gap_hung": Target("master hung: longest time without an acknowledged send", "s", False, bound=3.0),
+    "gap_lost": Target("of these sends, acknowledged and lost", "", False, bound=0.0),
+    "recovery": Target("4 GB and kill -9, from process start until it takes and gives messages", "s", False, ratio=1.0),
+    "pulled_per_second": Target("1 KiB messages pulled, 8 pulls of 32 in flight", "/s", True, ratio=1.0),
+    "read_per_second": Target("1 KiB messages read with our client", "/s", True, ratio=1.0),
 }
