@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rocketmq_demo.apache import admin
+from rocketmq_demo.apache.ledger import Ledger
 from rocketmq_demo.ask import ask
 from rocketmq_demo.replica import Config, NameServer, Replica
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
@@ -54,7 +55,7 @@ class NativeGroup:
     def whole(self, *others: str) -> GroupView:
         """The first picture in which all replicas, and brokers at the addresses `others`, are in sync."""
         wanted = {one.address for one in self.replicas} | set(others)
-        return self.wait(f"{sorted(wanted)} in sync", lambda view: self.in_sync(view) == wanted)
+        return self.wait(f"{sorted(wanted)} in sync", lambda view: self.in_sync(view) >= wanted)
 
     def in_sync(self, view: GroupView) -> set[str]:
         """Addresses of the SyncStateSet's members."""
@@ -95,6 +96,7 @@ class NativeGroup:
         arguments = [*command.split(), "-n", self.namesrv_addr]
         result = admin.run_mqadmin(arguments, folder=self.folder / "mqadmin")
         assert "Exception" not in result.stderr, (command, result.stderr)
+        assert not result.stdout.startswith("usage:"), (command, result.stderr)
         return result.stdout
 
     def make_topics(self, *names: str, queues: int = 4) -> None:
@@ -122,6 +124,11 @@ class NativeGroup:
     def _known(self, question: TopicRequestHeader) -> bool:
         answers = [ask(one.address, request(RequestCode.GET_TOPIC_CONFIG, question)) for one in self.replicas]
         return all(answer.code == ResponseCode.SUCCESS for answer in answers)
+
+    def wait_sends(self, ledger: Ledger, count: int) -> None:
+        """Wait for `count` more acknowledged sends."""
+        wanted = ledger.count + count
+        self.wait(f"{count} more sends", lambda _: ledger.count >= wanted)
 
     def close(self) -> None:
         """End everything."""

@@ -27,12 +27,12 @@ def test_java_producer_through_kill_and_hang(native: NativeGroup) -> None:
     )
     try:
         before = group.whole()
-        wait_sends(group, ledger, 1000)
+        group.wait_sends(ledger, 1000)
 
         replica = group.master(before)
         replica.process.kill9()
         after = group.elected(before)
-        wait_sends(group, ledger, 1000)
+        group.wait_sends(ledger, 1000)
         assert after.master_id != before.master_id
         replica.start()
         before = group.whole()
@@ -42,11 +42,11 @@ def test_java_producer_through_kill_and_hang(native: NativeGroup) -> None:
         replica.process.suspend()
         try:
             group.elected(before)
-            wait_sends(group, ledger, 1000)
+            group.wait_sends(ledger, 1000)
         finally:
             replica.process.resume()
         group.whole()
-        wait_sends(group, ledger, 1000)
+        group.wait_sends(ledger, 1000)
         ledger.finish()
     finally:
         ledger.close()
@@ -56,9 +56,3 @@ def test_java_producer_through_kill_and_hang(native: NativeGroup) -> None:
     assert found["complete"]
     assert found["missingCount"] == 0, found
     assert found["duplicateCount"] == 0, found
-
-
-def wait_sends(group: NativeGroup, ledger: Ledger, count: int) -> None:
-    """Wait for `count` more acknowledged sends."""
-    wanted = len(ledger.acknowledged()) + count
-    group.wait(f"{count} more sends", lambda _: len(ledger.acknowledged()) >= wanted)

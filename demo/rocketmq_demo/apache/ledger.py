@@ -71,7 +71,10 @@ class Audit(TypedDict):
 
 
 class Ledger(JavaProcess):
-    """A running sender. It stops after `seconds`, or when `finish` or our own end closes its standard input."""
+    """A running sender. It stops after `seconds`, or when `finish` or our own end closes its standard input.
+
+    Each thread rests for `pause_ms` after a send that failed, and for `pace_ms` after one that did not.
+    """
 
     def __init__(
         self,
@@ -86,6 +89,7 @@ class Ledger(JavaProcess):
         timeout_ms: int = 3000,
         route_poll_ms: int = 100,
         pause_ms: int = 2,
+        pace_ms: int = 0,
         first: int = 0,
         options: Sequence[str] = SMALL_HEAP,
     ) -> None:
@@ -98,6 +102,7 @@ class Ledger(JavaProcess):
             "timeout-ms": timeout_ms,
             "route-poll-ms": route_poll_ms,
             "pause-ms": pause_ms,
+            "pace-ms": pace_ms,
             "first": first,
         }
         arguments = [
@@ -116,6 +121,11 @@ class Ledger(JavaProcess):
     def acknowledged(self) -> list[Acknowledged]:
         """Everything acknowledged so far."""
         return [Acknowledged(int(a), int(b), int(c), int(d), e, f) for a, b, c, d, e, f in _rows(self.path)]
+
+    @property
+    def count(self) -> int:
+        """How many were acknowledged so far, half promises among them; cheap enough to be asked often."""
+        return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
     def failures(self) -> list[Failed]:
         """Every attempt that failed so far."""

@@ -64,6 +64,7 @@ public final class Ledger {
         String topic = options.text("topic");
         int size = options.number("size", 1024);
         int pause = options.number("pause-ms", 2);
+        int pace = options.number("pace-ms", 0);
         AtomicLong next = new AtomicLong(options.number("first", 0));
         AtomicLong acknowledged = new AtomicLong();
         AtomicLong failed = new AtomicLong();
@@ -83,6 +84,7 @@ public final class Ledger {
                         long now = System.nanoTime();
                         book.acknowledged(number, now, start, result);
                         acknowledged.incrementAndGet();
+                        sleep(pace);
                     } catch (InterruptedException stopped) {
                         return;
                     } catch (Exception failure) {
