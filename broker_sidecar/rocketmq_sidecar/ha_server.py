@@ -58,6 +58,8 @@ class HaServer:
         self._turn: asyncio.Handle | None = None
         self._refusals: set[str] = set()
         self._wished: frozenset[int] | None = None
+        """Wished for since the last look of the timer."""
+        self._last_wish: frozenset[int] | None = None
 
     # Its life
 
@@ -75,7 +77,7 @@ class HaServer:
         if self.mastership is not mastership:
             self.end("a new mastership begins")
             self.mastership = mastership
-        self._wished = None
+        self._wished = self._last_wish = None
         self._last_tick = self._reviewed_at = self.loop.time()
         if self._ticks is None:
             self._ticks = self.loop.call_later(self._tick_interval, self._tick)
@@ -128,6 +130,14 @@ class HaServer:
             self._turn = self.loop.call_soon(self._end_of_turn, max_offset)
             self._ship()
 
+    def flushed(self, offset: int) -> None:
+        """The broker's log is on disk up to `offset`."""
+        master = self.mastership
+        if master is not None and offset > master.flushed:
+            master.flushed = offset
+            if master.sync_flush:
+                self._settle()
+
     def _end_of_turn(self, shipped: int) -> None:
         self._turn = None
         if self.mastership is not None and self.mastership.max_offset > shipped:
@@ -144,7 +154,11 @@ class HaServer:
         if self.mastership is not None:
             self.mastership.settle()
             self._on_progress()
-            self._review()
+            stands = self._review()
+            members = self.mastership.sync_set.members
+            if not stands and self._last_wish not in {None, members}:
+                self._last_wish = None
+                self._on_wish(members)  # what was wished for before this was known is void
             self._on_change()
 
     # From connections
@@ -231,21 +245,22 @@ class HaServer:
             if connection.session.confirm_sent < master.confirm and connection.session.position >= master.max_offset:
                 connection.heartbeat()
 
-    def _review(self) -> None:
+    def _review(self) -> bool:
         """See whether another set is wished for."""
         master = self.mastership
         if master is None:
-            return
+            return False
         now = self.loop.time()
         for connection in self.connections:
             connection.session.review(now)
         size = master.sync_set.size
         wish = master.sync_set.wish(now, self._not_catchup)
         if wish is not None and wish != self._wished:
-            self._wished = wish
+            self._wished = self._last_wish = wish
             self._on_wish(wish)
         if master.sync_set.size != size:
             self._on_progress()
+        return wish is not None
 
     def _tick(self) -> None:
         now = self.loop.time()

@@ -194,6 +194,7 @@ class Replication:
                 ),
                 file_size=files.file_size,
                 batch_size=settings.ha_transfer_batch_size,
+                sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
             )
         else:
             master.renew(epoch, epochs, max_offset, sync_set)
@@ -249,6 +250,8 @@ class Replication:
             self._max_offset = max_offset
             if self._server is not None:
                 self._server.appended(max_offset)
+        if self._server is not None:
+            self._server.flushed(flushed_offset)
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""

@@ -103,6 +103,9 @@ class SlaveConnection:
         except FrameError as error:
             self._server.refused(self, error)
             return
+        except OSError as error:  # it went before it was answered
+            self.close(error.strerror or str(error))
+            return
         if self.open:
             self._server.acknowledged(self)
 

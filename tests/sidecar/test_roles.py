@@ -258,6 +258,18 @@ def test_set_that_the_controllers_refuse_is_asked_for_again_when_replication_say
     assert world.group.sync_state_set == members
 
 
+def test_wish_of_an_earlier_mastership_is_void() -> None:
+    # Found by the simulation: a replica that had qualified long ago became a member, without what came since.
+    world = settled()
+    master = world.master()
+    assert master.machine is not None
+    master.machine.steward.wish(frozenset({master.broker_id}))
+    master.machine.on_begun(world.group.master_epoch if world.group is not None else 0, None, world.now)
+    world.run(3)
+    assert world.group is not None
+    assert len(world.group.sync_state_set) == 3
+
+
 def test_lost_answer_to_alter_is_resolved() -> None:
     world = settled()
     master = world.master()

@@ -133,8 +133,10 @@ class Mastership:
         rule: AckRule,
         file_size: int,
         batch_size: int,
+        sync_flush: bool = False,
     ) -> None:
-        """`epochs` has `epoch` in it already, durably; `confirm` is what this replica knew before."""
+        """`epochs` has `epoch` in it already, durably; `confirm` is what this replica knew before. `sync_flush`: what
+        is not on this replica's disk counts for nothing, as on slaves, who acknowledge what is on theirs."""
         self.epoch = epoch
         self.epochs = epochs
         self.max_offset = max_offset
@@ -143,6 +145,9 @@ class Mastership:
         self.acks: dict[int, int] = {}
         self.file_size = file_size
         self.batch_size = batch_size
+        self.sync_flush = sync_flush
+        self.flushed = 0
+        """The broker has told so in this mastership."""
         self._rule = rule
         self.confirm = confirm
         self.acked = 0
@@ -156,8 +161,9 @@ class Mastership:
 
     def settle(self) -> bool:
         """Compute what is acknowledged and confirmed anew; True if either moved. Neither goes back."""
-        acked = acked_offset(self._rule, self.sync_set, self.max_offset, self.acks)
-        confirm = confirm_offset(self._rule, self.sync_set, self.max_offset, self.acks)
+        own = min(self.max_offset, self.flushed) if self.sync_flush else self.max_offset
+        acked = acked_offset(self._rule, self.sync_set, own, self.acks)
+        confirm = confirm_offset(self._rule, self.sync_set, own, self.acks)
         moved = False
         if acked is not None and acked > self.acked:
             self.acked, moved = acked, True

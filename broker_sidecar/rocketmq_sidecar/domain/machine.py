@@ -98,6 +98,7 @@ class ControlMachine:
         before, self.epoch_trouble = self.epoch_trouble, error
         if error is None:
             self.steward.beat_now(now)  # the controllers tell the slaves when they have heard us in the epoch
+            self.steward.forget_wish()  # it was of an earlier mastership: who qualified then may lack what came since
         notes: Actions = ()
         if error is not None and error != before:
             notes = (Note("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)

@@ -104,6 +104,10 @@ class Steward:
         self._poll_at = now
         self._looking_until = now + self._timing.look
 
+    def forget_wish(self) -> None:
+        """A mastership begins: replication will say what it wants."""
+        self._wish.forget()
+
     def wish(self, members: frozenset[int]) -> None:
         """As master: the SyncStateSet that the controllers should agree to."""
         self._wish.set(members)

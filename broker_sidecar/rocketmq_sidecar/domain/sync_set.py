@@ -33,7 +33,11 @@ class SyncSet:
         self._joining -= self.members
         for member in self.members - {self.own_id}:
             self._caught_up.setdefault(member, now)
-        self._forget_wish()
+        if self.members == self._wish:
+            self._forget_wish()
+        else:  # an earlier wish was granted, the last one is still on its way
+            self.union |= self.members
+            self.size = max(self.size, len(self.members))
         return True
 
     def refused(self) -> None:

@@ -21,7 +21,9 @@ from rocketmq_sidecar.domain.sync_set import SyncSet
 EPOCHS = EpochList.of([(1, 0), (3, 900)])
 
 
-def mastership(end: int = 1200, begin: int = 0, file_size: int = 1024, batch_size: int = 100) -> Mastership:
+def mastership(
+    end: int = 1200, begin: int = 0, file_size: int = 1024, batch_size: int = 100, *, sync_flush: bool = False
+) -> Mastership:
     return Mastership(
         epoch=3,
         epochs=EPOCHS,
@@ -32,6 +34,7 @@ def mastership(end: int = 1200, begin: int = 0, file_size: int = 1024, batch_siz
         rule=AckRule(strict=True),
         file_size=file_size,
         batch_size=batch_size,
+        sync_flush=sync_flush,
     )
 
 
@@ -167,6 +170,18 @@ def test_a_slave_whose_admission_was_refused_is_wished_for_again_without_a_new_m
     master.acked = 1300  # acknowledged by others meanwhile: it does not have what it must
     session.review(2.0)
     assert master.sync_set.wish(2.0, 15.0) is None
+
+
+def test_with_sync_flush_the_master_itself_counts_with_what_is_on_its_disk() -> None:
+    master = mastership(sync_flush=True)
+    served(master, 1200)
+    assert not master.settle()
+    master.flushed = 1000
+    assert master.settle()
+    assert (master.acked, master.confirm) == (1000, 1000)
+    master.flushed = 1300
+    master.settle()
+    assert (master.acked, master.confirm) == (1200, 1200)
 
 
 def test_beginning_an_epoch() -> None:

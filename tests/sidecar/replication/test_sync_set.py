@@ -50,6 +50,19 @@ def test_both_sets_count_until_the_fate_of_the_wish_is_known() -> None:
     assert (group.union, group.size) == ({1, 2}, 2)
 
 
+def test_a_wish_granted_while_another_one_is_on_its_way() -> None:
+    group = sync_set(1)
+    group.qualified(2)
+    assert group.wish(0.0, 15.0) == {1, 2}
+    group.qualified(3)
+    assert group.wish(0.0, 15.0) == {1, 2, 3}
+    group.left(3)
+    assert group.adopt(some(6, 1, 2), 0.0)
+    assert (group.members, group.union) == ({1, 2}, {1, 2, 3})  # the controllers may agree to it yet
+    assert group.adopt(some(7, 1, 2, 3), 0.0)
+    assert group.union == {1, 2, 3}
+
+
 def test_only_a_newer_set_counts() -> None:
     group = sync_set(1, 2)
     assert not group.adopt(some(5, 1, 2, 3), 0.0)
