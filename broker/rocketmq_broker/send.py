@@ -242,6 +242,8 @@ class SendProcessor:
         if header.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {header.topic}"
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if len(body) > self._settings.max_message_size:  # as it came, like Java
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} (batch of {len(body)} bytes)")
         shared = self._completer.complete(target.topic, queue_id, header.properties or "", None)
         if shared.topic is not target.topic:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support delayed messages")

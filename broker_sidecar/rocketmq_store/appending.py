@@ -19,6 +19,10 @@ from rocketmq_store.model import Appended, Draft
 _HALVES: Final = frozenset(range(0, TRANSACTION_MASK + 1, 4)) - {0, TRANSACTION_COMMIT}
 """Transaction types of messages that no queue gets: prepared, rolled back."""
 
+BATCH_ALLOWANCE: Final = 64 * 1024
+"""What the records of a batch may have in bytes beside maxMessageSize, as in Java (`MessageExtEncoder`): it also bounds
+how many there are, and with them the answer and the time that one request takes."""
+
 
 class Appender:
     """`store_timestamp`: the least that the next message gets, ms."""
@@ -49,9 +53,13 @@ class Appender:
         first = drafts[0]
         if any(draft.topic != first.topic or draft.queue_id != first.queue_id for draft in drafts):
             raise MessageIllegalError("a batch is for one queue")
-        if sum(len(draft.body) for draft in drafts) > self._max_message_size:
-            raise MessageIllegalError(f"batch of more than {self._max_message_size} bytes (maxMessageSize)")
-        start = offset = self._reserve(sum(map(self._size, drafts)))
+        size = sum(map(self._size, drafts))
+        if size > self._max_message_size + BATCH_ALLOWANCE:
+            raise MessageIllegalError(
+                f"{size} bytes of records in a batch, {self._max_message_size + BATCH_ALLOWANCE} allowed"
+                " (maxMessageSize): make smaller batches"
+            )
+        start = offset = self._reserve(size)
         timestamp = max(now_ms, self.store_timestamp)
         records: list[bytes] = []
         made: list[Waiting] = []

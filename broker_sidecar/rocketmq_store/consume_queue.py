@@ -184,8 +184,6 @@ class ConsumeQueue:
         self.dirty.clear()
 
     def _add_file(self, start: int) -> None:
-        if not self._starts:
-            self._folder.mkdir(parents=True, exist_ok=True)
         self._files.create(self._path(start))
         self._starts.append(start)
         OS.fsync_directory(self._folder)

@@ -1,6 +1,10 @@
 """What the store refuses, by type; texts name the file or the value, and the way out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from rocketmq_runtime.filesystem import DISK_FULL_ERRNOS
 
 
 class StoreError(Exception):
@@ -41,3 +45,15 @@ class MessageIllegalError(StoreError):
 
 class PropertiesSizeExceededError(MessageIllegalError):
     """More than 32767 bytes of properties (PROPERTIES_SIZE_EXCEEDED, response code 13)."""
+
+
+@contextmanager
+def full_disk_errors(path: Path) -> Iterator[None]:
+    """Around calls that need room for `path`: a full disk, or one without room for another name, raises
+    `StoreFullError`; other errors of the system stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL_ERRNOS:
+            raise StoreFullError(f"{path}: no room; free disk space or lower fileReservedTime") from error
+        raise

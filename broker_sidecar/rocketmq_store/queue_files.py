@@ -11,8 +11,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from rocketmq_runtime.filesystem import DISK_FULL_ERRNOS
-from rocketmq_store.errors import StoreFullError
+from rocketmq_store.errors import full_disk_errors
 
 MAX_OPEN: Final = 256
 _PAGE: Final = 4096
@@ -31,25 +30,21 @@ class QueueFiles:
     def write(self, path: Path, position: int, data: bytes | bytearray) -> None:
         """All of `data`, or an error after an unknown part of it."""
         handle = self._handle(path)
-        try:
+        with full_disk_errors(path):
             written = os.pwrite(handle, data, position)
             while written < len(data):
                 written += os.pwrite(handle, data[written:], position + written)
-        except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
-                raise StoreFullError(f"{path}: no room; free disk space or lower fileReservedTime") from error
-            raise
 
     def create(self, path: Path) -> None:
-        """A file of zeros of the full length, or what is there brought to it."""
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(handle, self.file_size)
-        except OSError as error:
-            os.close(handle)
-            if error.errno in DISK_FULL_ERRNOS:
-                raise StoreFullError(f"{path}: no room; free disk space or lower fileReservedTime") from error
-            raise
+        """A file of zeros of the full length, its folder too, or what is there brought to it."""
+        with full_disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(handle, self.file_size)
+            except OSError:
+                os.close(handle)
+                raise
         self._keep(path, handle)
 
     def zero_from(self, path: Path, position: int) -> bool:

@@ -13,8 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from rocketmq_runtime.filesystem import DISK_FULL_ERRNOS
-from rocketmq_store.errors import StoreFullError
+from rocketmq_store.errors import StoreFullError, full_disk_errors
 
 _KEEP_SIZE: Final = 0x01
 _PUNCH_HOLE: Final = 0x02
@@ -50,16 +49,17 @@ class Segment:
     def create(cls, path: Path, start: int, size: int) -> "Segment":
         """Make the file with all its blocks; full length first, which is one step: no crash leaves another length
         than 0 or `size`. Raises `StoreFullError` (the file is gone again) or `OSError`."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.ftruncate(fd, size)
-            segment = cls(path, start, size)
-            segment.allocate()
-        except (OSError, StoreFullError):
-            path.unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(fd)
+        with full_disk_errors(path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(fd, size)
+                segment = cls(path, start, size)
+                segment.allocate()
+            except (OSError, StoreFullError):
+                path.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(fd)
         return segment
 
     def __del__(self) -> None:
@@ -88,14 +88,8 @@ class Segment:
         are there. Raises `StoreFullError` or `OSError`."""
         if self._allocated:
             return
-        try:
+        with full_disk_errors(self.path):
             os.posix_fallocate(self._fd, 0, self.size)
-        except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
-                raise StoreFullError(
-                    f"{self.path}: no room for {self.size} bytes; free disk space or lower fileReservedTime"
-                ) from error
-            raise
         self._allocated = True
 
     def has_data(self, position: int, limit: int) -> bool:

@@ -114,6 +114,7 @@ async def test_a_delayed_message_goes_to_the_schedule_topic(tmp_path: Path) -> N
         ({"properties": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION, "transaction"),
         ({"properties": "TIMER_DELAY_SEC\x015\x02"}, ResponseCode.SYSTEM_ERROR, "timerWheelEnable"),
         ({"body": b"xx", "batch": True}, ResponseCode.SYSTEM_ERROR, "lengths"),
+        ({"body": bytes([0, 0, 0, 22]) + bytes(100_000), "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "100004 bytes"),
     ],
 )
 async def test_refused(tmp_path: Path, changes: dict[str, object], code: int, remark: str) -> None:

@@ -96,6 +96,13 @@ class TestAppend:
             store.append_batch([draft(b"x" * 1200) for _ in range(4)], 1)
         assert store.max_offset == 0
 
+    def test_a_batch_of_more_than_the_largest_message_and_its_allowance(self, tmp_path: Path) -> None:
+        store, _ = opened(tmp_path, file_size=1024 * 1024, max_message_size=1000)
+        with pytest.raises(MessageIllegalError, match="maxMessageSize"):
+            store.append_batch([draft(b"") for _ in range(1000)], 1)
+        assert store.max_offset == 0
+        assert store.append_batch([draft(b"") for _ in range(500)], 1).count == 500
+
     @pytest.mark.parametrize(
         ("bad", "error"),
         [
@@ -295,6 +302,18 @@ class TestReopen:
         assert bodies(store) == [b"1"]
 
 
+def refuse_names(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
+    """The file system has no room for another name (a full folder, no inodes left)."""
+    real = getattr(os, call)
+
+    def refuse(path: str | Path, *args: int, **names: int) -> int:
+        if Path(path).is_relative_to(below) and (call == "mkdir" or args[0] & os.O_CREAT):
+            raise OSError(28, "No space left on device")
+        return int(real(path, *args, **names) or 0)
+
+    monkeypatch.setattr(os, call, refuse)
+
+
 class TestFull:
     def test_no_room_for_the_next_file(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
         put(store, *(b"x" * 1000 for _ in range(3)))
@@ -336,6 +355,32 @@ class TestFull:
         store.check_disk()
         put(store, b"4")
         assert (bodies(store), bodies(store, queue_id=1)) == ([b"1", b"2", b"2", b"4"], [b"2"])
+
+    @pytest.mark.parametrize("call", ["open", "mkdir"])
+    def test_no_room_for_a_new_queue(
+        self, store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+    ) -> None:
+        put(store, b"1")
+        end = store.append(draft(b"2", topic=b"U"), 1).end
+        refuse_names(monkeypatch, call, tmp_path / "consumequeue" / "U")
+        with pytest.raises(StoreFullError, match="free disk space"):
+            store.dispatch(end)
+        assert store.refuses is not None
+        monkeypatch.undo()
+        assert store.dispatch(end) == {("U", 0)}
+
+    def test_no_room_for_the_name_of_the_next_file(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        put(store, *(b"x" * 1000 for _ in range(3)))
+        refuse_names(monkeypatch, "open", store.files.directory)
+        with pytest.raises(StoreFullError, match="free disk space"):
+            store.append(draft(b"x" * 1000), 1)
+        store.writer.acquire()
+        with pytest.raises(StoreFullError, match="free disk space"):
+            store.files.preallocate_next()
+        monkeypatch.undo()
+        store.check_disk()
+        put(store, b"y" * 1000)
+        assert bodies(store)[-1] == b"y" * 1000
 
     def test_nearly_full(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path, disk_refuse_ratio=0.0)
