@@ -1,0 +1,79 @@
+"""A broker moves house with its folder: an official broker's is taken over by a replica of ours, with topics, messages,
+offsets and what is delayed; and given back."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_demo.apache import clients, servers
+from rocketmq_demo.apache.clients import PushConsumer
+from rocketmq_demo.apache.processes import JavaProcess
+from tests.interop.lab import CLUSTER, Lab
+from tests.interop.native import NativeGroup
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
+
+TOPIC, GROUP = "moves", "movers"
+COUNT = 30
+SIZES = {"mappedFileSizeCommitLog": 16 * 1024, "mappedFileSizeConsumeQueue": 20 * 30}
+
+
+def test_there_and_back(lab: Lab) -> None:
+    ours = NativeGroup(lab, "broker-s", replicas=1, config={**SIZES, "durability": "relaxed"})
+    replica, namesrv = ours.replicas[0], ours.namesrv_addr
+    expected: list[str] = []
+
+    def start_java() -> JavaProcess:
+        return servers.start_broker(
+            replica.folder,  # whose store is in the same place
+            port=lab.ports.broker(),
+            controllers=[],
+            nameservers=[server.address for server in ours.nameservers],
+            cluster=CLUSTER,
+            name=ours.name,
+            config={**SIZES, "enableControllerMode": False},
+        )
+
+    def use(label: str) -> None:
+        """Send and receive; the group goes on where it was."""
+        folder = ours.folder / label
+        for ways, delay in ((("sync", "batch"), None), (("async",), 1)):
+            clients.send(
+                folder / f"sender-{delay}",
+                nameservers=namesrv,
+                topic=TOPIC,
+                ways=ways,
+                count=COUNT,
+                prefix=f"{label} {'and'.join(ways)}",
+                delay_level=delay,
+            )
+        bodies = [f"{label} {ways} {number}" for ways in ("syncandbatch",) * 2 + ("async",) for number in range(COUNT)]
+        expected.extend(bodies)
+        read(folder / "reader", GROUP, bodies)
+
+    def read(folder: Path, group: str, bodies: list[str]) -> None:
+        with PushConsumer(folder, nameservers=namesrv, group=group, topic=TOPIC) as consumer:
+            consumer.wait_until(f"{len(bodies)} messages", lambda: sorted(consumer.bodies) == sorted(bodies))
+            consumer.finish()
+
+    try:
+        for server in ours.nameservers:
+            server.wait_listening()
+        with start_java() as java:
+            java.wait_port(120)
+            use("theirs")
+            java.stop()
+
+        replica.start()
+        ours.wait("a master", lambda view: view.master_id is not None)
+        use("ours")
+        read(ours.folder / "all-from-ours", "readers", expected)
+        replica.process.stop()
+
+        with start_java() as java:
+            java.wait_port(120)
+            use("theirs-again")
+            read(ours.folder / "all-from-theirs", "others", expected)
+            java.stop()
+    finally:
+        ours.close()
