@@ -5,6 +5,7 @@ cancelled leaves nothing half done. Source: ha reference, section 6.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -63,9 +64,15 @@ class EpochStore:
         Raises:
             StorageError: not written; what was there before still is.
         """
-        loop = asyncio.get_running_loop()
-        write = loop.run_in_executor(self._thread, self.save_now, epochs)
-        await asyncio.shield(write)
+        await self._in_turn(lambda: self.save_now(epochs))
+
+    async def truncate_prefix(self, offset: int) -> None:
+        """Forget the entries that end at or before `offset`, of whatever list the saves asked for before have left:
+        an epoch that is being written must not be lost again. Raises as `save`."""
+        await self._in_turn(lambda: self.save_now(self.epochs.truncate_prefix(offset)))
+
+    async def _in_turn(self, write: Callable[[], None]) -> None:
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, write))
 
     def save_now(self, epochs: EpochList) -> None:
         """`save` in the caller's thread."""

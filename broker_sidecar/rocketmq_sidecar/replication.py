@@ -246,27 +246,29 @@ class Replication:
 
         Also for `Released.max_offset`, before `follow`: what a slave has to know is where the log really ends."""
         self._flushed_offset = max(self._flushed_offset, flushed_offset)
-        if self._follower is None and max_offset > self._max_offset:
+        server = self._server
+        if self._follower is not None or server is None:
+            return
+        if server.mastership is None:
+            self._max_offset = max_offset  # less than we knew if the broker has cut a torn record on becoming master
+            return
+        if max_offset > self._max_offset:
             self._max_offset = max_offset
-            if self._server is not None:
-                self._server.appended(max_offset)
-        if self._server is not None:
-            self._server.flushed(flushed_offset)
+            server.appended(max_offset)
+        server.flushed(flushed_offset)
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""
         if self._files is not None and self._follower is None:
             self._files.refresh()  # while following, a thread may be cutting the log
-        epochs = self._store.epochs.truncate_prefix(min_offset)
         master = None if self._server is None else self._server.mastership
         if master is not None:
             master.min_offset = min_offset
-            master.epochs = epochs
+            master.epochs = master.epochs.truncate_prefix(min_offset)
         elif self._follower is not None and self._follower.connection is not None:
             session = self._follower.connection.session
             session.epochs = session.epochs.truncate_prefix(min_offset)
-        if epochs != self._store.epochs:
-            self._later(self._store.save(epochs))
+        self._later(self._store.truncate_prefix(min_offset))
         self._changed()
 
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:

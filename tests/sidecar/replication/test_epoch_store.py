@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -61,6 +62,17 @@ async def test_saves_are_in_order(tmp_path: Path) -> None:
     await store.save(NEW)
     store.close()
     assert store.path.read_bytes() == encode_epochs(NEW)
+
+
+async def test_retention_forgets_no_epoch_that_is_being_written(tmp_path: Path) -> None:
+    store = EpochStore(tmp_path / "epochFileCheckpoint")
+    store.save_now(OLD)
+    begun = asyncio.ensure_future(store.save(NEW))
+    await asyncio.sleep(0)
+    await store.truncate_prefix(900)
+    await begun
+    store.close()
+    assert store.epochs.starts() == [(2, 900)]
 
 
 def written() -> SimDisk:

@@ -385,3 +385,25 @@ async def test_roles_need_an_identity_and_a_log(tmp_path: Path) -> None:
     assert isinstance(replica.replication, Replication)
     with pytest.raises(NotWriterError):
         replica.files.view(0, 10)
+
+
+async def test_an_end_that_the_broker_cut_is_the_end_of_what_a_slave_acknowledges(tmp_path: Path) -> None:
+    # Elected and replaced before the epoch began: the broker had cut the torn record that had been received last.
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1)
+        one.append(b"first")
+        kept = one.end
+        one.append(b"torn")
+        await in_sync(one, two)
+        await two.replication.unfollow()
+        two.lock.acquire()
+        two.files.load()
+        two.files.truncate(kept)
+        two.replication.appended(kept, 0)  # Released
+        assert two.replication.max_offset == kept
+        two.end = kept
+        two.lock.release()
+        await two.follow(one, 1)
+        one.append(b"more")
+        await acknowledged(one)
+        assert two.log() == one.log()
