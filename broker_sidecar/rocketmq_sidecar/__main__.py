@@ -7,6 +7,7 @@ that still holds the replica, controllers that do not know it) does not end it: 
 
 import argparse
 import asyncio
+import errno
 import signal
 import sys
 from collections.abc import Sequence
@@ -80,8 +81,9 @@ async def _run(settings: SidecarSettings) -> int:
             starting.result()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     except OSError as error:
-        log.error("cannot open a port", reason=str(error))
-        return EXIT_PORT
+        port = error.errno in {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
+        log.critical("start refused", reason=f"cannot open a port: {error}" if port else str(error))
+        return EXIT_PORT if port else EXIT_FATAL
     except (ReplicationError, StorageError) as error:
         log.critical("start refused", reason=str(error), error=type(error).__name__)
         return EXIT_FATAL

@@ -305,3 +305,23 @@ async def test_keys_that_nobody_knows_are_reported_and_those_of_the_broker_are_n
     assert process.returncode == 1
     assert b"inventedKey" in said
     assert b"deleteWhen" not in said
+
+
+async def test_socket_that_cannot_be_made_is_no_taken_port(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with PortPool() as ports:
+        values = {
+            "controllerAddr": "127.0.0.1:1",
+            "listenPort": str(ports.broker()),
+            "storePathRootDir": str(tmp_path / "store"),
+            "sidecarSocketPath": str(tmp_path / "file" / "sidecar.sock"),
+            "metricsPromExporterPort": "0",
+        }
+        config = tmp_path / "broker.conf"
+        config.write_bytes(properties.dump(values))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rocketmq_sidecar", "-c", str(config), stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    assert str(tmp_path / "file").encode() in said
