@@ -121,7 +121,7 @@ class BrokerSettings(Settings, frozen=True):
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     # store
-    store_path_root_dir: str = "~/store"
+    store_path_root_dir: Annotated[str, msgspec.Meta(min_length=1)] = "~/store"
     store_path_commit_log: str = ""
     """Empty: `commitlog` in storePathRootDir."""
     mapped_file_size_commit_log: Annotated[int, msgspec.Meta(ge=4096, le=2**31 - 1)] = 1024 * 1024 * 1024

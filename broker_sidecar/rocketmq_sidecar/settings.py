@@ -105,7 +105,7 @@ class SidecarSettings(Settings, frozen=True):
     """Ours: a broker process that has not read for so long counts as dead."""
 
     # files
-    store_path_root_dir: str = "~/store"
+    store_path_root_dir: Annotated[str, msgspec.Meta(min_length=1)] = "~/store"
     store_path_commit_log: str = ""
     """Empty: `commitlog` in storePathRootDir."""
     store_path_epoch_file: str = ""

@@ -66,6 +66,7 @@ def test_copies_needed() -> None:
         ("maxMessageSize", "0"),
         ("mappedFileSizeCommitLog", "many"),
         ("brokerPermission", "8"),
+        ("storePathRootDir", ""),
         ("deleteWhen", "24"),
         ("deleteWhen", ""),
         ("messageDelayLevel", "1s 1x"),
