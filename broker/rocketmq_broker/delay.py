@@ -16,7 +16,7 @@ from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.inner_writer import InnerWriter
 from rocketmq_broker.tables import DelayOffsets
-from rocketmq_formats.store.message import Record, read_record
+from rocketmq_formats.store.message import Record, RecordError, read_record
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_store.errors import MessageIllegalError, StoreError
 from rocketmq_store.message_store import MessageStore
@@ -103,7 +103,11 @@ class DelayService:
     def _deliver(self, level: int) -> None:
         del self._timers[level]
         for _ in range(PORTION):
-            sleep = self._deliver_one(level)
+            try:
+                sleep = self._deliver_one(level)
+            except (StoreError, OSError) as error:
+                log.error("delayed messages wait: look at the disk", level=level, reason=str(error))
+                sleep = RETRY_SECONDS
             if sleep is None:
                 return
             if sleep > 0:
@@ -121,7 +125,10 @@ class DelayService:
         if progress.next >= end:
             return None
         view = self._store.record_of(SCHEDULE_TOPIC, level - 1, progress.next)
-        record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        try:
+            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        except RecordError as error:
+            return self._pass_over(level, str(error))
         if view is None or not isinstance(record, Record):
             return self._pass_over(level, "its record is gone")
         wait = due_in(record.store_timestamp, self._levels[level - 1], self._clock())

@@ -115,6 +115,12 @@ class SidecarLink:
                 self._report("no sidecar yet: writes are refused until it runs", error.strerror or str(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            except Exception as error:
+                # nobody would notice that this task has ended but by a broker that never comes back
+                log.exception("the link to the sidecar cannot be made, trying on", path=str(self._path))
+                self._report("no link to the sidecar", f"{type(error).__name__}: {error}")
+                await asyncio.sleep(STABLE_SECONDS)
+                continue
             self._connected_at = self._loop.time()
             self._connection = connection
             connection.write(greeting)
@@ -125,7 +131,7 @@ class SidecarLink:
     def _greeting(self, connection: "_Connection") -> bytes:
         try:
             return encode(self._handler.hello())
-        except OSError:
+        except BaseException:
             connection.close()
             raise
 

@@ -18,6 +18,9 @@ from rocketmq_runtime.filesystem import StorageError
 
 log = structlog.get_logger(__name__)
 
+RETRY_SECONDS = 10.0
+"""After a write that failed: what has not changed since would be lost with the next restart."""
+
 F = TypeVar("F", bound=Body)
 
 
@@ -32,6 +35,8 @@ class TableFile:
         self._saved = 0
         self._writer: asyncio.Task[None] | None = None
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._retry: asyncio.TimerHandle | None = None
+        """The last write failed."""
 
     def changed(self) -> None:
         """Write the table soon."""
@@ -43,7 +48,7 @@ class TableFile:
         """Until every change reported so far is on disk.
 
         Raises:
-            StorageError: the write failed; the next change tries again.
+            StorageError: the write failed; it is tried again by and by.
         """
         if self._saved < self._wanted:
             done = self._loop.create_future()
@@ -51,24 +56,44 @@ class TableFile:
             await done
 
     async def close(self) -> None:
-        """Finish what is wanted; a failure has been logged."""
+        """Finish what is wanted; a failure has been logged. What failed before is tried once more."""
         if self._writer is not None:
             await self._writer
+        if self._retry is not None:
+            self._wanted += 1
+            await self._write()
+            self._forget_retry()
 
     async def _write(self) -> None:
         try:
             while self._saved < self._wanted:
-                version, data = self._wanted, self._render()
-                error: StorageError | None = None
-                try:
-                    await self._loop.run_in_executor(None, write_atomically, self._path, data)
-                except StorageError as failure:
-                    error = failure
-                    log.error("table not written: free the disk or repair it", path=str(self._path), reason=str(error))
+                version = self._wanted
+                error = await self._write_once()
                 self._saved = version
+                self._forget_retry()
+                if error is not None:
+                    log.error("table not written: free the disk or repair it", path=str(self._path), reason=str(error))
+                    self._retry = self._loop.call_later(RETRY_SECONDS, self.changed)
                 self._settle(version, error)
         finally:
             self._writer = None
+
+    async def _write_once(self) -> StorageError | None:
+        """What went wrong."""
+        try:
+            await self._loop.run_in_executor(None, write_atomically, self._path, self._render())
+        except StorageError as error:
+            return error
+        except Exception as error:
+            # whoever waits must not wait for ever for the sake of a defect
+            log.exception("table cannot be written", path=str(self._path))
+            return StorageError(self._path, f"{type(error).__name__}: {error}")
+        return None
+
+    def _forget_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     def _settle(self, version: int, error: StorageError | None) -> None:
         waiters, self._waiters = self._waiters, []

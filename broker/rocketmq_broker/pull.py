@@ -7,6 +7,8 @@ Source: client reference, section 3 (`PullMessageProcessor`, `DefaultPullMessage
 from collections.abc import Collection
 from typing import Final
 
+import structlog
+
 from rocketmq_broker.consumer_seams import ConsumerTable, GroupTable, OffsetTable
 from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
@@ -29,9 +31,12 @@ from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import PERM_READ, TopicConfig
-from rocketmq_runtime.server import DEFERRED, Answer, Peer
+from rocketmq_runtime.server import DEFERRED, MAX_REMARK, Answer, Peer
+from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import GetResult, GetStatus
+
+log = structlog.get_logger(__name__)
 
 SAME_GROUP: Final = FAQ
 MAX_SUSPEND_SECONDS: Final = 120.0
@@ -127,7 +132,12 @@ class PullProcessor:
         return min(max(header.suspend_timeout_millis / 1000, 0.0), MAX_SUSPEND_SECONDS)
 
     def _wake(self, pull: HeldPull) -> None:
-        result = self._get(pull.header, pull.scan_from, pull.tag_codes)
+        try:
+            result = self._get(pull.header, pull.scan_from, pull.tag_codes)
+        except (StoreError, OSError) as error:
+            self._held.take(pull)
+            self._unreadable(pull, error)
+            return
         answer = self._answer(pull.request, pull.header, result)
         if answer.code in _KEEP_WAITING:
             # its filter wants none of the new ones: they need not be looked at again
@@ -138,8 +148,21 @@ class PullProcessor:
 
     def _expired(self, pull: HeldPull) -> None:
         # from the offset asked for: the consumer learns how far there was nothing for it
-        result = self._get(pull.header, pull.header.queue_offset, pull.tag_codes)
+        try:
+            result = self._get(pull.header, pull.header.queue_offset, pull.tag_codes)
+        except (StoreError, OSError) as error:
+            self._unreadable(pull, error)
+            return
         pull.peer.answer_later(pull.request, self._answer(pull.request, pull.header, result))
+
+    def _unreadable(self, pull: HeldPull, error: Exception) -> None:
+        """Whoever wakes pulls has others to wake."""
+        header = pull.header
+        log.error(
+            "queue cannot be read: look at the disk", topic=header.topic, queue=header.queue_id, reason=str(error)
+        )
+        remark = f"{type(error).__name__}: {error}"[:MAX_REMARK]
+        pull.peer.answer_later(pull.request, response(pull.request, ResponseCode.SYSTEM_ERROR, remark))
 
     def _get(self, header: PullMessageRequestHeader, offset: int, tag_codes: Collection[int]) -> GetResult:
         return self._store.get(

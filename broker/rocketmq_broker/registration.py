@@ -129,6 +129,10 @@ class Registrar:
             answer = await self._client.call(server, command, timeout=seconds)
         except (RemotingError, ValueError) as error:
             return str(error)
+        except Exception as error:
+            # nobody would notice that this task has ended but by missing the broker at the name servers
+            log.exception("a call at a name server failed in an unforeseen way", name_server=server)
+            return f"{type(error).__name__}: {error}"
         if answer.code != ResponseCode.SUCCESS:
             return f"code {answer.code}: {answer.remark}"
         return None

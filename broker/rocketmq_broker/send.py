@@ -128,7 +128,7 @@ class SendProcessor:
         append = self._append_batch if header.batch else self._append
         try:
             outgoing, appended = append(header, target, queue_id, request.body, peer)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             raise self._store_refused(error) from error
         traffic = self._traffic
         traffic.put_messages += appended.count
@@ -310,7 +310,7 @@ class SendProcessor:
             f"{self._settings.max_message_size}B, msg properties length limit 32KB."
         )
 
-    def _store_refused(self, error: StoreError) -> RefusedError:
+    def _store_refused(self, error: StoreError | OSError) -> RefusedError:
         if isinstance(error, MessageIllegalError):
             return RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} ({error})")
         if not isinstance(error, StoreFullError):

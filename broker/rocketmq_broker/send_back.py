@@ -33,6 +33,9 @@ from rocketmq_store.model import Draft
 
 log = structlog.get_logger(__name__)
 
+MOST_TRIES = 2**31 - 1
+"""What a record can hold."""
+
 
 class SendBack:
     """Stores messages anew for the group that could not consume them."""
@@ -138,5 +141,5 @@ class SendBack:
             born_timestamp=record.born_timestamp,
             born_host=record.born_host,
             store_host=self._writer.store_host,
-            reconsume_times=record.reconsume_times + 1,
+            reconsume_times=min(max(record.reconsume_times, 0) + 1, MOST_TRIES),
         )

@@ -112,6 +112,11 @@ class SlaveSync:
                 log.warning("the master's tables are not copied, trying on", master=master, reason=str(error))
             self._failing = True
             return RETRY_SECONDS
+        except Exception:
+            # nobody would notice that this task has ended until a failover finds old tables
+            log.exception("the master's tables are not copied, trying on", master=master)
+            self._failing = True
+            return PERIOD_SECONDS[1]
         if self._failing:
             log.info("the master's tables are copied again", master=master)
         self._failing = False

@@ -124,8 +124,8 @@ class ConsumerTables:
 
     def _again(self, seconds: float, act: Callable[[], None]) -> None:
         def run() -> None:
+            self._again(seconds, act)  # first: a defect must not be the end of it
             act()
-            self._again(seconds, act)
 
         self._timers[act] = self._loop.call_later(seconds, run)
 

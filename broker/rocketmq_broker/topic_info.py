@@ -40,6 +40,9 @@ from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
+MAX_QUEUES_ANSWERED = 100_000
+"""In one answer to 208: others wait while it is made."""
+
 
 class TopicInfo:
     """Reads the topics, their queues and where groups are in them; deletes topics."""
@@ -118,13 +121,21 @@ class TopicInfo:
         names = (header.topic_list or header.topic or "").split(";")
         wanted = list(filter(None, names)) or self._offsets.topics_of(header.consumer_group)
         group = self._consumers.get(header.consumer_group)
-        table = {}
+        queues: dict[str, int] = {}
         for name in wanted:
             topic = self._topics.get(name)
-            if topic is None or (group is not None and group.subscriptions and name not in group.subscriptions):
-                continue
-            for queue_id in range(topic.read_queue_nums):
-                table[self._queue(name, queue_id)] = self._progress(header.consumer_group, name, queue_id)
+            if topic is not None and (group is None or not group.subscriptions or name in group.subscriptions):
+                queues[name] = topic.read_queue_nums
+        if sum(queues.values()) > MAX_QUEUES_ANSWERED:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{len(queues)} topics with more than {MAX_QUEUES_ANSWERED} queues: ask for fewer at a time",
+            )
+        table = {
+            self._queue(name, queue_id): self._progress(header.consumer_group, name, queue_id)
+            for name, count in queues.items()
+            for queue_id in range(count)
+        }
         return response(request, ResponseCode.SUCCESS, None, None, ConsumeStats(offset_table=table).encode())
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:

@@ -148,12 +148,12 @@ class Registry:
         self._scan = self._loop.call_later(period, self._expire)
 
     def _expire(self) -> None:
+        self._schedule_scan()  # first: a defect must not be the end of it
         for broker in self.tables.live.expired(self._loop.time()):
             self._ended(routes.expire(self.tables, broker), f"silent for more than {broker.timeout:g} s")
             peer = self._peers.get(broker.connection_id)
             if peer is not None:
                 peer.close()
-        self._schedule_scan()
 
     def _ended(self, ended: Unregistered, why: str) -> None:
         if ended.known:

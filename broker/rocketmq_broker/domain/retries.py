@@ -38,6 +38,7 @@ class Retry(msgspec.Struct, frozen=True):
 def retry_of(group: str, reconsume_times: int, *, wanted_level: int, longest: int, levels: int) -> Retry:
     """`reconsume_times`: redeliveries so far, at most `longest`. `wanted_level`: the client's; below 0 it gives up, 0
     leaves it to us. `levels`: how many there are."""
+    reconsume_times = max(reconsume_times, 0)  # producers may send what they like
     if reconsume_times >= longest or wanted_level < 0:
         return Retry(DLQ_PREFIX + group, 0)
     return Retry(RETRY_PREFIX + group, min(wanted_level or FIRST_LEVEL + reconsume_times, levels))
