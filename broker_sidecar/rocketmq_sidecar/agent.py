@@ -15,7 +15,7 @@ import structlog
 
 from rocketmq_formats.broker_identity import IdentityError
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
+from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
 from rocketmq_formats.replica_link import Hello, Prepared, Released, RoleNotice
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_sidecar.broker_side import BrokerSide
@@ -149,9 +149,9 @@ class Agent:
 
     # Replication's callbacks
 
-    def sync_set_wanted(self, members: frozenset[int]) -> None:
+    def sync_set_wanted(self, wanted: SyncStateSet) -> None:
         """The controllers should agree to this set."""
-        self._event(lambda machine: machine.on_sync_set_wanted(members, self._clock()))
+        self._event(lambda machine: machine.on_sync_set_wanted(wanted, self._clock()))
 
     def master_lost(self) -> None:
         """Slave: the connection to the master broke."""

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from rocketmq_formats.errors import FrameError
+from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
 from rocketmq_sidecar.domain.ha_master import CONFIRM_DELAY, FlowControl, MasterSession, Mastership
 from rocketmq_sidecar.slave_connection import SlaveConnection
@@ -35,7 +36,7 @@ class HaServer:
         review_interval: float,
         flow_limit: int | None,
         on_progress: Callable[[], None],
-        on_wish: Callable[[frozenset[int]], None],
+        on_wish: Callable[[SyncStateSet], None],
         on_change: Callable[[], None],
     ) -> None:
         """Times in seconds. `on_progress`: acknowledged or confirmed offset or the set's size moved. `on_wish`: see
@@ -59,7 +60,6 @@ class HaServer:
         self._refusals: set[str] = set()
         self._wished: frozenset[int] | None = None
         """Wished for since the last look of the timer."""
-        self._last_wish: frozenset[int] | None = None
 
     # Its life
 
@@ -77,7 +77,7 @@ class HaServer:
         if self.mastership is not mastership:
             self.end("a new mastership begins")
             self.mastership = mastership
-        self._wished = self._last_wish = None
+        self._wished = None
         self._last_tick = self._reviewed_at = self.loop.time()
         if self._ticks is None:
             self._ticks = self.loop.call_later(self._tick_interval, self._tick)
@@ -152,13 +152,9 @@ class HaServer:
         """The set changed, or a wish was refused."""
         self._wished = None
         if self.mastership is not None:
+            self._review()  # first: nothing is acknowledged without those who had qualified and are wished for again
             self.mastership.settle()
             self._on_progress()
-            stands = self._review()
-            members = self.mastership.sync_set.members
-            if not stands and self._last_wish not in {None, members}:
-                self._last_wish = None
-                self._on_wish(members)  # what was wished for before this was known is void
             self._on_change()
 
     # From connections
@@ -245,22 +241,21 @@ class HaServer:
             if connection.session.confirm_sent < master.confirm and connection.session.position >= master.max_offset:
                 connection.heartbeat()
 
-    def _review(self) -> bool:
+    def _review(self) -> None:
         """See whether another set is wished for."""
         master = self.mastership
         if master is None:
-            return False
+            return
         now = self.loop.time()
         for connection in self.connections:
             connection.session.review(now)
         size = master.sync_set.size
         wish = master.sync_set.wish(now, self._not_catchup)
         if wish is not None and wish != self._wished:
-            self._wished = self._last_wish = wish
-            self._on_wish(wish)
+            self._wished = wish
+            self._on_wish(SyncStateSet(sync_state_set=wish, sync_state_set_epoch=master.sync_set.epoch))
         if master.sync_set.size != size:
             self._on_progress()
-        return wish is not None
 
     def _tick(self) -> None:
         now = self.loop.time()

@@ -50,7 +50,7 @@ class Replication:
         self,
         settings: ReplicationSettings,
         *,
-        on_sync_set_wanted: Callable[[frozenset[int]], None],
+        on_sync_set_wanted: Callable[[SyncStateSet], None],
         on_progress: Callable[[Progress], None],
         on_replicated: Callable[[int, int], None],
         truncate_broker: Callable[[int], Awaitable[None]],
@@ -60,7 +60,8 @@ class Replication:
     ) -> None:
         """
         Args:
-            on_sync_set_wanted: master: the set that the controllers should agree to (1001), this replica included.
+            on_sync_set_wanted: master: the set that the controllers should agree to (1001), this replica included,
+                with the epoch of the agreed set that it was formed from: not to be asked for once that is replaced.
                 Called again when the wish changes, when the controllers refused (`sync_set_refused`), and every
                 checkSyncStateSetPeriod while the wish stands; answer with `set_sync_state_set` or `sync_set_refused`.
             on_progress: master: a `replica_link.Replication` for the broker; a level, send the last one of a turn.

@@ -3,6 +3,7 @@
 import pytest
 
 from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Fenced, Following, Grant, Prepare, Release, RoleNotice
 from rocketmq_sidecar.domain.actions import Ask, Begin, Follow
 from tests.sidecar.world import CONTROLLERS, STEP, Node, World
@@ -258,16 +259,43 @@ def test_set_that_the_controllers_refuse_is_asked_for_again_when_replication_say
     assert world.group.sync_state_set == members
 
 
-def test_wish_of_an_earlier_mastership_is_void() -> None:
+@pytest.mark.parametrize("older", [0, 1])
+def test_wish_that_is_not_of_this_mastership_or_set_is_void(older: int) -> None:
     # Found by the simulation: a replica that had qualified long ago became a member, without what came since.
     world = settled()
     master = world.master()
     assert master.machine is not None
-    master.machine.steward.wish(frozenset({master.broker_id}))
-    master.machine.on_begun(world.group.master_epoch if world.group is not None else 0, None, world.now)
+    steward = master.machine.steward
+    epoch = steward.mandate.agreed.sync_state_set_epoch - older
+    steward.wish(SyncStateSet(sync_state_set=frozenset({master.broker_id}), sync_state_set_epoch=epoch))
+    if not older:
+        master.machine.on_replication_stopped(world.now)
     world.run(3)
     assert world.group is not None
     assert len(world.group.sync_state_set) == 3
+
+
+def test_refusal_that_a_lost_answer_has_caused_takes_nothing_back() -> None:
+    # The repeated question finds its own set agreed to: until that is known, both sets count.
+    world = settled()
+    master = world.master()
+    alterations: list[Ask] = []
+
+    def lose(node: Node, ask: Ask) -> bool:
+        if ask.code is RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+            alterations.append(ask)
+            return len(alterations) == 1
+        return node is master and len(alterations) == 1 and ask.code is RequestCode.CONTROLLER_GET_REPLICA_INFO
+
+    world.lose = lose
+    world.kill(others(world, master)[0])
+    world.run(5)
+    assert len(alterations) > 1
+    assert not [line for line in world.trace if "its set was refused" in line]
+    assert master.machine is not None
+    assert world.group is not None
+    assert len(world.group.sync_state_set) == 2
+    assert master.machine.steward.mandate.agreed.sync_state_set == world.group.sync_state_set
 
 
 def test_lost_answer_to_alter_is_resolved() -> None:

@@ -336,8 +336,11 @@ class World:
 
     def want_set(self, node: Node, members: frozenset[int]) -> None:
         """Replication of `node` wants this SyncStateSet."""
-        assert node.machine is not None
-        self._do(node, node.machine.on_sync_set_wanted(members, self.now))
+        machine = node.machine
+        assert machine is not None
+        epoch = machine.steward.mandate.agreed.sync_state_set_epoch
+        wanted = SyncStateSet(sync_state_set=members, sync_state_set_epoch=epoch)
+        self._do(node, machine.on_sync_set_wanted(wanted, self.now))
         self._settle()
 
     def describe(self) -> str:
@@ -604,10 +607,8 @@ class World:
                     node.lock = None
                 node.replicating = None
                 self._later(node, lambda: self._do(node, machine.on_replication_stopped(self.now)))
-            case SetRefused():
+            case SetRefused() | Adopt():
                 self._later(node, lambda: self._wish(node))  # it wants what it wanted
-            case Adopt():
-                pass
             case _:
                 raise AssertionError(action)
 
@@ -629,7 +630,9 @@ class World:
             for other in self.nodes
             if isinstance(other.replicating, Follow) and other.replicating.epoch == begun.epoch
         }
-        self._do(master, machine.on_sync_set_wanted(frozenset({master.broker_id, *members}), self.now))
+        epoch = machine.steward.mandate.agreed.sync_state_set_epoch
+        wanted = SyncStateSet(sync_state_set=frozenset({master.broker_id, *members}), sync_state_set_epoch=epoch)
+        self._do(master, machine.on_sync_set_wanted(wanted, self.now))
 
     def _power_cut(self, node: Node) -> None:
         node.crashes += 1

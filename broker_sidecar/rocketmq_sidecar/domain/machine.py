@@ -9,6 +9,7 @@ are closed at once: a replica without a broker is dead, and another one is to be
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Grant, Hello, Prepared, Released, RoleNotice, Welcome
 from rocketmq_formats.replica_link import Lease as LeaseMessage
 from rocketmq_sidecar.domain.actions import (
@@ -98,7 +99,6 @@ class ControlMachine:
         before, self.epoch_trouble = self.epoch_trouble, error
         if error is None:
             self.steward.beat_now(now)  # the controllers tell the slaves when they have heard us in the epoch
-            self.steward.forget_wish()  # it was of an earlier mastership: who qualified then may lack what came since
         notes: Actions = ()
         if error is not None and error != before:
             notes = (Note("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)
@@ -107,11 +107,12 @@ class ControlMachine:
     def on_replication_stopped(self, now: float) -> Actions:
         """Nothing is replicated any more, either way."""
         self.role.on_replication_stopped()
+        self.steward.forget_wish()  # who had qualified may lack what will have come since
         return self._advance(now)
 
-    def on_sync_set_wanted(self, members: frozenset[int], now: float) -> Actions:
-        """Replication wants the controllers to agree to this set."""
-        self.steward.wish(members)
+    def on_sync_set_wanted(self, wanted: SyncStateSet, now: float) -> Actions:
+        """Replication wants the controllers to agree to this set in place of the one with this epoch."""
+        self.steward.wish(wanted)
         return self._advance(now)
 
     def on_master_lost(self, now: float) -> Actions:

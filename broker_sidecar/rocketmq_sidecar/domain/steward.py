@@ -15,6 +15,7 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import RoleNotice
 from rocketmq_sidecar.domain import answers
 from rocketmq_sidecar.domain.actions import Action, Actions, Ask, Beat, Note, SetRefused, Stored
@@ -105,12 +106,12 @@ class Steward:
         self._looking_until = now + self._timing.look
 
     def forget_wish(self) -> None:
-        """A mastership begins: replication will say what it wants."""
+        """A mastership has ended."""
         self._wish.forget()
 
-    def wish(self, members: frozenset[int]) -> None:
-        """As master: the SyncStateSet that the controllers should agree to."""
-        self._wish.set(members)
+    def wish(self, wanted: SyncStateSet) -> None:
+        """As master: the SyncStateSet that the controllers should agree to, with the epoch of the one it replaces."""
+        self._wish.set(wanted)
 
     def on_notice(self, notice: RoleNotice, now: float) -> Actions:
         """1008: a controller tells of an election. Only a newer epoch counts, and it proves nothing for the lease: it

@@ -22,7 +22,6 @@ class SyncSet:
         """inSyncReplicasNums: of the larger set, while a change is under way."""
         self._caught_up = dict.fromkeys(self.members - {own_id}, now)
         self._joining: frozenset[int] = frozenset()
-        self._wish = self.members
 
     def adopt(self, agreed: SyncStateSet, now: float) -> bool:
         """Take what the controllers agreed to; False if it is not newer."""
@@ -30,14 +29,10 @@ class SyncSet:
             return False
         self.epoch = agreed.sync_state_set_epoch
         self.members = agreed.sync_state_set | {self.own_id}
-        self._joining -= self.members
-        for member in self.members - {self.own_id}:
+        for member in self._joining & self.members:  # not those who have left meanwhile: they are not waited for
             self._caught_up.setdefault(member, now)
-        if self.members == self._wish:
-            self._forget_wish()
-        else:  # an earlier wish was granted, the last one is still on its way
-            self.union |= self.members
-            self.size = max(self.size, len(self.members))
+        self._joining -= self.members
+        self._forget_wish()  # it names the epoch before
         return True
 
     def refused(self) -> None:
@@ -74,11 +69,10 @@ class SyncSet:
         wanted = frozenset({self.own_id, *staying, *self._joining})
         if wanted == self.members:
             return None
-        self._wish = wanted
         self.union = self.union | wanted
         self.size = max(self.size, len(wanted))
         return wanted
 
     def _forget_wish(self) -> None:
-        self._wish = self.union = self.members
+        self.union = self.members
         self.size = len(self.members)

@@ -155,10 +155,11 @@ class Replica:
 
     # callbacks
 
-    def _on_wish(self, wish: frozenset[int]) -> None:
-        self.wishes.append(wish)
+    def _on_wish(self, wanted: SyncStateSet) -> None:
+        assert wanted.sync_state_set_epoch == self.set_epoch
+        self.wishes.append(wanted.sync_state_set)
         if self.agree_at_once:
-            asyncio.get_running_loop().call_soon(self.agree, *wish)
+            asyncio.get_running_loop().call_soon(self.agree, *wanted.sync_state_set)
         self.changed.set()
 
     def _on_progress(self, progress: Progress) -> None:

@@ -407,3 +407,28 @@ async def test_an_end_that_the_broker_cut_is_the_end_of_what_a_slave_acknowledge
         one.append(b"more")
         await acknowledged(one)
         assert two.log() == one.log()
+
+
+async def test_nothing_is_acknowledged_without_those_who_are_wished_for_anew(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two)
+        one.agree_at_once = False
+        _, writer = await asyncio.open_connection("127.0.0.1", one.replication.ha_port)
+        writer.write(encode_slave_handshake(SlaveHandshake(3)) + encode_ack(one.end))
+        await one.until(lambda: one.wishes[-1] == {1, 2, 3})
+        held = one.progress.acked_offset
+        one.append(b"that the third one does not acknowledge")
+        await two.until(lambda: two.end == one.end)
+        server = one.replication._server
+        assert server is not None
+        assert server.mastership is not None
+        async with asyncio.timeout(20):
+            while server.mastership.acks[2] < one.end:
+                await asyncio.sleep(0)
+        one.agree(1, 2)
+        assert one.wishes[-2:] == [{1, 2, 3}, {1, 2, 3}]
+        assert one.progress.acked_offset == held
+        writer.close()
+        await writer.wait_closed()

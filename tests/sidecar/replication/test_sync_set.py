@@ -58,9 +58,19 @@ def test_a_wish_granted_while_another_one_is_on_its_way() -> None:
     assert group.wish(0.0, 15.0) == {1, 2, 3}
     group.left(3)
     assert group.adopt(some(6, 1, 2), 0.0)
-    assert (group.members, group.union) == ({1, 2}, {1, 2, 3})  # the controllers may agree to it yet
-    assert group.adopt(some(7, 1, 2, 3), 0.0)
-    assert group.union == {1, 2, 3}
+    assert (group.members, group.union) == ({1, 2}, {1, 2})  # it named epoch 5, nobody can agree to it any more
+    assert group.wish(0.0, 15.0) is None
+
+
+def test_who_left_before_the_controllers_agreed_is_not_waited_for() -> None:
+    group = sync_set(1, 2)
+    group.qualified(3)
+    assert group.wish(0.0, 15.0) == {1, 2, 3}
+    group.left(2)
+    assert group.adopt(some(6, 1, 2, 3), 0.0)
+    assert group.wish(0.0, 15.0) == {1, 3}
+    group.left(3)
+    assert group.wish(0.0, 15.0) == {1}
 
 
 def test_only_a_newer_set_counts() -> None:
