@@ -27,7 +27,8 @@ FLUSH_BYTES = 64 * 1024
 requests, and only a write finds out whether the peer takes their answers."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
-
+OTHER_FILES = 1024
+"""Descriptors that strangers cannot take, where the limit of open files allows so many: half of it where not."""
 
 
 class Deferred(enum.Enum):
@@ -289,6 +290,18 @@ def _failure(request: RemotingCommand, error: BaseException) -> RemotingCommand:
     return response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"[:MAX_REMARK])
 
 
+class _OpenFiles:
+    """What the servers of this process share: its limit of open files. Without descriptors left the process could not
+    open its own files, which some can only take for a failing disk."""
+
+    wanted = 0
+    """Connections that all listening servers may have by their limits."""
+    open = 0
+    """Connections that they have."""
+    room = 0
+    """Connections that the limit of open files leaves room for."""
+
+
 class RemotingServer:
     """Listens on one port and hands every request to `handler`."""
 
@@ -313,10 +326,11 @@ class RemotingServer:
         Raises:
             OSError: the port cannot be bound.
         """
-        _raise_file_limit(self.limits.max_connections)
         self._server = await self.loop.create_server(
             lambda: Peer(self, next(self._ids)), self._host, self._port, backlog=1024, reuse_address=True
         )
+        _OpenFiles.wanted += self.limits.max_connections
+        _OpenFiles.room = _raise_file_limit(_OpenFiles.wanted)
         self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
 
     @property
@@ -335,6 +349,8 @@ class RemotingServer:
             self._sweep.cancel()
         if self._server is None:
             return
+        if self._emptied is None:
+            _OpenFiles.wanted -= self.limits.max_connections
         self._emptied = self.loop.create_future()
         self._server.close()
         for peer in list(self._peers.values()):
@@ -351,23 +367,25 @@ class RemotingServer:
         if self._emptied is not None:
             peer.abort()  # accepted just before the port was closed
             return
-        if len(self._peers) >= self.limits.max_connections:
+        if len(self._peers) >= self.limits.max_connections or _OpenFiles.open >= _OpenFiles.room:
             self.refused_connections += 1
             if self.now() - self._last_refusal_logged > 1.0:
                 self._last_refusal_logged = self.now()
                 log.warning(
                     "connection refused: limit reached",
-                    limit=self.limits.max_connections,
+                    limit=min(self.limits.max_connections, _OpenFiles.room),
                     refused=self.refused_connections,
                 )
             peer.close()
             return
         self._peers[peer.id] = peer
+        _OpenFiles.open += 1
 
     def closed(self, peer: Peer) -> None:
         """Called by the connection itself."""
         if self._peers.pop(peer.id, None) is None:
             return
+        _OpenFiles.open -= 1
         if not self._peers and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
         self.handler.on_close(peer)
@@ -384,12 +402,16 @@ class RemotingServer:
         self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
 
 
-def _raise_file_limit(connections: int) -> None:
-    """Lift the soft limit of open files so that `connections` fit, as far as the hard limit allows."""
+def _raise_file_limit(connections: int) -> int:
+    """Lift the soft limit of open files so that `connections` fit, as far as the hard limit allows; how many do."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 1024
+    wanted = connections + OTHER_FILES
+    target = soft
     if soft != resource.RLIM_INFINITY and soft < wanted:
         target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         if target < wanted:
             log.warning("open files are limited below max_connections", limit=target, wanted=wanted)
+    if target == resource.RLIM_INFINITY or target >= wanted:
+        return connections
+    return target - min(OTHER_FILES, target // 2)

@@ -1,13 +1,14 @@
 """The remoting server against peers that are quick, slow, silent, greedy or lying."""
 
 import asyncio
+import resource
 import struct
 
 import pytest
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
-from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits, _raise_file_limit
 from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -182,6 +183,36 @@ async def test_connections_above_the_limit_are_closed_and_room_is_given_again() 
         await until(lambda: server.connections == 0)
         assert len(handler.closed) == 1  # the refused one was never ours
         async with raw(server) as third:
+            third.send(ask(3))
+            await third.receive()
+
+
+@pytest.mark.parametrize(
+    ("limits", "connections", "room"),
+    [((20_000, 20_000), 10_000, 10_000), ((1024, 4096), 10_000, 3072), ((1024, 1024), 10_000, 512), ((-1, -1), 9, 9)],
+)
+def test_files_of_the_process_itself_are_kept_from_strangers(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], connections: int, room: int
+) -> None:
+    lifted: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _kind, new: lifted.append(new))
+    assert _raise_file_limit(connections) == room
+    assert [soft for soft, _ in lifted] in ([], [min(connections + 1024, limits[1])])
+
+
+async def test_all_ports_of_a_process_share_its_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_runtime.server._raise_file_limit", lambda _connections: 1)
+    handler = Recorder()
+    async with serving(handler) as one, serving(handler) as other:
+        async with raw(one) as first:
+            first.send(ask(1))
+            await first.receive()
+            async with raw(other) as second:
+                assert await second.ended() == b""
+            assert (one.refused_connections, other.refused_connections) == (0, 1)
+        await until(lambda: one.connections == 0)
+        async with raw(other) as third:
             third.send(ask(3))
             await third.receive()
 

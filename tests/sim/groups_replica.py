@@ -328,7 +328,7 @@ def shims() -> Iterator[None]:
             (rocketmq_sidecar.broker_link._Connection, "unread", _unread),
             (rocketmq_broker.link.SidecarLink, "_open", _link_open),
             (rocketmq_broker.replica, "time", clock),
-            (rocketmq_runtime.server, "_raise_file_limit", lambda _: None),
+            (rocketmq_runtime.server, "_raise_file_limit", lambda connections: connections),
             (rocketmq_store.message_store, "MappedFiles", SimFiles),
             (rocketmq_store.message_store, "WriterLock", SimWriterLock),
             (rocketmq_store.message_store, "ConsumeQueues", SimQueues),
