@@ -82,6 +82,7 @@ class HaServer:
         if self._ticks is None:
             self._ticks = self.loop.call_later(self._tick_interval, self._tick)
         self._on_progress()
+        self._review()  # elected again: the slaves are there already
         self._on_change()
 
     def end(self, reason: str) -> None:

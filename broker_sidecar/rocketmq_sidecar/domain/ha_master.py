@@ -239,9 +239,11 @@ class MasterSession:
             raise PositionError(f"acknowledges {offset}, though it was sent nothing behind {self.position}")
         if offset <= self.ack:
             return
-        self.ack = offset
         assert self.slave is not None
         broker_id, master = self.slave.broker_id, self.mastership
+        if self.ack < 0 and not master.qualifies(offset):
+            master.sync_set.left(broker_id)  # it has lost what it had acknowledged: it must not be elected
+        self.ack = offset
         master.acks[broker_id] = offset
         if self.slave.async_learner:
             return

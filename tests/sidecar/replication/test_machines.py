@@ -147,6 +147,18 @@ def test_when_a_slave_counts_as_caught_up() -> None:
     assert master.sync_set.wish(36.0, 15.0) == {1}
 
 
+def test_a_member_that_comes_back_with_less_than_was_promised_leaves_at_once() -> None:
+    # A power cut: its old connection may look alive for long, and it could be elected meanwhile.
+    master = mastership()
+    served(master, 1200)
+    assert master.settle()
+    again = served(master, 1100)
+    assert master.sync_set.wish(0.0, 15.0) == {1}
+    batches(again, 1.0)
+    again.on_ack(1200, 1.0)
+    assert master.sync_set.wish(1.0, 15.0) is None
+
+
 def test_a_learner_never_becomes_a_member() -> None:
     master = mastership()
     master.sync_set.left(2)

@@ -432,3 +432,13 @@ async def test_nothing_is_acknowledged_without_those_who_are_wished_for_anew(tmp
         assert one.progress.acked_offset == held
         writer.close()
         await writer.wait_closed()
+
+
+async def test_slaves_of_a_master_that_is_elected_again_are_wished_for_at_once(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two)
+        one.wishes.clear()
+        await one.lead(2, 1)
+        assert one.wishes == [{1, 2}]
