@@ -25,10 +25,10 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import EpochEntryCache
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
-SECONDS = 3.0
+SECONDS = 2.5
 """Of each point."""
-WARM_UP = 1.0
-JIT_WARM_UP = 6.0
+WARM_UP = 0.8
+JIT_WARM_UP = 5.0
 """What a JVM gets once, beforehand."""
 FETCHED = 900_000_000
 FETCHED_BODY = 256 * 1024

@@ -24,6 +24,7 @@ from rocketmq_formats.remoting.command import encode_frame, request
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
 RECOVERED = 4_000_000_000
+RECOVERED_BODY = 4096
 CRASHES = 3
 """Of the same store."""
 READ = 100 * 1024 * 1024
@@ -34,7 +35,7 @@ _POLL = 0.01
 
 
 async def recovery(quorum: Quorum) -> Sequence[Figures]:
-    """kill -9 with 4 GB of 1 KiB messages: until a send is acknowledged and the last old message can be read."""
+    """kill -9 with 4 GB of 4 KiB messages: until a send is acknowledged and the last old message can be read."""
     client = RemotingClient()
     try:
         with quorum.group(Copies.MASTER) as group:
@@ -44,7 +45,7 @@ async def recovery(quorum: Quorum) -> Sequence[Figures]:
             async with Producer(group.nameservers) as producer:
                 queues = await create_topic(producer)
                 began = time.perf_counter()
-                await fill(queues, RECOVERED)
+                await fill(queues, RECOVERED, body_size=RECOVERED_BODY)
                 filled = RECOVERED / 1e6 / (time.perf_counter() - began)
             last = await _reader(client, member.address, queues[0].queue_id).max_offset() - 1
             rounds: list[Figures] = []

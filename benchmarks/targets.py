@@ -55,7 +55,9 @@ TARGETS = {
     "gap_killed": Target("master killed: longest time without an acknowledged send", "s", False, bound=0.3),
     "gap_hung": Target("master hung: longest time without an acknowledged send", "s", False, bound=3.0),
     "gap_lost": Target("of these sends, acknowledged and lost", "", False, bound=0.0),
-    "recovery": Target("4 GB and kill -9, from process start until it takes and gives messages", "s", False, ratio=1.0),
+    "recovery": Target(
+        "4 GB (4 KiB each) and kill -9, from process start until it takes and gives messages", "s", False, ratio=1.0
+    ),
     "pulled_per_second": Target("1 KiB messages pulled, 8 pulls of 32 in flight", "/s", True, ratio=1.0),
     "read_per_second": Target("1 KiB messages read with our client", "/s", True, ratio=1.0),
 }
