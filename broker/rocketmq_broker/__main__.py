@@ -65,7 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(settings: BrokerSettings) -> int:
-    app = BrokerApp(settings)
+    try:
+        app = BrokerApp(settings)
+    except OSError as error:
+        log.critical("start refused", reason=str(error))
+        return EXIT_FATAL
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, app.stopping.set)

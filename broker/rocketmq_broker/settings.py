@@ -5,6 +5,8 @@ Broker and sidecar may read one file; keys that only the sidecar reads are known
 milliseconds, sizes bytes, as in Java. Source: broker-agent reference, section 10.
 """
 
+import ipaddress
+import re
 import socket
 from pathlib import Path
 from typing import Annotated, Literal
@@ -174,6 +176,17 @@ class BrokerSettings(Settings, frozen=True):
             encode_identity(BrokerIdentity(self.broker_cluster_name, self.name, 1))
         except IdentityError as error:
             raise ValueError(f"brokerClusterName or brokerName: {error}") from error
+        for key, host in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
+            if host and not _is_host(host):
+                raise ValueError(f"{key}: {host!r} is neither an address nor a host's name; the port has its own key")
+        for key, path in (
+            ("storePathRootDir", self.store_path_root_dir),
+            ("storePathCommitLog", self.store_path_commit_log),
+            ("sidecarSocketPath", self.sidecar_socket_path),
+        ):
+            _check_path(key, path)
+        if not self.region_id.isprintable():  # it becomes a property of every message
+            raise ValueError(f"regionId: {self.region_id!r} has characters that do not print")
         if not 2 < self.listen_port < 65535:
             raise ValueError(
                 f"listenPort={self.listen_port} leaves no room for the VIP port, {FAST_PORT_DISTANCE} below"
@@ -229,3 +242,24 @@ class BrokerSettings(Settings, frozen=True):
     def copies_needed(self) -> int:
         """Replicas in sync without which a send is refused."""
         return max(2, self.min_in_sync_replicas) if self.durability == "strict" else self.min_in_sync_replicas
+
+
+_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]{1,255}", re.ASCII)
+"""Of a host; what has no letter is an address, or a wrong one."""
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _NAME.fullmatch(text) is not None
+    return True
+
+
+def _check_path(key: str, text: str) -> None:
+    if "\0" in text:
+        raise ValueError(f"{key}: {text!r} can be no path")
+    try:
+        Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{key}: {text!r} begins with a user who is not known here") from error

@@ -77,6 +77,12 @@ def test_a_damaged_table_refuses_the_start(tmp_path: Path) -> None:
     assert (refused.returncode, "topics.json" in refused.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("root", ["/dev/null", "/proc/store"])
+def test_a_root_that_can_be_no_folder_refuses_the_start(tmp_path: Path, root: str) -> None:
+    refused = run("-c", config(tmp_path, listenPort=free_ports(), storePathRootDir=root))
+    assert (refused.returncode, root in refused.stderr, "Traceback" in refused.stderr) == (1, True, False)
+
+
 async def test_a_taken_port(tmp_path: Path) -> None:
     port = free_ports()
     server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port)
