@@ -36,18 +36,9 @@ def test_there_and_back(lab: Lab) -> None:
 
     def use(label: str) -> None:
         """Send and receive; the group goes on where it was."""
-        folder = ours.folder / label
-        for ways, delay in ((("sync", "batch"), None), (("async",), 1)):
-            clients.send(
-                folder / f"sender-{delay}",
-                nameservers=namesrv,
-                topic=TOPIC,
-                ways=ways,
-                count=COUNT,
-                prefix=f"{label} {'and'.join(ways)}",
-                delay_level=delay,
-            )
-        bodies = [f"{label} {ways} {number}" for ways in ("syncandbatch",) * 2 + ("async",) for number in range(COUNT)]
+        folder, ways = ours.folder / label, ("sync", "batch", "delayed")
+        clients.send(folder / "sender", nameservers=namesrv, topic=TOPIC, ways=ways, count=COUNT, prefix=f"{label} ")
+        bodies = [f"{label} {way} {number}" for way in ways for number in range(COUNT)]
         expected.extend(bodies)
         read(folder / "reader", GROUP, bodies)
 

@@ -62,7 +62,7 @@ def test_a_group_through_joining_leaving_and_failovers(native: NativeGroup) -> N
 
     def send(prefix: str) -> list[str]:
         clients.send(folder / prefix, nameservers=namesrv, topic=topic, ways=["async"], count=40, prefix=prefix)
-        bodies = [f"{prefix} {number}" for number in range(40)]
+        bodies = [f"{prefix}async {number}" for number in range(40)]
         expected.extend(bodies)
         return bodies
 
@@ -114,18 +114,15 @@ def test_a_group_through_joining_leaving_and_failovers(native: NativeGroup) -> N
 def test_delayed_and_again(native: NativeGroup) -> None:
     topic, group, folder, namesrv = "native-later", "native-laters", native.folder / "later", native.namesrv_addr
     native.make_topics(topic)
-    with PushConsumer(folder / "reader", nameservers=namesrv, group=group, topic=topic, again="again") as consumer:
-        clients.send(
-            folder / "delayed", nameservers=namesrv, topic=topic, ways=["sync"], count=2, prefix="late", delay_level=1
-        )
-        clients.send(folder / "again", nameservers=namesrv, topic=topic, ways=["sync"], count=2, prefix="again")
-        expected = ["again 0", "again 0", "again 1", "again 1", "late 0", "late 1"]
+    with PushConsumer(folder / "reader", nameservers=namesrv, group=group, topic=topic, again="sync") as consumer:
+        clients.send(folder / "sender", nameservers=namesrv, topic=topic, ways=["sync", "delayed"], count=2)
+        expected = ["delayed 0", "delayed 1", "sync 0", "sync 0", "sync 1", "sync 1"]
         consumer.wait_until("all of it", lambda: sorted(consumer.bodies) == expected)
         consumer.finish()
-    late = [one for one in consumer.received if one.body.startswith("late")]
+    late = [one for one in consumer.received if one.body.startswith("delayed")]
     assert all(one.seen - one.born >= 900 for one in late), late
     times = sorted((one.body, one.reconsume_times, one.topic) for one in consumer.received if one not in late)
-    assert times == [(f"again {number}", turn, topic) for number in range(2) for turn in range(2)]
+    assert times == [(f"sync {number}", turn, topic) for number in range(2) for turn in range(2)]
     assert len(pull(native.master(native.whole()), f"%RETRY%{group}", 0, "*")) == 2
 
 

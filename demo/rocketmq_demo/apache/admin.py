@@ -11,19 +11,32 @@ from rocketmq_demo.apache import processes
 _OPTIONS = ("-Xms32m", "-Xmx128m", "-XX:TieredStopAtLevel=1")  # it lives for a second, so compile little
 
 
+_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+_SEVERAL = "io.github.rocketmqha.lab.Tools"
+_NEXT = "\x01\n"
+
+
 def run_mqadmin(
     arguments: Sequence[str], *, folder: Path, timeout: float = 60.0, options: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run one command and wait for it. The exit code is 0 even when the command failed; failures are on stderr."""
+    return _run(_MAIN, arguments, folder=folder, timeout=timeout, options=options)
+
+
+def run_several(commands: Sequence[str], *, folder: Path, timeout: float = 120.0) -> list[tuple[str, str]]:
+    """Run commands (whose arguments hold no spaces) one after the other in one JVM: what each wrote to stdout and
+    stderr."""
+    result = _run(_SEVERAL, commands, folder=folder, timeout=timeout)
+    parts = result.stdout.split(_NEXT)[1:], result.stderr.split(_NEXT)[1:]
+    return list(zip(*parts, strict=True))
+
+
+def _run(
+    main: str, arguments: Sequence[str], *, folder: Path, timeout: float, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     folder.mkdir(parents=True, exist_ok=True)
     return subprocess.run(  # noqa: S603 - a list we composed, no shell
-        processes.command(
-            "org.apache.rocketmq.tools.command.MQAdminStartup",
-            arguments,
-            folder=folder,
-            options=[*_OPTIONS, *options],
-            logging="tools",
-        ),
+        processes.command(main, arguments, folder=folder, options=[*_OPTIONS, *options], logging="tools"),
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,

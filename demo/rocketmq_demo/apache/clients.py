@@ -52,12 +52,11 @@ def send(
     ways: Sequence[str],
     count: int,
     tags: Sequence[str] = (),
-    prefix: str | None = None,
-    delay_level: int | None = None,
+    prefix: str = "",
     timeout: float = 60.0,
 ) -> list[Sent]:
-    """Send `count` messages in each of `ways` (sync, batch, async, oneway); their bodies are `prefix` (else the way)
-    and a number, their tags those given in turns, their keys "key-<number>".
+    """Send `count` messages in each of `ways` (sync, batch, async, oneway, delayed: by level 1); their bodies are
+    `prefix`, the way and a number, their tags those given in turns, their keys "key-<number>".
 
     Raises:
         ProcessDiedError: a send failed.
@@ -66,10 +65,7 @@ def send(
     arguments = ["send", "--namesrv", nameservers, "--topic", topic, "--ways", ",".join(ways), "--count", str(count)]
     if tags:
         arguments += ["--tags", ",".join(tags)]
-    if prefix is not None:
-        arguments += ["--prefix", prefix]
-    if delay_level is not None:
-        arguments += ["--delay-level", str(delay_level)]
+    arguments += ["--prefix", prefix]
     with JavaProcess(f"send-{topic}", _MAIN, arguments, folder=folder, options=_OPTIONS) as process:
         code = _ended(process, timeout)
         rows = _rows(process)

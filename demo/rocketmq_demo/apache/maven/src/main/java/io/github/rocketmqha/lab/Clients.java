@@ -26,7 +26,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * The official clients, one line of tab separated text for whatever happens: {@code send} in each way there is, {@code
- * push} and {@code pull} until standard input ends. Bodies are the prefix and a number.
+ * push} and {@code pull} until standard input ends. Bodies are the prefix, the way, and a number.
  */
 public final class Clients {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -62,7 +62,7 @@ public final class Clients {
         }
     }
 
-    /** {@code --ways sync,batch,async,oneway}: {@code --count} messages each; tags in turns. */
+    /** {@code --ways sync,batch,async,oneway,delayed}: {@code --count} messages each; tags in turns. */
     private static void send(Options options) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("clients-" + ProcessHandle.current().pid());
         producer.setNamesrvAddr(options.text("namesrv"));
@@ -75,6 +75,7 @@ public final class Clients {
             }
             switch (way) {
                 case "sync":
+                case "delayed":
                     for (Message message : messages) {
                         sent(way, producer.send(message));
                     }
@@ -99,11 +100,11 @@ public final class Clients {
 
     private static Message message(Options options, String way, int number) {
         String[] tags = options.has("tags") ? options.text("tags").split(",") : new String[] {""};
-        String body = (options.has("prefix") ? options.text("prefix") : way) + " " + number;
+        String body = options.text("prefix") + way + " " + number;
         Message message = new Message(options.text("topic"), tags[number % tags.length], "key-" + number,
             body.getBytes(StandardCharsets.UTF_8));
-        if (options.has("delay-level")) {
-            message.setDelayTimeLevel(options.number("delay-level", 0));
+        if (way.equals("delayed")) {
+            message.setDelayTimeLevel(1);
         }
         return message;
     }
