@@ -70,9 +70,9 @@ class TableFile:
                 version = self._wanted
                 error = await self._write_once()
                 self._saved = version
+                self._report(error)
                 self._forget_retry()
                 if error is not None:
-                    log.error("table not written: free the disk or repair it", path=str(self._path), reason=str(error))
                     self._retry = self._loop.call_later(RETRY_SECONDS, self.changed)
                 self._settle(version, error)
         finally:
@@ -86,9 +86,18 @@ class TableFile:
             return error
         except Exception as error:
             # whoever waits must not wait for ever for the sake of a defect
-            log.exception("table cannot be written", path=str(self._path))
+            if self._retry is None:
+                log.exception("table cannot be made", path=str(self._path))
             return StorageError(self._path, f"{type(error).__name__}: {error}")
         return None
+
+    def _report(self, error: StorageError | None) -> None:
+        """One line when it begins and one when it ends, not one per change."""
+        failed_before = self._retry is not None
+        if error is not None and not failed_before:
+            log.error("table not written: free the disk or repair it", path=str(self._path), reason=str(error))
+        elif error is None and failed_before:
+            log.info("table written again", path=str(self._path))
 
     def _forget_retry(self) -> None:
         if self._retry is not None:

@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.topics import MAX_TOPICS, TopicTable, name_problem
+from rocketmq_broker.domain.topics import TopicTable, name_problem
 from rocketmq_broker.settings import FAST_PORT_DISTANCE
 from rocketmq_broker.tables import ConsumerTables
 from rocketmq_formats.errors import BodyError, FormatError
@@ -39,6 +39,8 @@ PERIOD_SECONDS: Final = (1.0, 10.0)
 """At least and at most between two copies."""
 BYTES_PER_SECOND: Final = 50_000
 """What being copied may cost the master."""
+MAX_TOPICS_COPIED: Final = 100_000
+"""More than are made here: an official master may have them."""
 RETRY_SECONDS: Final = 1.0
 CALL_SECONDS: Final = 3.0
 
@@ -142,8 +144,8 @@ class SlaveSync:
                 log.warning("a topic of the master is passed over: no legal name", topic=name[:300])
             else:
                 table[name] = topic
-        if len(table) > MAX_TOPICS:
-            raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS}")
+        if len(table) > MAX_TOPICS_COPIED:
+            raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS_COPIED}")
         self._topics.replace(wrapper.data_version, table)
         log.info("topics copied", master=master, count=len(table))
         return len(body)

@@ -12,7 +12,7 @@ import structlog
 from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.topic_attributes import altered_attributes
-from rocketmq_broker.domain.topics import TopicTable, name_problem
+from rocketmq_broker.domain.topics import MAX_TOPICS, TopicTable, name_problem
 from rocketmq_broker.front import Processor
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.persistence import TableFile
@@ -53,6 +53,8 @@ class TopicAdmin:
             problem = f"queue numbers are between 0 and {MAX_QUEUES}"
         if problem is None and not 0 <= header.perm <= 15:
             problem = f"no perm: {header.perm}"
+        if problem is None and self._topics.get(header.topic) is None and len(self._topics.table) >= MAX_TOPICS:
+            problem = f"there are {MAX_TOPICS} topics already"
         if problem is not None:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
         old = self._topics.get(header.topic)

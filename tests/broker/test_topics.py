@@ -2,7 +2,13 @@
 
 import pytest
 
-from rocketmq_broker.domain.topics import TopicTable, forbidden_to_producers, name_problem
+from rocketmq_broker.domain.topics import MAX_TOPICS, TopicTable, forbidden_to_producers, name_problem
+from rocketmq_formats.remoting.command import MAX_FRAME
+from rocketmq_formats.remoting.registration import (
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    encode_registration,
+)
 from rocketmq_formats.topics import DataVersion, TopicConfig
 
 
@@ -64,3 +70,14 @@ def test_only_changes_count() -> None:
     assert topics.delete("T", state_version=1, now_ms=3)
     assert not topics.delete("T", state_version=1, now_ms=4)
     assert heard == [1, 2]
+
+
+def test_a_full_table_can_still_be_registered() -> None:
+    topics = table()
+    number = 0
+    while topics.create_plain(f"{number:0127d}", 8, state_version=2**31, now_ms=2**42) is not None:
+        number += 1
+    assert len(topics.table) == MAX_TOPICS
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=topics.table, data_version=topics.version)
+    body = encode_registration(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
+    assert len(body) < MAX_FRAME - 64 * 1024

@@ -93,6 +93,29 @@ async def test_a_table_that_found_no_room_is_written_again(tmp_path: Path, monke
     assert (tmp_path / "table.json").read_bytes() == b"{}"
 
 
+async def test_a_full_disk_is_reported_once_not_once_per_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = True
+
+    def write(_path: Path, _data: bytes) -> None:
+        if full:
+            raise DiskFullError(tmp_path, "no room")
+
+    monkeypatch.setattr(persistence, "write_atomically", write)
+    file = TableFile(tmp_path / "table.json", lambda: b"{}")
+    for _ in range(3):
+        file.changed()
+        with pytest.raises(DiskFullError):
+            await file.saved()
+    full = False
+    file.changed()
+    await file.saved()
+    await file.close()
+    printed = capsys.readouterr().out
+    assert (printed.count("table not written"), printed.count("table written again")) == (1, 1)
+
+
 async def test_a_table_that_found_no_room_is_tried_once_more_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,10 @@ from rocketmq_formats.topics import (
 
 DELAY_LEVELS: Final = 18
 READ_WRITE: Final = PERM_READ | PERM_WRITE
-MAX_TOPICS: Final = 100_000
-"""A client that makes up names must not fill the memory: above it nothing is created by sending."""
+MAX_TOPICS: Final = 40_000
+"""A client that makes up names must not fill the memory: above it nothing is created. With names of 127 characters so
+many still fit the frames of a registration (103) and of a slave's copy (21); with more, the name servers would lose
+the broker."""
 
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 _FORBIDDEN: Final = frozenset(
