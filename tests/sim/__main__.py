@@ -10,13 +10,16 @@ import structlog
 
 from tests.sim.controllers import Controllers
 from tests.sim.faults import STORM_SECONDS, run
+from tests.sim.groups import STORM_SECONDS as GROUP_SECONDS
+from tests.sim.groups import run as run_group
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds; the story is told for one only")
-    parser.add_argument("--seconds", type=float, default=STORM_SECONDS, help="virtual seconds of faults")
+    parser.add_argument("--seconds", type=float, help="virtual seconds of faults")
+    parser.add_argument("--groups", action="store_true", help="a broker group with its controllers, not a quorum")
     parser.add_argument("--controllers", action="store_true", help="replicate the controller, not numbers")
     options = parser.parse_args()
     workload = Controllers if options.controllers else None
@@ -25,7 +28,10 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.count):
         story = options.count == 1
         try:
-            outcome = run(seed, workload, story=story, seconds=options.seconds)
+            if options.groups:
+                outcome: object = run_group(seed, story=story, seconds=options.seconds or GROUP_SECONDS)
+            else:
+                outcome = run(seed, workload, story=story, seconds=options.seconds or STORM_SECONDS)
         except Exception as error:
             if not story:
                 print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)

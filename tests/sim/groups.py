@@ -23,10 +23,10 @@ from tests.sim.groups_loop import Host, Process, Schedule
 from tests.sim.groups_net import Network
 from tests.sim.groups_replica import CLUSTER, GROUP, SimReplica, shims
 
-STORM_SECONDS = 6.0
+STORM_SECONDS = 5.0
 CALM_SECONDS = 30.0
 """Within which everything must be well again: the declared time-out of a silent broker is 10 s."""
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 2.0
 
 
 class Outcome(msgspec.Struct, frozen=True):

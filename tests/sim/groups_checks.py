@@ -106,8 +106,8 @@ class GroupChecker:
             raise Violation(f"AckedSurvives: {holders} copies of what was acknowledged up to {self.acked_end}")
 
     def prefix_aligned(self, replica: SimReplica, confirmed: int) -> None:
-        """What is confirmed on a replica is what was confirmed on any."""
-        if not self._matches(replica, confirmed):
+        """What is confirmed on a replica is what was confirmed on any; of its own log too, whole records only."""
+        if not self._matches(replica, confirmed) and not self._matches(replica, _whole(replica.disk.log(0, confirmed))):
             at = self.matches[replica.name]
             raise Violation(
                 f"PrefixAligned: {replica.name} has confirmed {confirmed}, but differs from what was confirmed"
@@ -181,13 +181,7 @@ class GroupChecker:
         known = len(self.truth)
         if end > known:
             data = replica.disk.log(known, end)
-            position = 0
-            while len(data) - position >= _SIZE.size:
-                (size,) = _SIZE.unpack_from(data, position)
-                if size <= 0 or position + size > len(data):
-                    break
-                position += size
-            self.truth += data[:position]
+            self.truth += data[: _whole(data)]
         return min(end, len(self.truth))
 
     def _matches(self, replica: SimReplica, end: int) -> bool:
@@ -198,6 +192,17 @@ class GroupChecker:
             return False
         self.matches[replica.name] = end
         return True
+
+
+def _whole(log: bytes) -> int:
+    """Where its last whole record ends."""
+    position = 0
+    while len(log) - position >= _SIZE.size:
+        (size,) = _SIZE.unpack_from(log, position)
+        if size <= 0 or position + size > len(log):
+            break
+        position += size
+    return position
 
 
 def accepts(replica: SimReplica) -> bool:
