@@ -29,6 +29,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.nameserver import KVTable
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_runtime.server import Answer, Peer
 from rocketmq_runtime.settings import to_text_values
 from rocketmq_store.message_store import MessageStore
@@ -93,7 +94,7 @@ class RuntimeInfo:
         settings, store = self._settings, self._store
         seconds = max(now_ms() - self._stats.boot_timestamp, 0) // 1000
         hours, days = seconds // 3600 % 24, seconds // 86_400
-        ratio = f"{used_ratio(settings.commit_log_path):.2f}"
+        ratio = _used(settings.commit_log_path)
         return _NOTHING_HERE | {
             "brokerVersion": str(VERSION_5_3_3),
             "brokerVersionDesc": "V5_3_3",
@@ -111,7 +112,7 @@ class RuntimeInfo:
             "earliestMessageTimeStamp": str(self._earliest()),
             "commitLogDiskRatio": ratio,
             f"commitLogDiskRatio_{settings.commit_log_path}": ratio,
-            "consumeQueueDiskRatio": f"{used_ratio(settings.root):.2f}",
+            "consumeQueueDiskRatio": _used(settings.root),
             "commitLogDirCapacity": _capacity(settings.commit_log_path),
             **self._traffic_table(),
         }
@@ -166,13 +167,13 @@ class RuntimeInfo:
         raise RefusedError(ResponseCode.NO_PERMISSION, remark)
 
 
-def used_ratio(path: Path) -> float:
-    """How much of the disk is used, 0 to 1; -1 if it cannot be told."""
+def _used(path: Path) -> str:
+    """-1 if it cannot be told, as in Java."""
     try:
-        disk = os.statvfs(path)
+        ratio = used_ratio(path)
     except OSError:
-        return -1.0
-    return 1 - disk.f_bavail / max(1, disk.f_blocks - disk.f_bfree + disk.f_bavail)
+        ratio = -1.0
+    return f"{ratio:.2f}"
 
 
 def _capacity(path: Path) -> str:

@@ -16,7 +16,6 @@ A life:
     end:     await flusher.stop(); store.close()
 """
 
-import os
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -24,6 +23,7 @@ import structlog
 
 from rocketmq_formats.store import checkpoint, segment_names
 from rocketmq_formats.store.delay_levels import parse_levels
+from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_store import recovery
 from rocketmq_store.appending import Appender
 from rocketmq_store.checkpoint import CheckpointFile
@@ -330,8 +330,7 @@ class MessageStore:
 
     def check_disk(self) -> float:
         """How much of the disk is used, 0 to 1; from diskSpaceWarningLevelRatio on appends are refused."""
-        disk = os.statvfs(self.settings.commit_log_path)
-        used = 1 - disk.f_bavail / max(1, disk.f_blocks - disk.f_bfree + disk.f_bavail)
+        used = used_ratio(self.settings.commit_log_path)
         if used >= self.settings.disk_refuse_ratio:
             self._refuse(f"{self.settings.root}: {used:.0%} of the disk are used (diskSpaceWarningLevelRatio)")
         elif self._full is not None:

@@ -164,3 +164,10 @@ def close_quietly(filesystem: FileSystem, handle: int) -> None:
     """Close on a path where an error is already on its way, or where what had to be durable has been synced."""
     with suppress(OSError):
         filesystem.close(handle)
+
+
+def used_ratio(path: Path) -> float:
+    """How much of the disk that `path` is on is used, 0 to 1, as `df` counts it: what is kept for root is used.
+    Raises `OSError`."""
+    disk = os.statvfs(path)
+    return 1 - disk.f_bavail / max(1, disk.f_blocks - disk.f_bfree + disk.f_bavail)
