@@ -176,7 +176,7 @@ class GroupWorld:
         if self.clients_stop:
             return
         rng = self.rng
-        self.schedule.after(rng.expovariate(1 / 0.06), self.client)
+        self.schedule.after(rng.expovariate(1 / 0.08), self.client)
         masters = [r for r in self.replicas if r.broker is not None and r.broker.role.role is Role.MASTER]
         if not masters:
             return
