@@ -18,6 +18,7 @@ from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.replica_link import (
     PROTOCOL,
+    Alive,
     Appended,
     Fenced,
     Following,
@@ -27,6 +28,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     Prepare,
     Prepared,
+    Probe,
     Release,
     Released,
     Replicated,
@@ -147,6 +149,9 @@ class Replica:
         )
 
     def on_message(self, message: FromSidecar) -> None:
+        if isinstance(message, Probe):
+            self._link.send(Alive())  # whatever else is under way
+            return
         if self._giving_up is not None:
             self._inbox.append(message)
             return

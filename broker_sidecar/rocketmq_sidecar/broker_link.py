@@ -2,15 +2,13 @@
 time, hands on what it says.
 
 The folder's permissions and the peer's user id keep strangers out. A second broker is refused for as long as the first
-one's connection lives. A broker that does not read for a while hangs: its link is cut, so that it counts as dead.
+one's connection lives. A broker that hangs is noticed by `broker_watch`.
 """
 
 import asyncio
-import fcntl
 import os
 import socket
 import struct
-import termios
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, cast
@@ -25,10 +23,10 @@ from rocketmq_formats.replica_link import (
     Hello,
     Lease,
     LinkReader,
+    Probe,
     Replicated,
     Replication,
     Status,
-    Welcome,
     decode_from_broker,
     encode,
 )
@@ -42,7 +40,7 @@ MAX_UNSENT_BYTES = 4 * 1024 * 1024
 MAX_STRANGERS = 8
 """Connections that have not said `Hello` yet."""
 HELLO_SECONDS = 10.0
-_LEVELS = (Replication, Replicated, Lease, Status)
+_LEVELS = (Replication, Replicated, Lease, Status, Probe)
 """Of these, one per turn of the loop and kind leaves: the latest."""
 _CREDENTIALS = struct.Struct("3i")
 
@@ -70,7 +68,6 @@ class BrokerLink:
         self._server: asyncio.Server | None = None
         self._broker: _Connection | None = None
         self._strangers: set[_Connection] = set()
-        self._welcome: Welcome | None = None
 
     @property
     def connected(self) -> bool:
@@ -106,8 +103,6 @@ class BrokerLink:
 
     def send(self, message: FromSidecar) -> None:
         """Queue `message`; without a broker it is dropped, because a new one is told everything anew."""
-        if isinstance(message, Welcome):
-            self._welcome = message
         if self._broker is not None:
             self._broker.send(message)
 
@@ -115,15 +110,6 @@ class BrokerLink:
         """Cut the broker's connection: it counts as dead."""
         if self._broker is not None:
             self._broker.fail(reason)
-
-    def probe(self) -> None:
-        """Send something that changes nothing, to see whether it is read: the last `Welcome`."""
-        if self._broker is not None and self._welcome is not None:
-            self._broker.send(self._welcome)
-
-    def unread(self) -> bool:
-        """Whether the broker has not read all that was sent."""
-        return self._broker is not None and self._broker.unread()
 
     # for connections
 
@@ -250,15 +236,6 @@ class _Connection(asyncio.Protocol):
         else:
             self._latest[kind] = len(self._out)
         self._out.append(message)
-
-    def unread(self) -> bool:
-        if self._transport is None or self._socket is None:
-            return False
-        if self._transport.get_write_buffer_size():
-            return True
-        held = bytearray(4)
-        fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, held)
-        return any(held)
 
     def fail(self, reason: str) -> None:
         self._reason = reason

@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from rocketmq_formats.replica_link import (
+    Alive,
     Appended,
     FromBroker,
     FromSidecar,
@@ -84,7 +85,7 @@ class BrokerSide:
 
     def tell(self, message: FromSidecar) -> None:
         """Say `message` to the broker, if there is one."""
-        if isinstance(message, Lease) and self._watch.behind:
+        if isinstance(message, Lease) and self._watch.silent:
             return  # it would find a promise when it wakes up that holds no more
         self.link.send(message)
         if isinstance(message, Grant):
@@ -120,7 +121,10 @@ class BrokerSide:
 
     def on_message(self, message: FromBroker) -> None:
         """The broker said something."""
+        self._watch.heard()
         match message:
+            case Alive():
+                pass
             case Appended():
                 self._replication().appended(message.max_offset, message.flushed_offset)
             case Retained():

@@ -29,7 +29,7 @@ import msgspec
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 
@@ -97,6 +97,10 @@ class RoleNotice(Message, frozen=True, tag=True, array_like=True):
     master_address: str | None
     master_epoch: int | None
     sync_state_set: SyncStateSet | None
+
+
+class Alive(Message, frozen=True, tag=True, array_like=True):
+    """Answer to `Probe`."""
 
 
 # sidecar -> broker
@@ -173,6 +177,10 @@ class Fenced(Message, frozen=True, tag=True, array_like=True):
     reason: str
 
 
+class Probe(Message, frozen=True, tag=True, array_like=True):
+    """Is somebody there? Answered with `Alive` at once."""
+
+
 class Status(Message, frozen=True, tag=True, array_like=True):
     """What the broker answers on the sidecar's behalf, each a JSON body ready to be sent."""
 
@@ -182,9 +190,20 @@ class Status(Message, frozen=True, tag=True, array_like=True):
     """GET_BROKER_HA_STATUS (907)."""
 
 
-FromBroker = Hello | Prepared | Appended | Released | Truncated | Retained | RoleNotice
+FromBroker = Hello | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Alive
 FromSidecar = (
-    Welcome | Prepare | Grant | Lease | Replication | Release | Following | Replicated | Truncate | Fenced | Status
+    Welcome
+    | Prepare
+    | Grant
+    | Lease
+    | Replication
+    | Release
+    | Following
+    | Replicated
+    | Truncate
+    | Fenced
+    | Probe
+    | Status
 )
 
 _encoder: Final = msgspec.msgpack.Encoder()

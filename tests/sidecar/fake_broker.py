@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import (
     PROTOCOL,
+    Alive,
     Fenced,
     Following,
     FromBroker,
@@ -28,6 +29,7 @@ from rocketmq_formats.replica_link import (
     LinkReader,
     Prepare,
     Prepared,
+    Probe,
     Release,
     Released,
     Replication,
@@ -65,8 +67,6 @@ class FakeBroker(asyncio.Protocol):
         self.in_sync = 0
         self.following: Following | None = None
         self.max_offset = 0
-        self.obeys = True
-        """Off: reads and does nothing."""
         self.changed = asyncio.Event()
         self.lock = WriterLock(root / "writer.lock")
         self._loop = asyncio.get_running_loop()
@@ -139,8 +139,7 @@ class FakeBroker(asyncio.Protocol):
         for payload in self._reader.receive(data):
             message = decode_from_sidecar(payload)
             self.heard.append(message)
-            if self.obeys:
-                self._obey(message)
+            self._obey(message)
         self.changed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -199,6 +198,8 @@ class FakeBroker(asyncio.Protocol):
                 self._fence(message.reason)
             case Truncate():
                 self.send(Truncated(message.offset))
+            case Probe():
+                self.send(Alive())
             case _:
                 pass
 

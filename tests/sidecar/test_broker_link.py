@@ -200,21 +200,6 @@ async def test_strangers_are_few(link: BrokerLink) -> None:
         await peer.close()
 
 
-async def test_unread_tells_a_broker_that_hangs(link: BrokerLink, handler: Handler) -> None:
-    peer = await Peer.connect(link._path)
-    peer.say(HELLO)
-    await handler.until(1)
-    assert not link.unread()
-    peer.writer.transport.pause_reading()
-    link.send(Welcome(1))
-    await asyncio.sleep(0)
-    assert link.unread()
-    peer.writer.transport.resume_reading()
-    await peer.hear(1)
-    assert not link.unread()
-    await peer.close()
-
-
 async def test_long_path_and_a_socket_left_by_an_earlier_process(tmp_path: Path, handler: Handler) -> None:
     path = tmp_path / ("d" * 120) / "sidecar.sock"
     for _ in range(2):

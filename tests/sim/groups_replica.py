@@ -302,10 +302,6 @@ async def _link_open(link: Any) -> Any:
     return connection
 
 
-def _unread(connection: Any) -> bool:
-    return connection._transport is not None and connection._transport.inflight > 0
-
-
 def _time() -> float:
     return asyncio.get_running_loop().time()
 
@@ -325,7 +321,6 @@ def shims() -> Iterator[None]:
             (rocketmq_sidecar.follower.Follower, "_open", _ha_open),
             (rocketmq_sidecar.ha_server.HaServer, "listen", _ha_listen),
             (rocketmq_sidecar.broker_link.BrokerLink, "start", _link_listen),
-            (rocketmq_sidecar.broker_link._Connection, "unread", _unread),
             (rocketmq_broker.link.SidecarLink, "_open", _link_open),
             (rocketmq_broker.replica, "time", clock),
             (rocketmq_runtime.server, "_raise_file_limit", lambda connections: connections),
