@@ -5,11 +5,13 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc import aio
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.liveness import HeartbeatTable
@@ -21,6 +23,7 @@ from rocketmq_controller.proposals import Proposals
 from rocketmq_controller.raft import MemberStatus, NotLeaderError, RaftError, RaftStatus, Role
 from rocketmq_controller.service import ControllerService
 from rocketmq_controller.state_machine import ControllerStateMachine
+from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
     BrokerHeartbeatRequestHeader,
@@ -229,3 +232,17 @@ class Authority:
     def _openssl(*arguments: object) -> None:
         fresh = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
         subprocess.run(["openssl", *map(str, arguments), *fresh], check=True, capture_output=True)
+
+
+async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, dict[str, str]]:
+    """Status, details, and the trailing metadata of ours."""
+    with pytest.raises(aio.AioRpcError) as caught:
+        await call
+    error = caught.value
+    metadata = {key: value for key, value in error.trailing_metadata() if key.startswith("rocketmq-")}
+    return error.code(), error.details(), metadata
+
+
+def code(number: ResponseCode) -> dict[str, str]:
+    """The trailing metadata of a refusal with this code."""
+    return {"rocketmq-code": str(int(number))}

@@ -1,7 +1,6 @@
 """WatchGroups: what is sent at first, what counts as a change, when it ends, and what a slow reader costs."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
@@ -19,18 +18,6 @@ from tests.controller.grpc_kit import NAME, OTHER, REMOTING_PORTS, Door, open_do
 
 CURRENT, SYNCED = pb.WatchGroupsResponse.KIND_CURRENT, pb.WatchGroupsResponse.KIND_SYNCED
 CHANGED, REMOVED = pb.WatchGroupsResponse.KIND_CHANGED, pb.WatchGroupsResponse.KIND_REMOVED
-
-
-@pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Door]:
-    async with open_door(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def admin(door: Door) -> AsyncIterator[ControllerAdminStub]:
-    async with aio.insecure_channel(door.target) as channel:
-        yield ControllerAdminStub(channel)
 
 
 async def take(call: aio.UnaryStreamCall, count: int) -> list[tuple[int, str]]:
