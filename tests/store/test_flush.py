@@ -4,19 +4,13 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from rocketmq_store.errors import StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import FILE, draft, opened, put
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> MessageStore:
-    return opened(tmp_path)[0]
+from tests.store.kit import FILE, draft, put
 
 
 class Calls:

@@ -1,0 +1,96 @@
+"""A store whose log somebody else writes: slaves dispatch, truncate, and become masters."""
+
+from pathlib import Path
+
+from rocketmq_store.message_store import MessageStore
+from tests.store.kit import FILE, abandon, bodies, draft, opened, put, show
+
+
+def test_a_slave_dispatches_what_others_append(store: MessageStore, tmp_path: Path) -> None:
+    log = bytearray()
+    sent = [b"%d" % n * 40 for n in range(40)]
+    put(store, *sent)
+    for start in range(0, store.max_offset, 1000):
+        size = min(1000, store.max_offset - start)
+        left = store.files.read(start, size)
+        log += left
+        log += store.files.read(start + len(left), size - len(left)) if len(left) < size else b""
+    slave, _ = opened(tmp_path / "slave")
+    for start in range(0, len(log), 1000):  # slices as they come, not whole records
+        slave.files.write(start, log[start : start + 1000])
+        end = min(start + 1000, len(log))
+        slave.extend(end, store.max_offset)
+        assert slave.max_offset == end
+        assert bodies(slave) == sent[: len(bodies(slave))]
+    assert bodies(slave) == sent
+    assert slave.cut_tail() == store.max_offset
+    put(slave, b"as master")
+    assert bodies(slave) == [*sent, b"as master"]
+
+
+def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: Path) -> None:
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    slave, _ = opened(tmp_path / "slave")
+    slave.files.write(0, store.files.read(0, ends[3] + 50))
+    slave.extend(ends[3] + 50, ends[1])
+    assert slave.cut_tail() == ends[3]
+    assert not any(slave.files.read(ends[3], 100))
+    assert slave.next_queue_offset("T", 0) == 4
+    assert len(bodies(slave)) == 2
+    made = slave.append(draft(b"new"), 1)
+    assert (made.offset, made.queue_offset) == (ends[3], 4)
+    show(slave)
+    assert len(bodies(slave)) == 5
+
+
+def test_what_was_received_and_not_told(store: MessageStore, tmp_path: Path) -> None:
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    slave, _ = opened(tmp_path / "slave")
+    slave.files.write(0, store.files.read(0, ends[3] + 50))
+    slave.writer.release()
+    assert slave.find_end() == ends[3] == slave.max_offset  # nothing was told
+    slave.extend(ends[2] + 10, ends[1])
+    assert slave.find_end() == ends[3]
+    assert any(slave.files.read(ends[3], 50))
+
+
+def test_truncation(store: MessageStore, tmp_path: Path) -> None:
+    ends = [store.append(draft(b"%d" % n * 300, queue_id=n % 2), 1).end for n in range(30)]
+    show(store)
+    store.flush()
+    for cut in (20, 11, 0):
+        store.truncate(ends[cut])
+        assert (store.max_offset, store.confirm_offset) == (ends[cut], ends[cut])
+        assert store.dispatched_offset == ends[cut]
+        assert sum(store.queue_bounds("T", queue_id)[1] for queue_id in (0, 1)) == cut + 1
+        store.files.truncate(ends[cut])  # the sidecar
+        store.extend(ends[cut], ends[cut])
+    store.cut_tail()
+    put(store, b"new")
+    assert bodies(store) == [b"0" * 300, b"new"]
+
+
+def test_a_crash_between_truncation_of_queues_and_log(store: MessageStore, tmp_path: Path) -> None:
+    ends = [store.append(draft(b"%d" % n * 300), 1).end for n in range(30)]
+    show(store)
+    store.flush()
+    store.truncate(ends[7])
+    abandon(store)
+    store, found = opened(tmp_path)
+    assert (found.max_offset, found.confirm_offset) == (ends[29], ends[7])
+    assert len(bodies(store)) == 8
+
+
+def test_a_log_begun_anew_elsewhere(store: MessageStore, tmp_path: Path) -> None:
+    put(store, *(b"x" * 1000 for _ in range(7)))
+    slave, _ = opened(tmp_path / "slave")
+    put(slave, b"old")
+    slave.truncate(0)
+    slave.files.truncate(0)
+    (tmp_path / "slave" / "commitlog" / f"{0:020d}").unlink()
+    slave.files.refresh()
+    for start in range(FILE, store.max_offset, FILE):
+        slave.files.write(start, store.files.read(start, min(FILE, store.max_offset - start)))
+    slave.extend(store.max_offset, store.max_offset)
+    assert (slave.min_offset, slave.queue_bounds("T", 0)) == (FILE, (3, 7))
+    assert len(bodies(slave)) == 4

@@ -1,0 +1,99 @@
+"""A store without room: what is refused, what stays readable, and that it goes on when there is room again."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketmq_store.errors import StoreFullError
+from rocketmq_store.message_store import MessageStore
+from tests.store.kit import bodies, draft, opened, put
+
+
+def refuse_names(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
+    """The file system has no room for another name (a full folder, no inodes left)."""
+    real = getattr(os, call)
+
+    def refuse(path: str | Path, *args: int, **names: int) -> int:
+        if Path(path).is_relative_to(below) and (call == "mkdir" or args[0] & os.O_CREAT):
+            raise OSError(28, "No space left on device")
+        return int(real(path, *args, **names) or 0)
+
+    monkeypatch.setattr(os, call, refuse)
+
+
+def test_no_room_for_the_next_file(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, *(b"x" * 1000 for _ in range(3)))
+    end = store.max_offset
+
+    def no_room(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    for _ in range(2):
+        with pytest.raises(StoreFullError, match="free disk space"):
+            store.append(draft(b"x" * 1000), 1)
+    assert (store.max_offset, bool(store.refuses)) == (end, True)
+    assert len(bodies(store)) == 3
+    monkeypatch.undo()
+    store.check_disk()
+    assert store.refuses is None
+    put(store, b"y" * 1000)
+    assert bodies(store)[-1] == b"y" * 1000
+
+
+def test_no_room_in_consume_queues(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, b"1")
+    for queue_id in (0, 1, 0):
+        store.append(draft(b"2", queue_id=queue_id), 1)
+    real = os.pwrite
+
+    def no_room(handle: int, data: bytes, position: int) -> int:
+        if position == 20:  # the second unit of queue 0
+            raise OSError(28, "No space left on device")
+        return real(handle, data, position)
+
+    monkeypatch.setattr(os, "pwrite", no_room)
+    with pytest.raises(StoreFullError):
+        store.dispatch(store.max_offset)
+    with pytest.raises(StoreFullError):
+        store.append(draft(b"3"), 1)
+    assert bodies(store) == [b"1"]
+    monkeypatch.undo()
+    store.check_disk()
+    put(store, b"4")
+    assert (bodies(store), bodies(store, queue_id=1)) == ([b"1", b"2", b"2", b"4"], [b"2"])
+
+
+@pytest.mark.parametrize("call", ["open", "mkdir"])
+def test_no_room_for_a_new_queue(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
+    put(store, b"1")
+    end = store.append(draft(b"2", topic=b"U"), 1).end
+    refuse_names(monkeypatch, call, tmp_path / "consumequeue" / "U")
+    with pytest.raises(StoreFullError, match="free disk space"):
+        store.dispatch(end)
+    assert store.refuses is not None
+    monkeypatch.undo()
+    assert store.dispatch(end) == {("U", 0)}
+
+
+def test_no_room_for_the_name_of_the_next_file(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, *(b"x" * 1000 for _ in range(3)))
+    refuse_names(monkeypatch, "open", store.files.directory)
+    with pytest.raises(StoreFullError, match="free disk space"):
+        store.append(draft(b"x" * 1000), 1)
+    store.writer.acquire()
+    with pytest.raises(StoreFullError, match="free disk space"):
+        store.files.preallocate_next()
+    monkeypatch.undo()
+    store.check_disk()
+    put(store, b"y" * 1000)
+    assert bodies(store)[-1] == b"y" * 1000
+
+
+def test_nearly_full(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path, disk_refuse_ratio=0.0)
+    with pytest.raises(StoreFullError, match="diskSpaceWarningLevelRatio"):
+        store.append(draft(b"1"), 1)
