@@ -205,3 +205,20 @@ async def replicas(folder: Path, count: int, **settings: object) -> AsyncIterato
     finally:
         for one in group:
             await one.stop()
+
+
+async def in_sync(master: Replica, *slaves: Replica, epoch: int = 1) -> None:
+    """The slaves follow, are agreed on, and have acknowledged everything."""
+    for slave in slaves:
+        await slave.follow(master, epoch)
+    await master.until(lambda: master.progress.in_sync == 1 + len(slaves))
+    await acknowledged(master)
+
+
+async def acknowledged(master: Replica) -> None:
+    await master.until(lambda: master.progress.acked_offset == master.end)
+
+
+def epochs(replica: Replica) -> list[str]:
+    """The entries of its epoch file."""
+    return (replica.folder / "epochFileCheckpoint").read_text().splitlines()[2:]
