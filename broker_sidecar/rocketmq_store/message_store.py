@@ -267,9 +267,11 @@ class MessageStore:
         return self._reader.get(queue, offset, max_messages, max_bytes, tag_codes)
 
     def record_at(self, physical_offset: int) -> memoryview | None:
-        """The record that begins at `physical_offset`; None if none does (it is checked, CRC included). Query by
-        message id, CONSUMER_SEND_MSG_BACK."""
-        return self._log.record_at(physical_offset)
+        """The record that begins at `physical_offset`; None if none does (it is checked, CRC included), or if consumers
+        may not see it yet: a failover may take it back. Query by message id, CONSUMER_SEND_MSG_BACK."""
+        record = self._log.record_at(physical_offset)
+        visible = max(self.confirm_offset, self.dispatched_offset)
+        return None if record is None or physical_offset + len(record) > visible else record
 
     def record_of(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The record at a queue offset; None if the queue does not have it."""

@@ -93,6 +93,23 @@ async def test_what_cannot_be_sent_back(tmp_path: Path) -> None:
         assert (await group.call(back(offset))).code == ResponseCode.SYSTEM_BUSY
 
 
+async def test_what_is_not_confirmed_can_neither_be_viewed_nor_sent_back(tmp_path: Path) -> None:
+    # A failover may take it back.
+    async with running(tmp_path) as group:
+        await sent(group)
+        confirmed = group.app.store.max_offset
+        group.sidecar.automatic = False
+        sending = asyncio.create_task(group.send())
+        await group.sidecar.heard(Appended, lambda message: message.max_offset > confirmed)
+        view = RemotingCommand(RequestCode.VIEW_MESSAGE_BY_ID, ext_fields={"offset": str(confirmed)})
+        for asked in (view, back(confirmed)):
+            assert (await group.call(asked)).code == ResponseCode.SYSTEM_ERROR
+        assert group.app.store.next_queue_offset("%RETRY%G", 0) == 0
+        group.sidecar.acknowledge(group.app.store.max_offset)
+        await sending
+        assert (await group.call(view)).code == ResponseCode.SUCCESS
+
+
 async def test_delayed_messages_are_delivered_in_order(tmp_path: Path) -> None:
     async with running(tmp_path, messageDelayLevel=QUICK) as group:
         for number in range(100):
