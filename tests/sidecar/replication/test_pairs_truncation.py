@@ -1,4 +1,4 @@
-"""Replicas with real stores and sockets: what is cut from logs and epoch files, what never is, a cut that is interrupted."""
+"""Replicas with real stores and sockets: what is cut from logs and epoch files, what never is, interrupted cuts."""
 
 from __future__ import annotations
 
