@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 CALL_SECONDS = 3.0
 """At most; registerBrokerTimeoutMills may make it shorter."""
 RETRY_SECONDS = 1.0
+"""After a registration that failed; also the shortest time between two that ended connections cause."""
 FAREWELL_SECONDS = 1.0
 """A name server that does not answer finds out by itself."""
 
@@ -55,9 +56,15 @@ class Registrar:
         self._ha_address = ha_address
         self._servers = {server: asyncio.Event() for server in settings.name_servers}
         self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._said_at = dict.fromkeys(settings.name_servers, float("-inf"))
+        """When the last registration at each began."""
+        self._again: dict[str, asyncio.TimerHandle] = {}
+        """For name servers whose connections ended."""
         self._body = b""
         self._body_version: DataVersion | None = None
         topics.on_change(self.say)
+        client.on_lost = self._lost
 
     def start(self) -> None:
         """Begin; the first registration follows when there is a role."""
@@ -70,12 +77,27 @@ class Registrar:
 
     async def stop(self) -> None:
         """Take leave of every name server."""
+        self._client.on_lost = None
+        for timer in self._again.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         outward = self._role.outward_id
         if self._tasks and outward is not None:
             await asyncio.gather(*(self._leave(server, outward) for server in self._servers))
+
+    def _lost(self, address: str) -> None:
+        """A connection ended: a restarted name server knows nothing. One that answers and hangs up each time is not
+        asked all the time."""
+        said = self._servers.get(address)
+        if said is not None and address not in self._again:
+            due = max(self._loop.time(), self._said_at[address] + RETRY_SECONDS)
+            self._again[address] = self._loop.call_at(due, self._say_again, address, said)
+
+    def _say_again(self, server: str, said: asyncio.Event) -> None:
+        del self._again[server]
+        said.set()
 
     async def _keep(self, server: str, said: asyncio.Event) -> None:
         failing = False
@@ -100,6 +122,7 @@ class Registrar:
 
     async def _register(self, server: str, outward: int) -> str | None:
         """What went wrong, or None."""
+        self._said_at[server] = self._loop.time()
         body = self._registration()
         header = RegisterBrokerRequestHeader(
             broker_name=self._settings.name,

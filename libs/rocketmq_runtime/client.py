@@ -175,6 +175,9 @@ class _Channel(asyncio.Protocol):
 Push = Callable[[RemotingCommand, str], None]
 """Takes a request that the other side sent over our connection, and that side's address."""
 
+Lost = Callable[[str], None]
+"""Takes the address that a connection was open to."""
+
 
 class RemotingClient:
     """Requests and oneways to any number of addresses."""
@@ -182,6 +185,8 @@ class RemotingClient:
     def __init__(self, *, connect_timeout: float = 3.0) -> None:
         self.loop = asyncio.get_running_loop()
         self.on_push: Push | None = None
+        self.on_lost: Lost | None = None
+        """Called when an open connection ended, whoever ended it, but for `close`; calls fail separately."""
         self._connect_timeout = connect_timeout
         self._opaque = itertools.count(1)
         self._open: dict[str, _Channel] = {}
@@ -240,6 +245,8 @@ class RemotingClient:
         """Called by the connection itself: the next request to `address` opens a new one."""
         if self._open.get(address) is channel:
             del self._open[address]
+            if self.on_lost is not None and not self._closed:
+                self.on_lost(address)
 
     def _frame(self, request: RemotingCommand) -> tuple[int, bytes]:
         """A fresh opaque and the frame with it; both are taken at once, so one request can go to many addresses."""

@@ -2,17 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from rocketmq_broker import registration
+from rocketmq_broker.domain.role import Durability, ReplicaRole
+from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.registration import Registrar
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.registration import body_crc32, decode_registration
 from rocketmq_formats.replica_link import Following, Hello, Release, Welcome
 from rocketmq_formats.topics import TopicConfig
+from rocketmq_runtime.client import RemotingClient
 from rocketmq_runtime.server import Peer, RemotingServer
-from tests.broker.broker_kit import running
+from tests.broker.broker_kit import running, settings_for
 
 
 class NameServer:
@@ -41,9 +48,9 @@ class NameServer:
 
 
 @asynccontextmanager
-async def name_server() -> AsyncIterator[tuple[NameServer, str]]:
+async def name_server(port: int = 0) -> AsyncIterator[tuple[NameServer, str]]:
     handler = NameServer()
-    server = RemotingServer(handler, host="127.0.0.1", port=0)
+    server = RemotingServer(handler, host="127.0.0.1", port=port)
     await server.start()
     try:
         yield handler, f"127.0.0.1:{server.port}"
@@ -115,6 +122,56 @@ async def test_a_dead_name_server_holds_up_nobody(tmp_path: Path) -> None:
     ):
         await server.registration(brokerId="0")
         assert (await group.send()).code == 0
+
+
+async def test_a_name_server_that_restarts_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It keeps nothing on disk: without this it knows no routes until the next period.
+    monkeypatch.setattr(registration, "RETRY_SECONDS", 0.01)
+    async with AsyncExitStack() as stack:
+        async with name_server() as (first, address):
+            running_group = running(tmp_path / "store", namesrvAddr=address, registerNameServerPeriod=60_000)
+            await stack.enter_async_context(running_group)
+            await first.registration(brokerId="0")
+        async with name_server(int(address.rpartition(":")[2])) as (second, _):
+            async with asyncio.timeout(30):
+                _, topics, _ = await second.registration(brokerId="0")
+            assert "TBW102" in topics
+
+
+class HangingUp(RemotingClient):
+    """A name server at its other end answers, then ends the connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[float] = []
+
+    async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
+        self.calls.append(self.loop.time())
+        assert self.on_lost is not None
+        self.on_lost("127.0.0.1:1")
+        self.on_lost("127.0.0.1:2")  # not a name server
+        return response(request, ResponseCode.SUCCESS)
+
+
+@pytest.mark.looptime
+async def test_a_name_server_that_hangs_up_after_each_answer_is_not_asked_all_the_time(tmp_path: Path) -> None:
+    client = HangingUp()
+    role = ReplicaRole(Durability(1, strict=False))
+    role.welcomed(2)
+    role.follow(1, "127.0.0.1:9")
+    registrar = Registrar(
+        settings=settings_for(tmp_path, namesrvAddr="127.0.0.1:1"),
+        role=role,
+        topics=TopicTable(cluster="C", broker_name="b", auto_create=True, default_queue_nums=8),
+        client=client,
+        address="127.0.0.1:10",
+        ha_address="127.0.0.1:11",
+    )
+    began = client.loop.time()
+    registrar.start()
+    await asyncio.sleep(10.5)
+    assert [round(at - began) for at in client.calls] == list(range(11))
+    await registrar.stop()
 
 
 def update_topic(**changes: object) -> RemotingCommand:

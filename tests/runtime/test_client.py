@@ -57,6 +57,23 @@ async def test_concurrent_calls_share_a_connection_and_get_their_own_answers() -
         assert idle(client)
 
 
+async def test_the_owner_hears_of_connections_that_end_but_not_of_those_it_closes() -> None:
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    async with calling() as client:
+        client.on_lost = lost.put_nowait
+        async with serving(Recorder()) as server:
+            there = address(server)
+            await client.call(there, request(1005))
+            assert lost.empty()
+        assert await lost.get() == there
+        with pytest.raises(ConnectError):
+            await client.call(there, request(1005))
+        async with serving(Recorder()) as server:
+            await client.call(address(server), request(1005))
+            await client.close()
+    assert lost.empty()
+
+
 async def test_one_command_can_go_to_many_addresses_at_once() -> None:
     async with serving(Recorder()) as one, serving(Recorder()) as two, calling() as client:
         asked = request(1005, body=b"x")
