@@ -34,6 +34,7 @@ from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.settings import NameServerSettings
 from rocketmq_runtime import server
 from rocketmq_runtime.client import ConnectError, RemotingClient
+from rocketmq_runtime.quiet import Quiet
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +42,8 @@ NOTICE_SECONDS = 0.3
 """How long a 905 may take to leave, as in Java."""
 MAX_NOTICES = 1000
 """Notices under way; above it they are dropped, for brokers also ask by themselves."""
+LOG_SECONDS = 60.0
+"""Between two lines about one kind of refusal to one host."""
 
 
 class Registry:
@@ -58,6 +61,7 @@ class Registry:
         )
         self._client = client
         self._loop = asyncio.get_running_loop()
+        self._quiet = Quiet(self._loop.time, LOG_SECONDS)
         self._peers: dict[int, server.Peer] = {}
         """Connections that a broker registered over."""
         self._notices: set[asyncio.Task[None]] = set()
@@ -87,14 +91,15 @@ class Registry:
         registration = _registration(header, body)
         registered = routes.register(self.tables, registration, now=self._loop.time(), connection_id=peer.id)
         if registered.stale is not None:
-            log.warning(
-                "registration ignored: another address holds this id with a newer epoch",
-                broker=registration.broker_name,
-                broker_id=registration.broker_id,
-                address=registration.address,
-                state_version=registration.data_version.state_version,
-                holder=registered.stale,
-            )
+            if self.may_log("stale registration", peer):
+                log.warning(
+                    "registration ignored: another address holds this id with a newer epoch",
+                    broker=registration.broker_name,
+                    broker_id=registration.broker_id,
+                    address=registration.address,
+                    state_version=registration.data_version.state_version,
+                    holder=registered.stale,
+                )
             return registered
         self._peers[peer.id] = peer
         if registered.first:
@@ -128,6 +133,12 @@ class Registry:
         if self._peers.pop(peer.id, None) is not None:
             for ended in routes.connection_closed(self.tables, peer.id):
                 self._ended(ended, "its connection ended")
+
+    # for the doors
+
+    def may_log(self, kind: str, peer: server.Peer) -> bool:
+        """Whether a refusal is written down: one line per kind and host in a minute, however often it comes."""
+        return self._quiet(f"{kind} {peer.address.rpartition(':')[0]}")
 
     # inside
 
@@ -186,7 +197,9 @@ class Registry:
             async with asyncio.timeout(NOTICE_SECONDS):
                 await self._client.send_oneway(address, request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header))
         except (ConnectError, TimeoutError) as error:
-            log.warning("broker not told of its group's smallest id", address=address, reason=str(error) or "time-out")
+            if self._quiet(f"not told {address}"):
+                reason = str(error) or "time-out"
+                log.warning("broker not told of its group's smallest id", address=address, reason=reason)
 
 
 def _registration(header: RegisterBrokerRequestHeader, body: RegisterBrokerBody) -> Registration:

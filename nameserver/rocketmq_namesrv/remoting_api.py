@@ -1,7 +1,7 @@
 """The remoting door: request codes to tables and back, with 5.3.3's codes and remarks.
 
-Malformed and refused requests end here with a code, a remark and one log line. Routes (105) are nearly all of the
-traffic: they take the shortest way and come encoded out of `RouteAnswers`.
+Malformed and refused requests end here with a code, a remark and a log line, one per kind and host in a minute.
+Routes (105) are nearly all of the traffic: they take the shortest way and come encoded out of `RouteAnswers`.
 """
 
 import asyncio
@@ -72,10 +72,12 @@ class RemotingApi:
             try:
                 answer = route(request, peer)
             except (HeaderError, BodyError, RefusedError) as error:
-                log.warning("request refused", code=request.code, peer=peer.address, reason=str(error))
+                if self._registry.may_log(f"{request.code} {type(error).__name__}", peer):
+                    log.warning("request refused", code=request.code, peer=peer.address, reason=str(error))
                 answer = response(request, error.response_code, str(error))
             except StorageError as error:
-                log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
+                if self._registry.may_log(f"{request.code} not kept", peer):
+                    log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
                 answer = response(request, ResponseCode.SYSTEM_ERROR, str(error))
         self._counts.answered(request.code, answer.code)
         return answer
@@ -108,7 +110,8 @@ class RemotingApi:
     def _register(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         header = decode_header(RegisterBrokerRequestHeader, request.ext_fields or {})
         if header.body_crc32 != 0 and header.body_crc32 != body_crc32(request.body):
-            log.warning("registration refused: its checksum differs", broker=header.broker_name, peer=peer.address)
+            if self._registry.may_log("checksum", peer):
+                log.warning("registration refused: its checksum differs", broker=header.broker_name, peer=peer.address)
             return response(request, ResponseCode.SYSTEM_ERROR, "crc32 not match", RegisterBrokerResponseHeader())
         # Java brokers with compressedRegister=true compress and say that they do not; Java refuses them.
         compressed = header.compressed or request.body[:1] == _ZLIB
@@ -116,12 +119,13 @@ class RemotingApi:
         try:
             registered = self._registry.register(header, body, peer)
         except NotRegisteredError as error:
-            log.warning(
-                "registration of one topic refused: the broker has to register all of its topics first",
-                broker=header.broker_name,
-                broker_id=header.broker_id,
-                address=header.broker_addr,
-            )
+            if self._registry.may_log("one topic", peer):
+                log.warning(
+                    "registration of one topic refused: the broker has to register all of its topics first",
+                    broker=header.broker_name,
+                    broker_id=header.broker_id,
+                    address=header.broker_addr,
+                )
             return response(request, error.response_code, str(error), RegisterBrokerResponseHeader())
         order_topics = None
         if self._config.settings.return_order_topic_config_to_broker:

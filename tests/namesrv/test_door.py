@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.headers import decode_header
@@ -92,6 +93,26 @@ class TestRegistrationsOnTheWire:
         answer = door.ask(code)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark
+
+
+class TestLog:
+    @pytest.mark.looptime
+    async def test_what_is_refused_again_and_again_is_one_line_a_minute(self, door: Door) -> None:
+        mangled = register("r", body=BOTH, bodyCrc32="7")
+        with capture_logs() as lines:
+            for _ in range(100):
+                assert door.ask(105, {}).code == ResponseCode.SYSTEM_ERROR
+                assert door.ask(103, {"brokerName": "b"}).code == ResponseCode.SYSTEM_ERROR
+                assert tell(door, mangled) == ResponseCode.SYSTEM_ERROR
+                door.peers.clear()  # the next one comes over another connection
+            assert [line["event"] for line in lines] == [
+                "request refused",
+                "request refused",
+                "registration refused: its checksum differs",
+            ]
+            await asyncio.sleep(60)
+            door.ask(105, {})
+        assert len(lines) == 4
 
 
 class TestEnds:

@@ -20,6 +20,7 @@ from pysyncobj.transport import Transport
 from rocketmq_controller.raft import messages
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.handshake import NONCE_SIZE, Handshake, RefusedError
+from rocketmq_runtime.quiet import Quiet
 
 log = structlog.get_logger(__name__)
 
@@ -51,23 +52,6 @@ class Events:
         self.on_connected = on_connected
         self.on_disconnected = on_disconnected
         """The second argument: the other side closed it, so its process has ended or does not count on us any more."""
-
-
-class Quiet:
-    """Lets a log line through once in LOG_EVERY seconds per key."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._last: dict[str, float] = {}
-
-    def __call__(self, key: str) -> bool:
-        now = self._clock()
-        if now - self._last.get(key, -LOG_EVERY) < LOG_EVERY:
-            return False
-        if len(self._last) > 1000:
-            self._last.clear()
-        self._last[key] = now
-        return True
 
 
 class Connection(asyncio.Protocol):
@@ -178,7 +162,7 @@ class TcpTransport(Transport):
         self._secret = secret
         self._events = events
         self._loop = asyncio.get_running_loop()
-        self._quiet = Quiet(self._loop.time)
+        self._quiet = Quiet(self._loop.time, LOG_EVERY)
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
         self._unproven: dict[Connection, bool] = {}
