@@ -31,6 +31,7 @@ from rocketmq_formats.remoting.controller import (
     ElectMasterResponseBody,
     ElectMasterResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import encode_header
@@ -95,6 +96,10 @@ class Elections:
             if group is not None and self._needs_election(group):
                 self._trigger(header.broker_name, f"broker {header.broker_id} came alive in a group without master")
         return heard.refused or HEARTBEAT_SUCCESS
+
+    def on_register(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> None:
+        """1003: who registers over a new connection may have lost what it reported before."""
+        self._heartbeats.on_registered(header.broker_name, header.broker_id, connection_id)
 
     def on_connection_closed(self, connection_id: int) -> None:
         """Whoever sent heartbeats over it is gone until it beats again."""

@@ -86,6 +86,7 @@ class ControllerService:
         return self._elections.elect(header, connection_id)
 
     def register_broker(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> Answer:
+        self._elections.on_register(header, connection_id)
         return self._proposals.submit(
             header.broker_name,
             lambda group: decide.register_broker(group, header, self.view(), connection_id=connection_id),

@@ -195,9 +195,27 @@ def test_differs_from_5_3_3_unheard_master_is_waited_for(broker_id: int, code: i
     assert decide.groups_needing_election({"broker-a": make_group()}, view, CLEAN) == ()
 
 
-def test_unheard_master_can_be_replaced_by_name() -> None:
+def test_unheard_master_is_waited_for_by_those_who_designate_too() -> None:
+    """It may acknowledge alone under a lease that the leader before let it have."""
     view = StaticView({2, 3}, unheard=frozenset({1}))
-    assert elected(decide.elect_master(make_group(), elect(3, designate=True), view, CLEAN)) == 3
+    decision = decide.elect_master(make_group(), elect(3, designate=True), view, CLEAN)
+    assert (decision.code, decision.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
+    assert decide.elect_master(make_group(master=None), elect(3, designate=True), view, CLEAN).events
+
+
+def test_nobody_is_designated_while_the_master_may_acknowledge_alone() -> None:
+    """durability=relaxed: what it acknowledged after the election would be lost."""
+    view = StaticView({1: LIVE(lease=1.5), 2: LIVE(), 3: LIVE()})
+    decision = decide.elect_master(make_group(), elect(3, designate=True), view, UNCLEAN)
+    assert (decision.code, decision.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
+    assert decision.remark == (
+        "Failed to elect a new master: master 1 has a write lease (durability=relaxed) and may acknowledge alone for"
+        " 1.5 s and longer while it lives: stop it in order, another one is then elected at once"
+    )
+    stays = decide.elect_master(make_group(), elect(1, designate=True), view, CLEAN)
+    assert stays.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+    over = StaticView({1: LIVE(lease=0.0), 3: LIVE()})
+    assert elected(decide.elect_master(make_group(), elect(3, designate=True), over, CLEAN)) == 3
 
 
 @pytest.mark.parametrize(("broker_id", "code"), [(-1, 2004), (2, 2012)])

@@ -174,6 +174,40 @@ def test_touch_shows_life_and_keeps_the_report() -> None:
     assert (info.epoch, info.max_offset) == (2, 50)
 
 
+def test_touch_over_another_connection_voids_the_report() -> None:
+    """Restarted, perhaps with less of a log: it must not be elected for what it had before."""
+    table = HeartbeatTable()
+    table.on_heartbeat(beat(epoch=2, max_offset=900, confirm_offset=900), 4, 0.0)
+    table.touch(key(), 5, 0.2)
+    entry = table.entry(NAME, 1)
+    assert entry is not None
+    assert (entry.epoch, entry.max_offset, entry.confirm_offset, entry.connection_id) == (-1, -1, -1, 5)
+
+
+def test_registration_over_another_connection_voids_the_report_and_nothing_else() -> None:
+    table = HeartbeatTable()
+    for broker_id in (1, 2):
+        table.on_heartbeat(beat(broker_id, epoch=2, max_offset=900), broker_id, 0.0)
+    table.on_registered(NAME, 1, 11)
+    table.on_registered(NAME, 2, 2)
+    table.on_registered(NAME, 3, 3)
+    infos = [table.view(0.2).info(NAME, broker_id) for broker_id in (1, 2, 3)]
+    assert [info and (info.epoch, info.max_offset, info.connection_id) for info in infos] == [
+        (-1, -1, 1),
+        (2, 900, 2),
+        None,
+    ]
+
+
+def test_heartbeat_over_another_connection_says_all_anew() -> None:
+    table = HeartbeatTable()
+    table.on_heartbeat(beat(epoch=2, max_offset=900), 1, 0.0)
+    table.on_heartbeat(beat(epoch=2), 2, 0.2)
+    info = table.view(0.2).info(NAME, 1)
+    assert info is not None
+    assert (info.epoch, info.max_offset) == (2, -1)
+
+
 def test_grace_covers_only_those_never_heard_of() -> None:
     """A new leader: 1 was never heard, 2's connection closed, 3 fell silent: only 1 gets the benefit of the doubt."""
     table = HeartbeatTable()
@@ -350,3 +384,33 @@ def test_new_leader_waits_for_a_lease_that_its_predecessor_may_have_prolonged() 
     assert decide.groups_needing_election(state, table.view(22.3), CLEAN) == ()
     table.on_heartbeat(beat(2), 2, 22.4)
     assert decide.groups_needing_election(state, table.view(22.5), CLEAN) == (NAME,)
+
+
+def test_new_leader_waits_for_a_lease_that_only_its_predecessor_was_told_of() -> None:
+    """Heard as a slave that would take a lease as master; it became master, and its connection to us closed."""
+    table, state = HeartbeatTable(), {NAME: make_group()}
+    table.on_heartbeat(beat(1, write_lease_millis=0), 1, 0.0)
+    table.on_heartbeat(beat(2, write_lease_millis=0), 2, 0.0)
+    assert table.on_connection_closed(1, 1.0) == (key(1),)
+    table.start_grace(1.0)
+    table.on_heartbeat(beat(2, write_lease_millis=0), 2, 5.9)
+    assert decide.groups_needing_election(state, table.view(5.9), CLEAN) == ()
+    assert decide.groups_needing_election(state, table.view(6.0), CLEAN) == (NAME,)
+
+
+def test_new_leader_knows_nothing_of_a_broker_that_only_asked_for_an_election() -> None:
+    table, state = HeartbeatTable(), {NAME: make_group()}
+    table.touch(key(), 1, 0.0)
+    table.on_heartbeat(beat(2), 2, 0.0)
+    table.on_connection_closed(1, 1.0)
+    table.start_grace(1.0)
+    table.on_heartbeat(beat(2), 2, 5.9)
+    assert decide.groups_needing_election(state, table.view(5.9), CLEAN) == ()
+
+
+def test_the_lease_that_is_left() -> None:
+    table = HeartbeatTable()
+    table.on_heartbeat(beat(1, write_lease_millis=2400), 1, 0.0)
+    table.on_heartbeat(beat(2), 2, 0.0)
+    infos = [table.view(now).info(NAME, broker_id) for broker_id, now in ((1, 0.4), (1, 2.4), (2, 0.4))]
+    assert [info and info.lease for info in infos] == [2.0, 0.0, 0.0]

@@ -52,3 +52,10 @@ def test_slaves_announce_no_lease() -> None:
         entry = world.heartbeats.entry("broker-a", node.broker_id)
         assert entry is not None
         assert (entry.lease > 0) == (node is master)
+
+
+def test_controllers_know_who_would_take_a_lease_as_master() -> None:
+    for relaxed in (False, True):
+        world = settled(relaxed=relaxed)
+        entries = [world.heartbeats.entry("broker-a", node.broker_id) for node in world.nodes]
+        assert [entry and entry.takes_leases for entry in entries] == [relaxed] * 3

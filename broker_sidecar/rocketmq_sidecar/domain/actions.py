@@ -34,7 +34,8 @@ class Beat(msgspec.Struct, frozen=True):
     broker_address: str
     sent_at: float
     lease: float | None = None
-    """Seconds of the write lease that it begins, see `steward`; None unless this replica is a master that needs one."""
+    """Seconds of the write lease that it begins, see `steward`; 0 of a slave that would need one as master, None of a
+    replica that never needs one."""
 
 
 class Disconnect(msgspec.Struct, frozen=True):

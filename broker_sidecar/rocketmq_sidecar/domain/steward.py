@@ -221,7 +221,8 @@ class Steward:
         self._beat_at = now + self._timing.heartbeat
         if self._unanswered_since is None and self.finder.leader is not None:
             self._unanswered_since = now
-        lease = None
+        # 0: a leading controller that has not heard of a lease yet knows that there may be one.
+        lease = 0.0 if self._options.relaxed else None
         if self.is_master:
             self._poll_at = now
             if self._options.relaxed:

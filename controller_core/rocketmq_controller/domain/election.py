@@ -11,8 +11,9 @@ Differs from 5.3.3:
   Java burns epoch 0 and can never elect again; here it is refused and the first broker that asks is elected.
 - "First" means an empty syncStateSet, not masterEpoch 0, since epochs outlive the cleaning of a whole set
   (`cleaning`).
-- While a new controller leader has not listened for long enough to have heard the master, nobody may replace it but
-  by name.
+- While a new controller leader has not listened for long enough to have heard the master, nobody may replace it.
+- Nobody is designated in place of a living master that acknowledges alone under a write lease (durability=relaxed):
+  it would go on for some time, and what it acknowledges then would be lost.
 - An epoch that would leave Java's int is refused.
 """
 
@@ -60,8 +61,15 @@ def elect_master(
         return _first(group, BrokerId(asking))
     preferred = BrokerId(request.broker_id) if request.designate_elect else None
     master, name = group.master_broker_id, group.broker_name
-    if preferred is None and master is not None and view.unheard(name, master):
+    if master is not None and view.unheard(name, master):
         return _refused(asking, f"this controller has not listened for long enough to call master {master} dead")
+    lease = _lease_of(group, view)
+    if preferred not in {None, master} and lease > 0:
+        return _refused(
+            asking,
+            f"master {master} has a write lease (durability=relaxed) and may acknowledge alone for {lease:.1f} s and"
+            " longer while it lives: stop it in order, another one is then elected at once",
+        )
     winner = elect.elect(group, view, options, preferred=preferred)
     if winner is None:
         return _MASTER_NOT_AVAILABLE if asking is None else _ELECT_MASTER_FAILED
@@ -84,6 +92,11 @@ def needs_election(group: BrokerGroup, view: LivenessView, options: Options) -> 
     if master is not None and (view.alive(name, master) or view.unheard(name, master)):
         return False
     return elect.elect(group, view, options) is not None
+
+
+def _lease_of(group: BrokerGroup, view: LivenessView) -> float:
+    info = None if group.master_broker_id is None else view.info(group.broker_name, group.master_broker_id)
+    return 0.0 if info is None else info.lease
 
 
 def _first(group: BrokerGroup, asking: BrokerId) -> Decision:

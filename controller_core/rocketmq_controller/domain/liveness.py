@@ -14,7 +14,11 @@ broker beats over another or has been silent for too long since we listen again.
 
 A broker that declares a write lease (writeLeaseMillis, durability relaxed) acknowledges alone for so long after a
 heartbeat, so it is not called dead before: not when its connection closes, not when the suspect timeout is shorter, and
-not by a controller that has just taken over and cannot know what its predecessor answered.
+not by a controller that has just taken over and cannot know what its predecessor answered. One that says 0 has no lease
+now, but would have one as master: a new leader waits for it through the grace period.
+
+A broker may have been restarted whenever it turns up over another connection: what it reported before is void, since it
+may have lost of its log.
 
 Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
 - A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
@@ -94,6 +98,7 @@ class BrokerEntry:
         "lease",
         "limit",
         "max_offset",
+        "takes_leases",
     )
 
     def __init__(self, key: BrokerKey) -> None:
@@ -105,6 +110,8 @@ class BrokerEntry:
         self.limit = DEFAULT_DECLARED_TIMEOUT
         self.lease = 0.0
         """Seconds after a heartbeat in which it may acknowledge alone."""
+        self.takes_leases: bool | None = None
+        """Whether it has, or as master would have, a lease; None before its first heartbeat."""
         self.last_heartbeat = 0.0
         self.intervals: tuple[float, ...] = ()
         self.epoch = -1
@@ -118,6 +125,10 @@ class BrokerEntry:
         if len(self.intervals) < _ENOUGH_SAMPLES:
             return None
         return sorted(self.intervals)[len(self.intervals) // 2]
+
+    def forget_report(self) -> None:
+        """What it said of its log is void."""
+        self.epoch = self.max_offset = self.confirm_offset = -1
 
 
 class HeartbeatTable:
@@ -141,6 +152,8 @@ class HeartbeatTable:
         entry = self._admit(request.cluster_name, request.broker_name, request.broker_id, now)
         if entry is None:
             return _FULL
+        if entry.connection_id != connection_id:
+            entry.forget_report()
         entry.address = request.broker_addr
         if request.epoch is not None:
             entry.epoch = request.epoch
@@ -156,6 +169,7 @@ class HeartbeatTable:
         )
         lease = request.write_lease_millis
         entry.lease = 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_TIMEOUT)
+        entry.takes_leases = lease is not None
         if entry.alive and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
@@ -170,8 +184,17 @@ class HeartbeatTable:
         """
         entry = self._admit(key.cluster_name, key.broker_name, key.broker_id, now)
         if entry is not None:
+            if entry.connection_id != connection_id:
+                entry.forget_report()
             entry.limit = self._limit(entry)
             self._hear(entry, connection_id, now)
+
+    def on_registered(self, broker_name: str, broker_id: int, connection_id: int) -> None:
+        """registerBroker: no sign of life that counts, but over another connection than its heartbeats the word of a
+        broker that has been restarted, so that its last report is void."""
+        entry = self._entries.get((broker_name, broker_id))
+        if entry is not None and entry.connection_id != connection_id:
+            entry.forget_report()
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
         """The living brokers that were on the connection: dead at once, unless a lease lasts or we caused it."""
@@ -238,7 +261,9 @@ class HeartbeatTable:
 
     def may_hold_lease(self, entry: BrokerEntry, now: float) -> bool:
         """Whether a broker that is dead to us may hold a lease that another controller let it have."""
-        return entry.lease > 0 and now < self._leading_since + entry.lease
+        if entry.lease > 0:
+            return now < self._leading_since + entry.lease
+        return entry.takes_leases is not False and self.in_grace(now)
 
     def _silent(self, entry: BrokerEntry, now: float) -> bool:
         if entry.last_heartbeat < self._listening_since:  # it may have to find us again first
@@ -283,7 +308,7 @@ class HeartbeatTable:
         # What it said before is void: when it returns it may have been truncated, and beat at another pace.
         entry.alive = False
         entry.intervals = ()
-        entry.epoch = entry.max_offset = entry.confirm_offset = -1
+        entry.forget_report()
 
     def _forget(self, place: tuple[str, int]) -> None:
         self._leave_connection(self._entries.pop(place))
@@ -314,11 +339,14 @@ class TableView:
     def unheard(self, broker_name: str, broker_id: int) -> bool:
         """Whether it was never heard of and the grace period lasts, or may hold a lease that we know nothing of."""
         entry = self._table.entry(broker_name, broker_id)
-        return self._table.in_grace(self._now) if entry is None else self._table.may_hold_lease(entry, self._now)
+        if entry is None:
+            return self._table.in_grace(self._now)
+        return not self._table.is_alive(entry, self._now) and self._table.may_hold_lease(entry, self._now)
 
     def info(self, broker_name: str, broker_id: int) -> BrokerLiveInfo | None:
         """Its last report; None unless it is alive."""
         entry = self._table.entry(broker_name, broker_id)
         if entry is None or not self._table.is_alive(entry, self._now):
             return None
-        return BrokerLiveInfo(entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id)
+        lease = max(0.0, entry.last_heartbeat + entry.lease - self._now)
+        return BrokerLiveInfo(entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id, lease)

@@ -124,6 +124,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True):
     max_offset: int = -1
     election_priority: int = controller.MAX_ELECTION_PRIORITY
     connection_id: int | None = None
+    lease: float = 0.0
+    """Seconds for which it may still acknowledge alone, as master with durability=relaxed."""
 
 
 class LivenessView(Protocol):
