@@ -6,9 +6,10 @@ import msgspec
 
 from rocketmq_controller.raft import NotLeaderError, TransferError
 from tests.sim.checks import Violation
+from tests.sim.clients import Workload
 from tests.sim.member import Member
 from tests.sim.network import Weather
-from tests.sim.world import Workload, World
+from tests.sim.world import World
 
 STORM_SECONDS = 12.0
 CALM_SECONDS = 5.5

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rocketmq_broker.domain.role import Role
+from tests.sim.groups_ends import Weather
 from tests.sim.groups_loop import Process
-from tests.sim.groups_net import Weather
 from tests.sim.groups_replica import SimReplica
 
 if TYPE_CHECKING:

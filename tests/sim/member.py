@@ -120,3 +120,15 @@ class Member:
             self.disk.crash(self._rng)
         else:
             self.disk.kill()
+
+    @property
+    def picture(self) -> str:
+        """For stories."""
+        machine = self.machine
+        if machine is None:
+            return "down"
+        return (
+            f"{machine.role.value} term {machine.term} leader {machine.leader} "
+            f"log {machine.first_index}..{machine.last_index} durable {machine.log.durable_index} "
+            f"commit {machine.commit_index} applied {machine.last_applied}"
+        )

@@ -1,118 +1,24 @@
 """A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each
 step.
 
-`run(seed)` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so a seed is a
-story that can be told again. What the members replicate is a `Workload`: numbered commands by default, the
+`run(seed)` of `faults.py` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so
+a seed is a story that can be told again. What the members replicate is a `Workload`: numbered commands by default, the
 application's own where it has one.
 """
 
 import heapq
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
-from rocketmq_controller.raft import Limits, NotLeaderError, OverloadedError, RaftError, StateMachine, Timings, messages
+from rocketmq_controller.raft import Limits, NotLeaderError, RaftError, Timings, messages
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.machine import RaftMachine
 from rocketmq_runtime.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
-from tests.sim.commands import CommandList
+from tests.sim.clients import Numbered, Serving, Workload
 from tests.sim.disk import SimCrash
 from tests.sim.member import Member
 from tests.sim.network import Network
-
-
-class Serving:
-    """A member that leads, as clients get to use it; refuses when that process has ended."""
-
-    def __init__(self, world: "World", member: Member, machine: RaftMachine, state: StateMachine) -> None:
-        self._world, self._member, self.process, self.state = world, member, machine, state
-
-    @property
-    def rng(self) -> Random:
-        return self._world.rng
-
-    @property
-    def is_leader(self) -> bool:
-        return self._member.machine is self.process and self.process.is_leader
-
-    def propose(self, command: bytes, done: Callable[[object, RaftError | None], None]) -> None:
-        """As `RaftMachine.propose`; `done` gets (index, result of apply)."""
-        if self._member.machine is not self.process:
-            raise NotLeaderError(None)
-        self.process.propose(command, lambda value, error: self._world.answer(value, error, done))
-        self._world.wake(self._member)
-
-    def after(self, delay: float, action: Callable[[], None]) -> None:
-        """Call `action` later, if the process still runs and is awake then."""
-
-        def due() -> None:
-            if self._member.machine is self.process:
-                if self._member.paused:
-                    self._world.after(0.01, due)
-                else:
-                    action()
-
-        self._world.after(delay, due)
-
-
-class Workload(Protocol):
-    """What clients do. One object per run."""
-
-    def make_state_machine(self) -> StateMachine:
-        """A fresh one for a member that starts."""
-
-    def client(self, leader: Serving) -> None:
-        """One client comes and asks a member that leads."""
-
-    def check(self, name: str, state: StateMachine) -> None:
-        """After each step that touched the member; raises Violation."""
-
-    def finish(self, states: list[StateMachine]) -> None:
-        """At the end of the run, all members whole and caught up; raises Violation."""
-
-
-class Numbered:
-    """Commands that carry a number; every answered one must be there at the end, where the answer said."""
-
-    def __init__(self) -> None:
-        self._next = 0
-        self.done: dict[int, bytes] = {}
-
-    def make_state_machine(self) -> StateMachine:
-        return CommandList()
-
-    def client(self, leader: Serving) -> None:
-        for _ in range(leader.rng.choice((1, 1, 1, 5, 20))):
-            self._next += 1
-            command = b"%d" % self._next
-
-            def done(value: object, error: RaftError | None, command: bytes = command) -> None:
-                if error is None:
-                    assert isinstance(value, tuple)
-                    self._answered(command, value[0])
-
-            try:
-                leader.propose(command, done)
-            except (NotLeaderError, OverloadedError):
-                return
-
-    def _answered(self, command: bytes, index: int) -> None:
-        if self.done.setdefault(index, command) != command:
-            raise Violation(
-                f"OneAnswerPerIndex: {command!r} and {self.done[index]!r} were both answered for index {index}"
-            )
-
-    def check(self, name: str, state: StateMachine) -> None:
-        pass
-
-    def finish(self, states: list[StateMachine]) -> None:
-        for state in states:
-            assert isinstance(state, CommandList)
-            at = dict(zip(state.indexes, state.commands, strict=True))
-            lost = {index: command for index, command in self.done.items() if at.get(index) != command}
-            if lost:
-                raise Violation(f"AckedSurvives: answered and lost: {lost}")
 
 
 class World:
@@ -196,7 +102,7 @@ class World:
         except DiskFullError as error:
             self._gives_up(member, error)
             return
-        self.tell("%s starts: %s", member.name, _picture(member.machine))
+        self.tell("%s starts: %s", member.name, member.picture)
         self._checked(member)
         for other in member.others:
             if self.members[other].machine is not None:
@@ -289,7 +195,7 @@ class World:
         if member.machine is None:
             return
         if self.story is not None and before != (machine.role, machine.term, machine.leader):
-            self.tell("%s: %s", member.name, _picture(machine))
+            self.tell("%s: %s", member.name, member.picture)
         self._arm(member, machine)
 
     def _arm(self, member: Member, machine: RaftMachine) -> None:
@@ -430,13 +336,3 @@ class World:
         except NotLeaderError:
             return
         self.wake(member)
-
-
-def _picture(machine: RaftMachine | None) -> str:
-    if machine is None:
-        return "down"
-    return (
-        f"{machine.role.value} term {machine.term} leader {machine.leader} "
-        f"log {machine.first_index}..{machine.last_index} durable {machine.log.durable_index} "
-        f"commit {machine.commit_index} applied {machine.last_applied}"
-    )
