@@ -1,7 +1,8 @@
 """Delivers delayed messages: SCHEDULE_TOPIC_XXXX has a queue for each level, whose messages all wait equally long, so
 only its first undelivered message has a timer. The master does so; slaves follow its progress.
 
-A level sleeps until its first message is due, or until one comes: nothing is polled.
+A level sleeps until its first message is due, or until one comes: nothing is polled. How long a message has waited is
+taken from the loop's clock, which is never set.
 Source: commit log reference, section 12 (`ScheduleMessageService`).
 """
 
@@ -11,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from rocketmq_broker.domain.delays import LevelProgress, due_in, target_of
+from rocketmq_broker.domain.delays import Arrivals, LevelProgress, target_of
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.inner_writer import InnerWriter
@@ -28,8 +29,6 @@ PORTION: Final = 64
 """Messages that a level delivers in one turn of the loop."""
 RETRY_SECONDS: Final = 0.5
 """After nothing could be appended: too few replicas in sync, a full disk."""
-LONGEST_SLEEP: Final = 60.0
-"""Seconds; the wall clock may be set."""
 
 
 class DelayService:
@@ -45,7 +44,7 @@ class DelayService:
         delays: DelayOffsets,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """`levels`: delays in ms, level n at n - 1."""
+        """`levels`: delays in ms, level n at n - 1. `clock`: the wall clock, in ms."""
         self._levels = levels
         self._role = role
         self._store = store
@@ -54,6 +53,8 @@ class DelayService:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._progress: dict[int, LevelProgress] = {}
+        """By level, while master."""
+        self._arrivals: dict[int, Arrivals] = {}
         """By level, while master."""
         self._timers: dict[int, asyncio.Handle] = {}
 
@@ -64,14 +65,18 @@ class DelayService:
         elif not self._progress:
             for level in range(1, len(self._levels) + 1):
                 self._progress[level] = LevelProgress(self._begin(level))
+                self._arrivals[level] = Arrivals(self._levels[level - 1])
+                self._note(level)
                 self._at(level, 0)
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         """There are new messages; wakes levels that slept for want of one."""
         if self._progress:
             for topic, queue_id in queues:
-                if topic == SCHEDULE_TOPIC and queue_id < len(self._levels) and queue_id + 1 not in self._timers:
-                    self._at(queue_id + 1, 0)
+                if topic == SCHEDULE_TOPIC and queue_id < len(self._levels):
+                    self._note(queue_id + 1)
+                    if queue_id + 1 not in self._timers:
+                        self._at(queue_id + 1, 0)
 
     def stop(self) -> None:
         """Deliver nothing more."""
@@ -80,6 +85,7 @@ class DelayService:
             timer.cancel()
         self._timers.clear()
         self._progress.clear()
+        self._arrivals.clear()
 
     def settle(self) -> None:
         """Bring the table of offsets up to date."""
@@ -97,8 +103,15 @@ class DelayService:
         largest = self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1)
         return max(min(self._delays.table.get(level, 0), largest), smallest)
 
+    def _note(self, level: int) -> None:
+        _, end = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
+        self._arrivals[level].note(end, self._clock(), self._steady())
+
+    def _steady(self) -> int:
+        return int(self._loop.time() * 1000)
+
     def _at(self, level: int, seconds: float) -> None:
-        self._timers[level] = self._loop.call_later(min(seconds, LONGEST_SLEEP), self._deliver, level)
+        self._timers[level] = self._loop.call_later(seconds, self._deliver, level)
 
     def _deliver(self, level: int) -> None:
         del self._timers[level]
@@ -131,7 +144,7 @@ class DelayService:
             return self._pass_over(level, str(error))
         if view is None or not isinstance(record, Record):
             return self._pass_over(level, "its record is gone")
-        wait = due_in(record.store_timestamp, self._levels[level - 1], self._clock())
+        wait = self._arrivals[level].due_in(progress.next, record.store_timestamp, self._steady())
         return wait / 1000 if wait > 0 else self._append(level, record, view)
 
     def _append(self, level: int, record: Record, view: memoryview) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from rocketmq_broker.domain.delays import LevelProgress, due_in
+from rocketmq_broker.domain.delays import GRAINS, Arrivals, LevelProgress
 from rocketmq_broker.domain.retries import Retry, retry_of, retry_properties
 from rocketmq_broker.domain.role import Role
 from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
@@ -178,9 +178,43 @@ def test_where_a_failed_message_goes() -> None:
 
 
 def test_when_a_delayed_message_is_due() -> None:
-    assert due_in(1000, 500, 1200) == 300
-    assert due_in(1000, 500, 1500) == due_in(1000, 500, 9000) == 0
-    assert due_in(5000, 500, 1000) == 0  # stored in the future
+    arrivals = Arrivals(500)
+    arrivals.note(0, wall=1000, steady=70)
+    arrivals.note(1, wall=1010, steady=80)
+    assert arrivals.due_in(0, 1000, steady=80) == 490
+    assert arrivals.due_in(0, 1000, steady=270) == 300
+    assert arrivals.due_in(0, 1000, steady=570) == arrivals.due_in(0, 1000, steady=9000) == 0
+
+
+def test_a_wall_clock_that_is_set_moves_no_delivery() -> None:
+    hour = 3_600_000
+    for jump in (hour, -hour):
+        arrivals = Arrivals(10_000)
+        arrivals.note(1, wall=5 * hour, steady=0)  # message 0, stored just now
+        wall = 5 * hour + 4000 + jump
+        arrivals.note(2, wall, steady=4000)  # message 1; the store never goes back in time
+        stored = max(wall, 5 * hour)
+        assert arrivals.due_in(0, 5 * hour, steady=4000) == 6000
+        assert arrivals.due_in(1, stored, steady=4000) == 10_000
+        assert arrivals.due_in(1, stored, steady=14_000) == 0
+
+
+def test_messages_of_another_master_wait_no_longer_than_their_delay() -> None:
+    arrivals = Arrivals(10_000)
+    arrivals.note(3, wall=100_000, steady=0)
+    assert arrivals.due_in(0, 20_000, steady=0) == 0, "long due"
+    assert arrivals.due_in(1, 95_000, steady=0) == 5000
+    assert arrivals.due_in(2, 900_000, steady=0) == 10_000, "its clock was ahead of ours"
+    assert arrivals.due_in(2, 900_000, steady=10_000) == 0
+
+
+def test_what_is_remembered_of_arrivals_is_bounded() -> None:
+    arrivals = Arrivals(7_200_000)
+    for number in range(100_000):
+        arrivals.note(number + 1, wall=number * 1000, steady=number * 1000)
+    assert len(arrivals._notes) <= 2 * GRAINS + 2
+    for offset in range(92_801, 100_000, 100):
+        assert arrivals.due_in(offset, offset * 1000, steady=99_999_000) == offset * 1000 + 7_200_000 - 99_999_000
 
 
 def test_progress_of_a_level() -> None:
