@@ -45,9 +45,9 @@ async def sends_to_all(quorum: Quorum) -> Figures:
 
 
 async def sends_to_master(quorum: Quorum) -> Figures:
-    """Sends to a master that has no slave, with our client, then with Java's."""
+    """Sends that the master alone acknowledges while two slaves fetch them, with our client, then with Java's."""
     with quorum.group(Copies.MASTER) as group:
-        return await _sends(quorum, group, replicas=1, name="master")
+        return await _sends(quorum, group, replicas=3, name="master")
 
 
 async def fetch(quorum: Quorum) -> Figures:
