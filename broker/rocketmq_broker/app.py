@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from rocketmq_broker.clients import ClientManager
-from rocketmq_broker.domain.role import Durability, ReplicaRole, Role
+from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.topics import TopicTable, name_problem
 from rocketmq_broker.front import Front
 from rocketmq_broker.hold import HeldPulls
@@ -54,7 +54,7 @@ class BrokerApp:
         self.address = f"{ip}:{settings.listen_port}"
         ha_address = f"{settings.broker_ip2 or ip}:{settings.ha_port}"
         self.store = MessageStore(store_settings(settings))
-        self.role = ReplicaRole(Durability(settings.copies_needed, strict=settings.durability == "strict"))
+        self.role = ReplicaRole(settings.put_ok)
         self.traffic = Traffic()
         self.topics = TopicTable(
             cluster=settings.broker_cluster_name,

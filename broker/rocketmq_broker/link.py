@@ -1,7 +1,8 @@
 """The broker's end of the Unix socket to its sidecar: connects, says `Hello`, hands on what comes in.
 
 The replica (`replica.py`) owns it. Progress of the log (`Appended`, the one message that is sent thousands of times a
-second) is a level: it leaves once per turn of the loop, with the latest values.
+second) is a level: it leaves once per turn of the loop, or less often where nobody waits for it, with the latest
+values.
 """
 
 import asyncio
@@ -63,6 +64,7 @@ class SidecarLink:
         self._reported = ""
         self._connected_at = float("-inf")
         self._progress: Callable[[], Appended] | None = None
+        self._told_at = float("-inf")
 
     @property
     def connected(self) -> bool:
@@ -88,11 +90,16 @@ class SidecarLink:
             self._flush_progress()
             self._connection.write(encode(message))
 
-    def progress(self, latest: Callable[[], Appended]) -> None:
-        """The log grew or more of it is on disk: `latest` is called once at the end of this turn of the loop."""
+    def progress(self, latest: Callable[[], Appended], *, apart: float = 0.0) -> None:
+        """The log grew or more of it is on disk: `latest` is called once at the end of this turn of the loop, or when
+        `apart` seconds have passed since the last time."""
         if self._progress is None and self._connection is not None:
             self._progress = latest
-            self._loop.call_soon(self._flush_progress)
+            left = self._told_at + apart - self._loop.time() if apart else 0.0
+            if left > 0:
+                self._loop.call_later(left, self._flush_progress)
+            else:
+                self._loop.call_soon(self._flush_progress)
 
     def drop(self, reason: str) -> None:
         """End this connection (a new one follows): the sidecar said what cannot be."""
@@ -102,6 +109,7 @@ class SidecarLink:
     def _flush_progress(self) -> None:
         latest, self._progress = self._progress, None
         if latest is not None and self._connection is not None:
+            self._told_at = self._loop.time()
             self._connection.write(encode(latest()))
 
     async def _connect(self) -> None:

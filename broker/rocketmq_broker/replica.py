@@ -49,8 +49,9 @@ log = structlog.get_logger(__name__)
 DISPATCH_RETRY_SECONDS = 1.0
 """After a full disk kept messages from becoming visible."""
 
-SLAVE_DISPATCH_SECONDS = 0.01
-"""A slave makes messages visible in portions: consumers are the master's, and the CPU is better spent on copying."""
+UNAWAITED_PROGRESS_SECONDS = 0.002
+"""Between two words on how far the log reaches, where sends are acknowledged without them: telling the sidecar and all
+slaves of every single message would take more of the machine than the messages do."""
 
 Visible = Callable[[Collection[tuple[str, int]]], None]
 """Takes the (topic, queue id) that have new messages for consumers."""
@@ -83,6 +84,7 @@ class Replica:
         self._loop = asyncio.get_running_loop()
         self._link = SidecarLink(settings.socket_path, self)
         self._sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
+        self._progress_apart = UNAWAITED_PROGRESS_SECONDS if settings.put_ok.alone else 0.0
         self._inbox: deque[FromSidecar] = deque()
         self._giving_up: asyncio.Task[None] | None = None
         self._dispatching: asyncio.Handle | None = None
@@ -112,7 +114,7 @@ class Replica:
 
     def log_grew(self) -> None:
         """The send path has appended."""
-        self._link.progress(self._progress)
+        self._link.progress(self._progress, apart=self._progress_apart)
 
     def on_flushed(self, _offset: int) -> None:
         """More of the log is on disk."""
@@ -293,11 +295,7 @@ class Replica:
 
     def _dispatch_soon(self) -> None:
         """Once for all that comes in this turn of the loop, and after the answers that have become due in it."""
-        if self._dispatching is not None:
-            return
-        if self._role.role is Role.SLAVE:
-            self._dispatching = self._loop.call_later(SLAVE_DISPATCH_SECONDS, self._dispatch)
-        else:
+        if self._dispatching is None:
             self._dispatching = self._loop.call_soon(self._dispatch)
 
     def _forget_dispatch(self) -> None:

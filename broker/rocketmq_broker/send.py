@@ -137,6 +137,8 @@ class SendProcessor:
         frame = self._encode_answer(request, outgoing, queue_id, appended)
         if request.is_oneway or not (outgoing.wait or self._wait_always):
             return frame  # never written where the request was oneway
+        if self._role.acknowledges_alone(self._clock()):
+            return frame
         self._waiting.add(appended.end, peer, request, frame)
         return DEFERRED
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from rocketmq_broker.domain.role import Durability
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
 from rocketmq_runtime.client import parse_address
@@ -242,6 +243,14 @@ class BrokerSettings(Settings, frozen=True):
     def copies_needed(self) -> int:
         """Replicas in sync without which a send is refused."""
         return max(2, self.min_in_sync_replicas) if self.durability == "strict" else self.min_in_sync_replicas
+
+    @property
+    def put_ok(self) -> Durability:
+        """What PUT_OK promises; the sidecar's `AckRule` says the same of copies."""
+        strict = self.durability == "strict"
+        copies = 1 if not strict and not self.all_ack_in_sync_state_set else 2
+        alone = max(copies, self.in_sync_replicas, self.min_in_sync_replicas) == 1
+        return Durability(self.copies_needed, strict, alone and self.flush_disk_type == "ASYNC_FLUSH")
 
 
 _NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]{1,255}", re.ASCII)

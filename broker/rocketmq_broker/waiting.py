@@ -3,7 +3,8 @@
 `send.py` adds them in the order of the log, `replica.py` calls `release` at each message of the sidecar and `fail_all`
 when mastership ends. One timer looks after all time-outs.
 
-PUT_OK leaves in one place, `release`, and only for offsets that `ReplicaRole.releasable` allows (AckedSurvives).
+PUT_OK of what waits leaves in one place, `release`, and only for offsets that `ReplicaRole.releasable` allows
+(AckedSurvives). Sends that the master acknowledges alone (`ReplicaRole.acknowledges_alone`) do not come here.
 """
 
 import asyncio

@@ -36,6 +36,13 @@ from rocketmq_sidecar.settings import SidecarSettings
 log = structlog.get_logger(__name__)
 
 
+REPLICATED_SECONDS = 0.01
+"""Between two words to a slave's broker on what arrived: it makes messages visible in portions, because consumers are
+the master's and the CPU is better spent on copying."""
+UNTOLD_BYTES = 2 * 1024 * 1024
+"""Bytes of the log that the broker has not been told of: no more arrive before it is."""
+
+
 class LinkLostError(ConnectionError):
     """The broker went while its answer was awaited; whoever replicates tries again, if it is still to."""
 
@@ -77,9 +84,14 @@ class BrokerSide:
         self._progress: Progress | None = None
         self._status: Status | None = None
         self._truncating: dict[int, asyncio.Future[None]] = {}
+        self._replicated: Replicated | None = None
+        """Not told yet."""
+        self._told_offset = 0
+        self._telling: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
-        """Close the link; nothing is reported any more."""
+        """Close the link; nothing is reported any more but what was waiting."""
+        self._tell_replicated()
         self._watch.stop()
         await self.link.stop()
 
@@ -87,6 +99,7 @@ class BrokerSide:
         """Say `message` to the broker, if there is one."""
         if isinstance(message, Lease) and self._watch.silent:
             return  # it would find a promise when it wakes up that holds no more
+        self._tell_replicated()
         self.link.send(message)
         if isinstance(message, Grant):
             self._watch.promised(message.lease_until)
@@ -113,6 +126,7 @@ class BrokerSide:
             )
         log.info("broker connected", address=hello.address, min_offset=hello.min_offset, max_offset=hello.max_offset)
         self._progress = None
+        self._told_offset = hello.max_offset
         self._watch.start()
         if self._status is not None:
             self.link.send(self._status)
@@ -146,6 +160,7 @@ class BrokerSide:
         """The link broke."""
         log.warning("broker lost: leaving the group until it is back", reason=reason)
         self._watch.stop()
+        self._replicated = None  # the next one says where the log ends as far as it sees
         for done in self._truncating.values():
             if not done.done():
                 done.set_exception(LinkLostError(reason))
@@ -161,8 +176,22 @@ class BrokerSide:
         self.link.send(progress)
 
     def replicated(self, max_offset: int, confirm_offset: int) -> None:
-        """Slave: the log grew."""
-        self.link.send(Replicated(max_offset, confirm_offset))
+        """Slave: the log grew, or more of it is confirmed."""
+        self._replicated = Replicated(max_offset, confirm_offset)
+        if abs(max_offset - self._told_offset) > UNTOLD_BYTES:
+            self._tell_replicated()
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(REPLICATED_SECONDS, self._tell_replicated)
+
+    def _tell_replicated(self) -> None:
+        """Before anything else is said to the broker, or when it is time."""
+        latest, self._replicated = self._replicated, None
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if latest is not None:
+            self._told_offset = latest.max_offset
+            self.link.send(latest)
 
     async def truncate(self, offset: int) -> None:
         """Slave: returns when the broker refers to nothing at or behind `offset` any more.
@@ -175,6 +204,7 @@ class BrokerSide:
         done = self._truncating.get(offset)
         if done is None or done.done():
             done = self._truncating[offset] = asyncio.get_running_loop().create_future()
+            self._tell_replicated()
             self.link.send(Truncate(offset))
         await asyncio.shield(done)
 

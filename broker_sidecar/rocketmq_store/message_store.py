@@ -41,7 +41,7 @@ from rocketmq_store.writer_lock import FILE_NAME, WriterLock
 
 log = structlog.get_logger()
 
-MAX_UNANNOUNCED: Final = 16 * 1024 * 1024
+MAX_UNANNOUNCED: Final = 32 * 1024 * 1024
 """The sidecar writes at most so many bytes behind the offset that it announced last."""
 
 
@@ -167,7 +167,7 @@ class MessageStore:
 
     def cut_tail(self) -> int:
         """On becoming master, with the writer lock: go over what was not dispatched yet, cut the log behind the last
-        whole record, know every queue's next offset. Reads what follows from `dispatched_offset`, at most 16 MiB behind
+        whole record, know every queue's next offset. Reads what follows from `dispatched_offset`, at most 32 MiB behind
         what `extend` was told. Returns the log's max offset.
         Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
         self.writer.require()

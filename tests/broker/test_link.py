@@ -127,3 +127,20 @@ async def test_progress_is_said_once_per_turn_and_before_what_follows_it(tmp_pat
     half.link.progress(latest)
     half.link.send(Released(11))
     await sidecar.stop()
+
+
+async def test_progress_that_nobody_waits_for_is_said_at_intervals(tmp_path: Path) -> None:
+    sidecar = FakeSidecar(tmp_path / "s.sock", automatic=False)
+    await sidecar.start()
+    half = Half(tmp_path / "s.sock")
+    half.link.start()
+    await sidecar.heard(Hello)
+    half.link.progress(lambda: Appended(1, 0), apart=3600.0)
+    assert await sidecar.heard(Appended) == Appended(1, 0), "the first at once"
+    half.link.progress(lambda: Appended(2, 0), apart=3600.0)
+    half.link.progress(lambda: Appended(3, 0))
+    half.link.send(Released(3))
+    await sidecar.heard(Released)
+    assert (sidecar.progress, sidecar.max_offset) == (2, 2)
+    await half.link.stop()
+    await sidecar.stop()

@@ -137,3 +137,12 @@ def test_after_a_lost_link_any_epoch_may_come() -> None:
     role.fence("link lost")
     role.forget_epoch()
     assert role.prepare(1)
+
+
+def test_alone_only_while_master_and_within_the_lease() -> None:
+    role = master(Durability(1, strict=False, alone=True))
+    assert role.acknowledges_alone(9.99)
+    assert not role.acknowledges_alone(10.0)
+    role.fence("test")
+    assert not role.acknowledges_alone(0.0)
+    assert not master(RELAXED).acknowledges_alone(0.0)

@@ -229,6 +229,26 @@ async def test_relaxed_durability_honours_wait_false(tmp_path: Path) -> None:
         assert len(group.app.waiting) == 0
 
 
+async def test_what_the_master_acknowledges_alone_waits_for_nobody(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", automatic=False, durability="relaxed") as group:
+        assert (await group.send()).code == 0
+        assert len(group.app.waiting) == 0
+        appended = await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        assert appended.max_offset == group.app.store.max_offset, "slaves get it all the same"
+
+
+@pytest.mark.parametrize("key", ["allAckInSyncStateSet", "inSyncReplicas"])
+async def test_relaxed_durability_waits_for_the_copies_asked_for(tmp_path: Path, key: str) -> None:
+    value: object = True if key == "allAckInSyncStateSet" else 2
+    async with running(tmp_path / "store", automatic=False, durability="relaxed", **{key: value}) as group:
+        sending = asyncio.ensure_future(group.send())
+        appended = await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        await group.pull(0)
+        assert not sending.done()
+        group.sidecar.acknowledge(appended.max_offset)
+        assert (await sending).code == 0
+
+
 async def test_synchronous_flush(tmp_path: Path) -> None:
     async with running(tmp_path / "store", flushDiskType="SYNC_FLUSH", flushIntervalCommitLog=60_000) as group:
         assert (await group.send()).code == 0

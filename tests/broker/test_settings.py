@@ -54,6 +54,22 @@ def test_copies_needed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "alone"),
+    [
+        ({}, False),
+        ({"durability": "relaxed"}, True),
+        ({"durability": "relaxed", "allAckInSyncStateSet": "true"}, False),
+        ({"durability": "relaxed", "inSyncReplicas": "2"}, False),
+        ({"durability": "relaxed", "minInSyncReplicas": "2"}, False),
+        ({"durability": "relaxed", "flushDiskType": "SYNC_FLUSH"}, False),
+    ],
+)
+def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool) -> None:
+    settings = build_settings(BrokerSettings, {"brokerName": "b", **keys}).settings
+    assert settings.put_ok.alone is alone
+
+
+@pytest.mark.parametrize(
     ("key", "value"),
     [
         ("brokerName", "a#b"),

@@ -7,8 +7,8 @@ appends and by the waiting list before it answers. Times are `time.monotonic()` 
     FENCED --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (FENCED --Prepare--> PREPARING too)
     any --Release, Fenced, link lost--> FENCED
 
-Invariants: OneWriter (a send is accepted only by a master whose lease runs), AckedSurvives (an answer leaves only for
-an offset that the replication of the same epoch has acknowledged).
+Invariants: OneWriter (a send is accepted only by a master whose lease runs), AckedSurvives (with strict durability an
+answer leaves only for an offset that the replication of the same epoch has acknowledged).
 """
 
 from enum import StrEnum
@@ -45,6 +45,8 @@ class Durability(msgspec.Struct, frozen=True):
     strict: bool
     """Acknowledged by the whole SyncStateSet: then no lease is needed for the answer, because whoever may have been
     elected meanwhile was among those that acknowledged."""
+    alone: bool = False
+    """The master's log is all that an answer waits for, neither another copy nor the disk."""
 
 
 class ReplicaRole:
@@ -148,6 +150,10 @@ class ReplicaRole:
         if self.role is not Role.MASTER or (not self.durability.strict and now >= self.lease_until):
             return 0
         return self.acked_offset
+
+    def acknowledges_alone(self, now: float) -> bool:
+        """Whether a send that has just been appended may be answered PUT_OK without hearing of any other copy."""
+        return self.durability.alone and self.role is Role.MASTER and now < self.lease_until
 
     def _leave(self, role: Role, reason: str) -> None:
         self.role = role
