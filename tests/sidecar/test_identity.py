@@ -20,8 +20,8 @@ def files(folder: Path) -> IdentityFiles:
 
 
 def next_id(world: World) -> int:
-    assert world.group is not None
-    return int(world.group.next_broker_id)
+    assert world.controllers.group is not None
+    return int(world.controllers.group.next_broker_id)
 
 
 def test_first_start_asks_in_the_order_of_the_document() -> None:
@@ -88,7 +88,7 @@ def test_lost_answer_costs_no_id(number: int) -> None:
         asked.append(ask)
         return len(asked) == number + 1
 
-    world.lose = lose
+    world.controllers.lose = lose
     world.start_all()
     world.run_until(world.in_order)
     assert (world.nodes[0].broker_id, next_id(world)) == (1, 2)
@@ -105,8 +105,10 @@ def test_restart_at_another_address_keeps_the_id_and_tells_the_address() -> None
         world.start_all()
         world.run_until(world.in_order)
         assert [node.broker_id for node in world.nodes] == ids
-        assert world.group is not None
-        assert {replica.address for replica in world.group.replicas.values()} == {node.address for node in world.nodes}
+        assert world.controllers.group is not None
+        assert {replica.address for replica in world.controllers.group.replicas.values()} == {
+            node.address for node in world.nodes
+        }
 
 
 def test_two_that_apply_for_the_same_id_get_two() -> None:
@@ -122,7 +124,7 @@ def test_replica_that_the_controllers_do_not_know_says_so_and_comes_back_with_th
     (node,) = world.nodes
     world.start(node)
     world.run_until(world.in_order)
-    kept, world.group = world.group, None
+    kept, world.controllers.group = world.controllers.group, None
     world.run(6)
     assert node.machine is not None
     assert node.broker is not None
@@ -131,7 +133,7 @@ def test_replica_that_the_controllers_do_not_know_says_so_and_comes_back_with_th
     assert "move its store away" in trouble, "with its log but without its epochs it could not follow"
     assert "delete .broker.meta, epochFileCheckpoint and epochFileCheckpoint.bak of each" in trouble
     assert len([note for note in node.notes if note.level == "error"]) == 1, "said once"
-    world.group = kept
+    world.controllers.group = kept
     world.run_until(world.in_order)
     assert node.broker_id == 1
 

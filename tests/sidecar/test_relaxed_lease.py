@@ -40,7 +40,7 @@ def test_lease_of_a_new_epoch_begins_with_a_heartbeat_that_announces_it() -> Non
     world = settled(relaxed=True)
     world.stop(world.master())
     world.run_until(lambda: bool(world.accepting()))
-    entry = world.heartbeats.entry("broker-a", world.master().broker_id)
+    entry = world.controllers.heartbeats.entry("broker-a", world.master().broker_id)
     assert entry is not None
     assert entry.lease == LEASE
 
@@ -49,7 +49,7 @@ def test_slaves_announce_no_lease() -> None:
     world = settled(relaxed=True)
     master = world.master()
     for node in world.nodes:
-        entry = world.heartbeats.entry("broker-a", node.broker_id)
+        entry = world.controllers.heartbeats.entry("broker-a", node.broker_id)
         assert entry is not None
         assert (entry.lease > 0) == (node is master)
 
@@ -57,5 +57,5 @@ def test_slaves_announce_no_lease() -> None:
 def test_controllers_know_who_would_take_a_lease_as_master() -> None:
     for relaxed in (False, True):
         world = settled(relaxed=relaxed)
-        entries = [world.heartbeats.entry("broker-a", node.broker_id) for node in world.nodes]
+        entries = [world.controllers.heartbeats.entry("broker-a", node.broker_id) for node in world.nodes]
         assert [entry and entry.takes_leases for entry in entries] == [relaxed] * 3

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sidecar.world import CONTROLLERS, Node, World
+from tests.sidecar.world import World
+from tests.sidecar.world_controllers import CONTROLLERS
+from tests.sidecar.world_node import Node
 
 
 def end_in_order(world: World) -> None:
     """All start again, all is well within a minute, and nobody has changed its name."""
-    world.deaf, world.leader = set(), CONTROLLERS[1]
+    world.controllers.deaf, world.controllers.leader = set(), CONTROLLERS[1]
     for node in world.nodes:
         node.hung = False
         if node.machine is None:
@@ -22,9 +24,9 @@ def end_in_order(world: World) -> None:
     world.run_until(world.in_order, 60)
     ids = [node.broker_id for node in world.nodes]
     assert len(set(ids)) == len(ids)
-    assert world.group is not None
-    assert set(ids) == {int(one) for one in world.group.replicas}
-    assert world.group.next_broker_id == len(ids) + 1, "no id was burnt"
+    assert world.controllers.group is not None
+    assert set(ids) == {int(one) for one in world.controllers.group.replicas}
+    assert world.controllers.group.next_broker_id == len(ids) + 1, "no id was burnt"
 
 
 @pytest.mark.parametrize("victim", range(3))
@@ -110,19 +112,19 @@ def wake(_world: World, node: Node) -> None:
 
 
 def controller_deaf(world: World, node: Node) -> None:
-    world.deaf.add(CONTROLLERS[node.number - 1])
+    world.controllers.deaf.add(CONTROLLERS[node.number - 1])
 
 
 def controller_hears(world: World, node: Node) -> None:
-    world.deaf.discard(CONTROLLERS[node.number - 1])
+    world.controllers.deaf.discard(CONTROLLERS[node.number - 1])
 
 
 def controller_leads(world: World, node: Node) -> None:
-    world.leader = CONTROLLERS[node.number - 1]
+    world.controllers.leader = CONTROLLERS[node.number - 1]
 
 
 def nobody_leads(world: World, _node: Node) -> None:
-    world.leader = None
+    world.controllers.leader = None
 
 
 FAULTS: tuple[Inflict, ...] = (

@@ -6,7 +6,9 @@ from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Fenced, Following, Grant, Prepare, Release, RoleNotice
 from rocketmq_sidecar.domain.actions import Ask, Begin, Follow
-from tests.sidecar.world import CONTROLLERS, STEP, Node, World
+from tests.sidecar.world import STEP, World
+from tests.sidecar.world_controllers import CONTROLLERS
+from tests.sidecar.world_node import Node
 
 
 def settled(nodes: int = 3) -> World:
@@ -160,7 +162,7 @@ def test_hung_lone_sidecar_goes_on_once_the_controllers_confirm() -> None:
 def test_controllers_that_vanish_end_the_lease_and_restore_it() -> None:
     world = settled()
     master = world.master()
-    world.deaf = set(CONTROLLERS)
+    world.controllers.deaf = set(CONTROLLERS)
     world.run(2)
     assert world.accepting() == [master]
     world.run(1)
@@ -169,7 +171,7 @@ def test_controllers_that_vanish_end_the_lease_and_restore_it() -> None:
     assert "lease" in (master.machine.unready(world.now) or "")
     for slave in others(world, master):
         assert isinstance(slave.replicating, Follow), "the log goes on being replicated"
-    world.deaf = set()
+    world.controllers.deaf = set()
     world.run_until(world.in_order)
 
 
@@ -179,10 +181,10 @@ def test_change_of_the_leading_controller_leaves_the_master_alone(hangs: bool) -
     master = world.master()
     lowest = float("inf")
     if hangs:
-        world.deaf = {CONTROLLERS[1]}
-    world.leader = None
+        world.controllers.deaf = {CONTROLLERS[1]}
+    world.controllers.leader = None
     world.run(0.7)
-    world.leader = CONTROLLERS[2]
+    world.controllers.leader = CONTROLLERS[2]
     for _ in range(round(3 / STEP)):
         world.run(STEP)
         assert world.accepting() == [master]
@@ -211,11 +213,11 @@ def test_notice_is_no_proof_for_the_lease() -> None:
     world = settled()
     master = world.master()
     slave = others(world, master)[0]
-    world.deaf = set(CONTROLLERS)
+    world.controllers.deaf = set(CONTROLLERS)
     assert slave.machine is not None
     epoch = slave.machine.steward.mandate.master_epoch
     notice = RoleNotice(slave.broker_id, slave.address, epoch + 1, None)
-    world._later(slave, lambda: world._notify(slave, notice))
+    world.notify(slave, notice)
     world.run(1)
     assert slave.broker is not None
     assert slave.broker.role == "preparing", "everything is ready"
@@ -252,11 +254,11 @@ def test_set_that_the_controllers_refuse_is_asked_for_again_when_replication_say
     world.kill(slave)
     members = frozenset(node.broker_id for node in world.nodes if node.machine is not None)
     world.want_set(master, frozenset({*members, 99}))
-    assert world.group is not None
-    assert 99 not in world.group.sync_state_set
+    assert world.controllers.group is not None
+    assert 99 not in world.controllers.group.sync_state_set
     world.want_set(master, members)
     world.run(3)
-    assert world.group.sync_state_set == members
+    assert world.controllers.group.sync_state_set == members
 
 
 @pytest.mark.parametrize("older", [0, 1])
@@ -271,8 +273,8 @@ def test_wish_that_is_not_of_this_mastership_or_set_is_void(older: int) -> None:
     if not older:
         master.machine.on_replication_stopped(world.now)
     world.run(3)
-    assert world.group is not None
-    assert len(world.group.sync_state_set) == 3
+    assert world.controllers.group is not None
+    assert len(world.controllers.group.sync_state_set) == 3
 
 
 def test_refusal_that_a_lost_answer_has_caused_takes_nothing_back() -> None:
@@ -287,15 +289,15 @@ def test_refusal_that_a_lost_answer_has_caused_takes_nothing_back() -> None:
             return len(alterations) == 1
         return node is master and len(alterations) == 1 and ask.code is RequestCode.CONTROLLER_GET_REPLICA_INFO
 
-    world.lose = lose
+    world.controllers.lose = lose
     world.kill(others(world, master)[0])
     world.run(5)
     assert len(alterations) > 1
     assert not [line for line in world.trace if "its set was refused" in line]
     assert master.machine is not None
-    assert world.group is not None
-    assert len(world.group.sync_state_set) == 2
-    assert master.machine.steward.mandate.agreed.sync_state_set == world.group.sync_state_set
+    assert world.controllers.group is not None
+    assert len(world.controllers.group.sync_state_set) == 2
+    assert master.machine.steward.mandate.agreed.sync_state_set == world.controllers.group.sync_state_set
 
 
 def test_lost_answer_to_alter_is_resolved() -> None:
@@ -310,12 +312,12 @@ def test_lost_answer_to_alter_is_resolved() -> None:
             return True
         return False
 
-    world.lose = lose
+    world.controllers.lose = lose
     world.kill(slave)
     members = frozenset(node.broker_id for node in world.nodes if node.machine is not None)
     world.want_set(master, members)
     world.run(2)
     assert lost
     assert master.machine is not None
-    assert world.group is not None
-    assert master.machine.steward.mandate.agreed.sync_state_set == world.group.sync_state_set == members
+    assert world.controllers.group is not None
+    assert master.machine.steward.mandate.agreed.sync_state_set == world.controllers.group.sync_state_set == members

@@ -6,7 +6,8 @@ import pytest
 
 from rocketmq_sidecar.domain.actions import Ask
 from tests.scenarios import transcripts
-from tests.sidecar.world import STEP, Node, World
+from tests.sidecar.world import STEP, World
+from tests.sidecar.world_node import Node
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 
@@ -19,7 +20,7 @@ class Stage:
     def __init__(self) -> None:
         self.world = World()
         self._lost: set[int] = set()
-        self.world.lose = self._lose
+        self.world.controllers.lose = self._lose
 
     def run(self, line: str) -> list[str]:
         command, *arguments = line.split()

@@ -10,6 +10,7 @@ from rocketmq_sidecar.domain.actions import (
     Disconnect,
     Follow,
     ForgetApplied,
+    Forgive,
     Note,
     SaveApplied,
     SaveIdentity,
@@ -58,6 +59,8 @@ def _replication(action: Action) -> str | None:
             line = f"begins epoch {action.epoch} at {action.max_offset}"
         case StopReplication():
             line = "stops replicating"
+        case Forgive():
+            line = "takes its log as it is"
         case Adopt(agreed):
             line = f"in sync: {sorted(agreed.sync_state_set)}"
         case SetRefused():
