@@ -49,6 +49,8 @@ class Flusher:
         self._running: dict[str, asyncio.Future[None]] = {}
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._error: OSError | None = None
+        self._no_room = False
+        """Said so of the next file of the log."""
 
     def start(self) -> None:
         """Begin the timers: the log every `interval_ms`, consume queues and checkpoint every second, retention and
@@ -109,7 +111,11 @@ class Flusher:
         try:
             self._store.files.preallocate_next()
         except StoreFullError as error:
-            log.error("no room for the next file of the log: sends will be refused", error=str(error))
+            if not self._no_room:  # tried again all the time
+                log.error("no room for the next file of the log: sends will be refused", error=str(error))
+            self._no_room = True
+        else:
+            self._no_room = False
 
     def _checkpoint_tick(self) -> None:
         durability = self._store.durability

@@ -23,7 +23,6 @@ import structlog
 
 from rocketmq_formats.store import checkpoint, segment_names
 from rocketmq_formats.store.delay_levels import parse_levels
-from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_store import recovery
 from rocketmq_store.appending import Appender
 from rocketmq_store.checkpoint import CheckpointFile
@@ -35,6 +34,7 @@ from rocketmq_store.errors import NotWriterError, StoreFullError
 from rocketmq_store.model import Appended, Draft, GetResult, Recovered, StoreSettings
 from rocketmq_store.reading import Reader
 from rocketmq_store.retention import LogFile, delete_before
+from rocketmq_store.room import Room
 from rocketmq_store.root_files import RootFiles
 from rocketmq_store.segments import MappedFiles
 from rocketmq_store.writer_lock import FILE_NAME, WriterLock
@@ -65,8 +65,7 @@ class MessageStore:
         self._confirm_offset = 0
         self._files_changed = False  # by the other process, as far as can be known
         self._may_append = False  # every queue's next offset is known
-        self._full: str | None = None
-        self._failed: str | None = None
+        self._room = Room(settings.commit_log_path, self._queues.folder, settings.disk_refuse_ratio)
 
     # Life
 
@@ -152,7 +151,7 @@ class MessageStore:
         try:
             return self._appender.append(draft, now_ms)
         except StoreFullError as error:
-            self._refuse(str(error))
+            self._room.refuse(str(error))
             raise
 
     def append_batch(self, drafts: Sequence[Draft], now_ms: int) -> Appended:
@@ -162,7 +161,7 @@ class MessageStore:
         try:
             return self._appender.append_batch(drafts, now_ms)
         except StoreFullError as error:
-            self._refuse(str(error))
+            self._room.refuse(str(error))
             raise
 
     def cut_tail(self) -> int:
@@ -243,7 +242,7 @@ class MessageStore:
         try:
             return self._dispatcher.run(min(confirm_offset, self._log.max_offset))
         except StoreFullError as error:
-            self._refuse(str(error))
+            self._room.refuse(str(error))
             raise
 
     @property
@@ -331,23 +330,19 @@ class MessageStore:
         return self.files.min_offset
 
     def check_disk(self) -> float:
-        """How much of the disk is used, 0 to 1; from diskSpaceWarningLevelRatio on appends are refused."""
-        used = used_ratio(self.settings.commit_log_path)
-        if used >= self.settings.disk_refuse_ratio:
-            self._refuse(f"{self.settings.root}: {used:.0%} of the disk are used (diskSpaceWarningLevelRatio)")
-        elif self._full is not None:
-            self._full = None
-            log.info("the disk has room again, as it seems: sends are accepted", used_ratio=round(used, 3))
-        return used
+        """How much of the disk is used, 0 to 1; appends are refused, or let in again: see `Room`. Raises `OSError`."""
+        end = self._log.max_offset
+        ends_soon = self.wants_preallocation or self.files.end == end
+        return self._room.look(self.settings.file_size if ends_soon else 0)
 
     def fail(self, reason: str) -> None:
         """The disk does not do what it says: refuse appends for ever."""
-        self._failed = reason
+        self._room.fail(reason)
 
     @property
     def refuses(self) -> str | None:
         """Why appends are refused at present (disk full, nearly so, or failing), None if they are not."""
-        return self._failed or self._full
+        return self._room.refuses
 
     @property
     def wants_preallocation(self) -> bool:
@@ -357,10 +352,5 @@ class MessageStore:
     def _accept(self) -> None:
         if not self._may_append:
             raise NotWriterError("others have written to the log: cut_tail comes before appending")
-        if self._full is not None or self._failed is not None:
-            raise StoreFullError(self._failed or self._full)
-
-    def _refuse(self, reason: str) -> None:
-        if self._full is None:
-            log.error("sends are refused until there is room; looked at every 10 s", reason=reason)
-        self._full = reason
+        if (reason := self._room.refuses) is not None:
+            raise StoreFullError(reason)

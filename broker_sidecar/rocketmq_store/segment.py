@@ -1,4 +1,5 @@
-"""One file of a fixed length that two processes map: a part of the commit log. Used by segments.py alone.
+"""One file of a fixed length that two processes map: a part of the commit log. Used by segments.py, and by
+room.py for its blocks.
 
 The mapping and the descriptor close when the last user of either is gone (a `memoryview` handed out, a `FileSlice`
 being sent), never under their feet: a file that retention deletes stays readable for whoever is still reading it.
@@ -122,14 +123,7 @@ class Segment:
             os.fdatasync(self._fd)
 
     def _fallocate(self, mode: int, position: int, length: int) -> bool:
-        """False if the file system has no such thing."""
-        while _fallocate(self._fd, mode, position, length) != 0:
-            number = ctypes.get_errno()
-            if number in {errno.EOPNOTSUPP, errno.ENOSYS}:
-                return False
-            if number != errno.EINTR:
-                raise OSError(number, os.strerror(number), str(self.path))
-        return True
+        return _allocated(self._fd, mode, position, length)
 
     def _write_zeros(self, position: int) -> None:
         while position < self.size:
@@ -137,3 +131,20 @@ class Segment:
             if os.pread(self._fd, size, position) != _ZEROS[:size]:  # what is zero stays sparse
                 os.pwrite(self._fd, _ZEROS[:size], position)
             position += size
+
+
+def reserve_blocks(fd: int, size: int) -> bool:
+    """Give an empty file `size` bytes of blocks without writing any; False if the file system has no such thing (the C
+    library would write zeros then). Raises `OSError`."""
+    return _allocated(fd, 0, 0, size)
+
+
+def _allocated(fd: int, mode: int, position: int, length: int) -> bool:
+    """fallocate(2); False if the file system has no such thing."""
+    while _fallocate(fd, mode, position, length) != 0:
+        number = ctypes.get_errno()
+        if number in {errno.EOPNOTSUPP, errno.ENOSYS}:
+            return False
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+    return True

@@ -1,13 +1,18 @@
 """A store without room: what is refused, what stays readable, and that it goes on when there is room again."""
 
+import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 
+from rocketmq_store import room
 from rocketmq_store.errors import StoreFullError
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import bodies, draft, opened, put
+from rocketmq_store.segment import Segment
+from tests.store.kit import FILE, bodies, draft, opened, put
 
 
 def refuse_names(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
@@ -91,6 +96,84 @@ def test_no_room_for_the_name_of_the_next_file(store: MessageStore, monkeypatch:
     store.check_disk()
     put(store, b"y" * 1000)
     assert bodies(store)[-1] == b"y" * 1000
+
+
+def test_sends_stay_refused_while_the_room_is_missing(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A disk without names left has bytes: `df` does not tell.
+    put(store, b"1")
+    end = store.append(draft(b"2", topic=b"U"), 1).end
+    real = os.open
+
+    def no_names(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT or flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(28, "No space left on device")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", no_names)
+    with capture_logs() as lines:
+        for _ in range(3):
+            with pytest.raises(StoreFullError):
+                store.dispatch(end)
+            store.check_disk()
+            with pytest.raises(StoreFullError):
+                store.append(draft(b"3"), 1)
+        assert [line["log_level"] for line in lines] == ["error"]
+        monkeypatch.undo()
+        store.check_disk()
+    assert [line["log_level"] for line in lines] == ["error", "info"]
+    assert store.dispatch(end) == {("U", 0)}
+    put(store, b"4")
+
+
+def test_sends_stay_refused_while_there_is_no_room_for_a_whole_file(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, *(b"x" * 1000 for _ in range(3)))
+    monkeypatch.setattr(Segment, "allocate", no_blocks)
+    with pytest.raises(StoreFullError):
+        store.append(draft(b"x" * 1000), 1)
+    asked: list[int] = []
+
+    def reserve(_handle: int, size: int) -> bool:
+        asked.append(size)
+        if size >= FILE:
+            raise OSError(28, "No space left on device")
+        return True
+
+    monkeypatch.setattr(room, "reserve_blocks", reserve)
+    store.check_disk()
+    assert store.refuses is not None
+    assert asked == [FILE]
+    monkeypatch.undo()
+    store.check_disk()
+    put(store, b"y" * 1000)
+
+
+def test_where_the_file_system_knows_no_nameless_files_it_is_believed(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = os.statvfs(store.files.directory)
+    names = 0
+
+    def no_nameless(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    def statvfs(_path: Path) -> SimpleNamespace:
+        found = {name: getattr(disk, name) for name in dir(disk) if name.startswith("f_")}
+        return SimpleNamespace(**{**found, "f_files": 10, "f_favail": names})
+
+    store._room.refuse("no names")
+    monkeypatch.setattr(os, "open", no_nameless)
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    store.check_disk()
+    assert store.refuses is not None
+    names = 1
+    store.check_disk()
+    assert store.refuses is None
+
+
+def no_blocks(segment: Segment) -> None:
+    raise StoreFullError(f"{segment.path}: no room")
 
 
 def test_nearly_full(tmp_path: Path) -> None:
