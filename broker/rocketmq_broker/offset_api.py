@@ -8,7 +8,7 @@ from rocketmq_broker.domain.offsets import ConsumerOffsets
 from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Processor
-from rocketmq_broker.send import FAQ
+from rocketmq_broker.targets import FAQ
 from rocketmq_formats.remoting.client import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,

@@ -16,8 +16,9 @@ from rocketmq_broker.domain.subscription import wanted_codes
 from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Processor
 from rocketmq_broker.hold import HeldPull, HeldPulls
-from rocketmq_broker.send import FAQ, FLOW_CONTROL
+from rocketmq_broker.send import FLOW_CONTROL
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.targets import FAQ
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.remoting.client import (
     DEFAULT_MAX_MSG_BYTES,

@@ -1,7 +1,7 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): from the request to the log.
 
-The hottest path of the broker: checks in Java's order, one append, and the answer waits in `waiting.py`. What a topic
-needs to know for the checks is kept per topic until the table changes.
+The hottest path of the broker: checks in Java's order, one append, and the answer waits in `waiting.py`. Topics are
+looked up, and made, by `targets.py`.
 Source: client reference, section 2; HA reference, section 8.
 """
 
@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 
 from rocketmq_broker.consumer_seams import GroupTable
 from rocketmq_broker.domain.refusal import RefusedError
 from rocketmq_broker.domain.role import Refusal, ReplicaRole
 from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing
-from rocketmq_broker.domain.topics import TopicTable, forbidden_to_producers, name_problem
+from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Processor
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.targets import Target, Targets
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.unique_ids import UniqueIds
 from rocketmq_broker.waiting import WaitingSends
@@ -35,10 +35,9 @@ from rocketmq_formats.remoting.send import (
 )
 from rocketmq_formats.remoting.send_frames import encode_send_answer
 from rocketmq_formats.store.batch import decode_batch
-from rocketmq_formats.store.message import SysFlag
 from rocketmq_formats.store.message_id import MessageIdError, encode_host
 from rocketmq_formats.store.message_properties import PropertiesError, join_properties
-from rocketmq_formats.topics import DLQ_PREFIX, MAX_TOPIC_LENGTH, PERM_WRITE, RETRY_PREFIX, TopicConfig
+from rocketmq_formats.topics import RETRY_PREFIX
 from rocketmq_runtime.client import parse_address
 from rocketmq_runtime.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import MessageIllegalError, StoreError, StoreFullError
@@ -47,23 +46,11 @@ from rocketmq_store.model import Appended, Draft
 
 log = structlog.get_logger(__name__)
 
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 FLOW_CONTROL: Final = "[REJECTREQUEST]system busy, start flow control for a while"
 OVERLOAD: Final = "[OVERLOAD]system busy, start flow control for a while"
 _LOOPBACK: Final = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
 _V2_CODES: Final = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _JSON: Final = SerializeType.JSON
-
-
-class _Target(msgspec.Struct, frozen=True):
-    """What the path needs to know of an ordinary topic."""
-
-    topic: bytes
-    queue_limit: int
-    """Queue ids are below it."""
-    write_queues: int
-    flags: int
-    """Of sysFlag, added to the message's."""
 
 
 class SendProcessor:
@@ -88,8 +75,6 @@ class SendProcessor:
         self._store_host = store_host
         self._role = role
         self._store = store
-        self._topics = topics
-        self._groups = groups
         self._waiting = waiting
         self._traffic = traffic
         self._on_appended = on_appended
@@ -100,8 +85,8 @@ class SendProcessor:
         self._completer = Completer(marks)
         self._unique_ids = UniqueIds(store_host[:-4])
         self._turn = itertools.count()
-        self._targets: dict[str, _Target] = {}
-        topics.on_change(self._targets.clear)
+        self._targets = Targets(settings=settings, role=role, topics=topics, groups=groups)
+        self._known = self._targets.known
         self.stopping = False
 
     @property
@@ -130,6 +115,8 @@ class SendProcessor:
             outgoing, appended = append(header, target, queue_id, request.body, peer)
         except (StoreError, OSError) as error:
             raise self._store_refused(error) from error
+        if target.missing:
+            self._targets.make(target)
         traffic = self._traffic
         traffic.put_messages += appended.count
         traffic.put_bytes += appended.end - appended.offset
@@ -144,15 +131,13 @@ class SendProcessor:
 
     # the parts
 
-    def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[_Target, int]:
-        """Where the message goes, creating the topic if that is allowed."""
+    def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[Target, int]:
+        """Where the message goes, also if its topic has yet to be made."""
         if now_ms() < self._settings.start_accept_send_request_time_stamp:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR, "broker unable to service, until startAcceptSendRequestTimeStamp"
             )
-        target = self._targets.get(header.topic)
-        if target is None:
-            target = self._find_target(header)
+        target = self._known.get(header.topic) or self._targets.find(header)
         queue_id = header.queue_id
         if queue_id >= target.queue_limit:
             raise RefusedError(
@@ -164,62 +149,8 @@ class SendProcessor:
             queue_id = next(self._turn) % max(target.write_queues, 1)
         return target, queue_id
 
-    def _find_target(self, header: SendMessageRequestHeader) -> _Target:
-        """The way past the cache: Java's `msgCheck`, and the retry topics' dead letters."""
-        name = header.topic
-        config = self._topics.get(name)
-        if not self._settings.broker_permission & PERM_WRITE and config is not None and config.order:
-            remark = f"the broker[{self._settings.broker_ip1}] sending message is forbidden"
-            raise RefusedError(ResponseCode.NO_PERMISSION, remark)
-        problem = name_problem(name)
-        if problem is None and len(name) > MAX_TOPIC_LENGTH and not self._settings.allow_long_group_names:
-            # a record of the V2 layout, which an official broker in controller mode cannot load again
-            problem = "The specified topic is longer than topic max length."
-        if problem is not None:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, problem)
-        if forbidden_to_producers(name):
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
-        if config is None:
-            config = self._create(header)
-        if name.startswith(RETRY_PREFIX):
-            return _target(self._dead_letter(header) or config)
-        target = _target(config)
-        self._targets[name] = target
-        return target
-
-    def _create(self, header: SendMessageRequestHeader) -> TopicConfig:
-        sys_flag = 1 if header.unit_mode else 0
-        epoch, now = self._role.epoch, now_ms()
-        created = self._topics.create_from_template(
-            header.topic,
-            header.default_topic,
-            header.default_topic_queue_nums,
-            sys_flag=sys_flag,
-            state_version=epoch,
-            now_ms=now,
-        )
-        if created is None and header.topic.startswith(RETRY_PREFIX):
-            created = self._topics.create_plain(header.topic, 1, sys_flag=sys_flag, state_version=epoch, now_ms=now)
-        if created is None:
-            remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
-        log.info("topic created by a send", topic=header.topic, queues=created.write_queue_nums)
-        return created
-
-    def _dead_letter(self, header: SendMessageRequestHeader) -> TopicConfig | None:
-        """The dead letter topic if this retry was one too many."""
-        group = header.topic.removeprefix(RETRY_PREFIX)
-        config = self._groups.find(group)
-        if config is None:
-            remark = f"subscription group not exist, {group}{FAQ}"
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        longest = config.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
-        if (header.reconsume_times or 0) <= longest:
-            return None
-        return self._topics.create_plain(DLQ_PREFIX + group, 1, state_version=self._role.epoch, now_ms=now_ms())
-
     def _append(
-        self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
+        self, header: SendMessageRequestHeader, target: Target, queue_id: int, body: bytes, peer: Peer
     ) -> tuple[Outgoing, Appended]:
         if not body:
             raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, self._illegal)
@@ -239,7 +170,7 @@ class SendProcessor:
         return outgoing, self._store.append(draft, now_ms())
 
     def _append_batch(
-        self, header: SendMessageRequestHeader, target: _Target, queue_id: int, body: bytes, peer: Peer
+        self, header: SendMessageRequestHeader, target: Target, queue_id: int, body: bytes, peer: Peer
     ) -> tuple[Outgoing, Appended]:
         if header.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {header.topic}"
@@ -318,15 +249,6 @@ class SendProcessor:
         if not isinstance(error, StoreFullError):
             log.error("append failed", error=type(error).__name__, reason=str(error))
         return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
-
-
-def _target(config: TopicConfig) -> _Target:
-    return _Target(
-        config.topic_name.encode(),
-        max(config.read_queue_nums, config.write_queue_nums),
-        config.write_queue_nums,
-        int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0,
-    )
 
 
 @functools.lru_cache(maxsize=4096)

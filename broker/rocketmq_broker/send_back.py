@@ -16,7 +16,8 @@ from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Processor
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.inner_writer import InnerWriter
-from rocketmq_broker.send import FAQ, FLOW_CONTROL, OVERLOAD
+from rocketmq_broker.send import FLOW_CONTROL, OVERLOAD
+from rocketmq_broker.targets import FAQ
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
@@ -25,7 +26,7 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_id import encode_message_id
 from rocketmq_formats.store.message_properties import format_properties, parse_properties
-from rocketmq_formats.topics import SubscriptionGroupConfig
+from rocketmq_formats.topics import SubscriptionGroupConfig, TopicConfig
 from rocketmq_runtime.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
@@ -86,11 +87,13 @@ class SendBack:
             longest=group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times,
             levels=self._levels,
         )
-        draft = self._draft(record, view, retry, self._queue_of(retry, group, unit_mode=header.unit_mode))
+        topic = self._topic_of(retry, group, unit_mode=header.unit_mode)
+        queue_id = next(self._turn) % (1 if retry.dead else group.retry_queue_nums)
         try:
-            appended = self._writer.append(draft)
+            appended = self._writer.append(self._draft(record, view, retry, queue_id))
         except StoreError as error:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {error}") from error
+        self._topics.put(topic, state_version=self._role.epoch, now_ms=now_ms())
         if retry.dead:
             log.warning("message given up by its consumers", group=header.group, offset=header.offset)
         if not request.is_oneway:
@@ -107,20 +110,18 @@ class SendBack:
         if self._waiting.full:
             raise RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
 
-    def _queue_of(self, retry: Retry, group: SubscriptionGroupConfig, *, unit_mode: bool) -> int:
-        """A queue of the retry or dead letter topic, which is made if it is missing."""
-        topic = self._topics.create_plain(
+    def _topic_of(self, retry: Retry, group: SubscriptionGroupConfig, *, unit_mode: bool) -> TopicConfig:
+        """The retry or dead letter topic, to be made if it is missing once the message is stored."""
+        topic = self._topics.planned(
             retry.topic,
             1 if retry.dead else group.retry_queue_nums,
             sys_flag=2 if unit_mode and not retry.dead else 0,
-            state_version=self._role.epoch,
-            now_ms=now_ms(),
         )
         if topic is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"topic[{retry.topic}] not exist")
         if not topic.writable:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"the topic[{retry.topic}] sending message is forbidden")
-        return next(self._turn) % (1 if retry.dead else group.retry_queue_nums)
+        return topic
 
     def _draft(self, record: Record, view: memoryview, retry: Retry, queue_id: int) -> Draft:
         properties = retry_properties(

@@ -151,6 +151,35 @@ async def test_topics_are_made_as_the_template_says(tmp_path: Path) -> None:
         assert (await group.send(topic="new")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
+async def test_a_refused_send_makes_no_topic(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", sendThreadPoolQueueCapacity=1) as group:
+        topics = dict(group.app.topics.table)
+
+        async def refused(body: bytes = b"x", **fields: object) -> None:
+            assert (await group.send(body, **fields)).code != 0
+            assert group.app.topics.table == topics
+
+        for topic in ("New", "%RETRY%New"):
+            await refused(b"", topic=topic)
+            await refused(b"x" * (5 << 20), topic=topic)
+            await refused(topic=topic, queue_id=99)
+            await refused(topic=topic, properties="DELAY\x01x\x02")
+            group.app.store._room.refuse("a full disk")
+            await refused(topic=topic)
+            group.app.store.check_disk()
+            group.sidecar.in_sync = 1
+            group.sidecar.acknowledge(0)
+            await group.pull(0)
+            await refused(topic=topic)
+            group.sidecar.in_sync = 3
+            group.sidecar.acknowledge(0)
+            await group.pull(0)
+        await refused(topic="%RETRY%New", reconsume_times=17, body=b"")
+        assert (await group.send(topic="New")).code == 0
+        assert (await group.send(topic="%RETRY%New", reconsume_times=17)).code == 0
+        assert group.app.topics.table.keys() - topics.keys() == {"New", "%RETRY%New", "%DLQ%New"}
+
+
 async def test_a_negative_queue_id_leaves_the_choice(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         queues = {fields(await group.send(queue_id=-1))["queueId"] for _ in range(8)}

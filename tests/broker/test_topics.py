@@ -41,21 +41,23 @@ def test_the_template_is_there_only_for_creating() -> None:
 
 def test_a_topic_made_from_a_template_cannot_be_a_template() -> None:
     topics = table()
-    made = topics.create_from_template("T", "TBW102", 4, sys_flag=0, state_version=3, now_ms=7)
+    made = topics.planned_from_template("T", "TBW102", 4, sys_flag=0)
     assert made is not None
     assert not made.inherited
-    assert topics.create_from_template("U", "T", 4, sys_flag=0, state_version=3, now_ms=8) is None
+    assert topics.get("T") is None
+    assert topics.put(made, state_version=3, now_ms=7)
+    assert topics.planned_from_template("U", "T", 4, sys_flag=0) is None
     assert topics.version == DataVersion(state_version=3, counter=1, timestamp=7)
 
 
 def test_a_template_from_a_file_does_not_switch_creation_on() -> None:
     topics = table(auto_create=False)
     topics.load(DataVersion(), [TopicConfig(topic_name="TBW102", perm=7)])
-    assert topics.create_from_template("T", "TBW102", 4, sys_flag=0, state_version=1, now_ms=1) is None
+    assert topics.planned_from_template("T", "TBW102", 4, sys_flag=0) is None
 
 
 def test_at_least_one_queue() -> None:
-    made = table().create_from_template("T", "TBW102", -5, sys_flag=0, state_version=1, now_ms=1)
+    made = table().planned_from_template("T", "TBW102", -5, sys_flag=0)
     assert made is not None
     assert made.write_queue_nums == 1
 

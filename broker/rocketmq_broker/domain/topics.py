@@ -134,18 +134,42 @@ class TopicTable:
         self.version = self.version.next(state_version, now_ms)
         self._changed()
 
-    def create_from_template(
-        self, topic: str, template: str, client_queue_nums: int, *, sys_flag: int, state_version: int, now_ms: int
+    def create_plain(
+        self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0, state_version: int, now_ms: int
     ) -> TopicConfig | None:
-        """The topic that a send asks for, made as `template` says; None if the template is missing or not to be
-        inherited from, or the table is full."""
+        """The topic as it is, or made (retry and dead letter topics); None if the table is full."""
+        config = self.planned(topic, queue_nums, perm=perm, sys_flag=sys_flag)
+        if config is not None:
+            self.put(config, state_version=state_version, now_ms=now_ms)
+        return config
+
+    # what may be made: to be `put` if it comes to that
+
+    def planned(self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig | None:
+        """The topic as it is, or as `create_plain` would make it; None if the table is full."""
+        existing = self._table.get(topic)
+        if existing is not None or len(self._table) >= MAX_TOPICS:
+            return existing
+        return TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=perm,
+            topic_sys_flag=sys_flag,
+        )
+
+    def planned_from_template(
+        self, topic: str, template: str, client_queue_nums: int, *, sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic that a send asks for, as `template` says; None if the template is missing or not to be inherited
+        from, or the table is full."""
         source = self._table.get(template)
         if source is None or not source.inherited or len(self._table) >= MAX_TOPICS:
             return None
         if template == AUTO_CREATE_TOPIC and not self._auto_create:
             return None
         queue_nums = max(min(client_queue_nums, source.write_queue_nums), 1)
-        created = TopicConfig(
+        return TopicConfig(
             topic_name=topic,
             read_queue_nums=queue_nums,
             write_queue_nums=queue_nums,
@@ -153,25 +177,6 @@ class TopicTable:
             topic_filter_type=source.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        self.put(created, state_version=state_version, now_ms=now_ms)
-        return created
-
-    def create_plain(
-        self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0, state_version: int, now_ms: int
-    ) -> TopicConfig | None:
-        """The topic as it is, or made (retry and dead letter topics); None if the table is full."""
-        existing = self._table.get(topic)
-        if existing is not None or len(self._table) >= MAX_TOPICS:
-            return existing
-        created = TopicConfig(
-            topic_name=topic,
-            read_queue_nums=queue_nums,
-            write_queue_nums=queue_nums,
-            perm=perm,
-            topic_sys_flag=sys_flag,
-        )
-        self.put(created, state_version=state_version, now_ms=now_ms)
-        return created
 
     def _changed(self) -> None:
         for listener in self._listeners:
