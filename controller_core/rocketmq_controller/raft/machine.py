@@ -4,31 +4,20 @@ results come out.
 No sockets, threads, timers or randomness of its own: `Replica` drives it in the event loop, the simulation in virtual
 time. The driver calls `receive` for every message and `doTick` once after all that arrived together (and at
 `next_deadline` at the latest). One tick sends new entries, syncs the journal once, and only then acknowledges, commits,
-applies and answers.
+applies and answers. Below it, a layer a file: `commands`, `transfer`, `snapshots`, `replication`, `elections`, `seam`.
 """
 
 import random
-from collections.abc import Callable, Iterable
-from queue import Empty
+from collections.abc import Iterable
 
-import msgspec
 import structlog
-from pysyncobj import FAIL_REASON
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from rocketmq_controller.raft import messages
-from rocketmq_controller.raft.errors import (
-    ApplyError,
-    CommandTooLargeError,
-    NotLeaderError,
-    OverloadedError,
-    ProposalLostError,
-    RaftError,
-    TransferError,
-    WireError,
-)
-from rocketmq_controller.raft.seam import CANDIDATE, LEADER, NO_OP, REGULAR, Clock
+from rocketmq_controller.raft.commands import Commands
+from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.seam import CANDIDATE, LEADER, Clock
 from rocketmq_controller.raft.settings import Limits, Timings
 from rocketmq_controller.raft.snapshots import Snapshots
 from rocketmq_controller.raft.status import MemberStatus, RaftStatus, Role
@@ -37,24 +26,10 @@ from rocketmq_runtime.filesystem import DiskFullError
 
 log = structlog.get_logger(__name__)
 
-Result = Callable[[object, RaftError | None], None]
-"""Told what `apply` returned, or why that is not known."""
 
-
-class Transfer(msgspec.Struct):
-    """A hand-over of leadership on its way."""
-
-    target: Node
-    give_up_at: float
-    """When to stop waiting: for the target to catch up, then for it to be elected."""
-    sent: bool = False
-
-
-class RaftMachine(Snapshots):
+class RaftMachine(Commands):
     """See the module's docstring. After a FatalRaftError or OSError out of any method the machine must not be used
     again."""
-
-    _transfer: Transfer | None = None
 
     def __init__(
         self,
@@ -71,9 +46,7 @@ class RaftMachine(Snapshots):
         limits: Limits,
     ) -> None:
         super().__init__(self_id, others, transport=transport, clock=clock, rng=rng, timings=timings, limits=limits)
-        self._barriers: list[tuple[float, int, Result]] = []
-        self._waiting_count = 0
-        self._behind = True
+        self.start_commands()
         self._one_second_timer = self.now + 1.0
         self.recover(journal, snapshots, state_machine)
         self.start_clockwork()
@@ -100,7 +73,7 @@ class RaftMachine(Snapshots):
 
     def next_deadline(self) -> float:
         """When `doTick` has to run at the latest if nothing arrives."""
-        if self._behind:
+        if self.behind:
             return self.now
         if self.state != LEADER:
             return self.election_deadline
@@ -111,72 +84,6 @@ class RaftMachine(Snapshots):
             sent = [self.progress[node].sent_at for node in self.peers if node in self.connected]
             deadline = min([deadline, *(moment + self.timings.heartbeat for moment in sent)])
         return deadline
-
-    # -- commands
-
-    def propose(self, command: bytes, result: Result) -> None:
-        """Put a command into the next tick's batch.
-
-        Raises:
-            NotLeaderError, OverloadedError, CommandTooLargeError: nothing was proposed.
-        """
-        if self.state != LEADER or self._transfer is not None:
-            raise NotLeaderError(self.leader.id if self.leader is not None and self.state != LEADER else None)
-        if self.disk_full:
-            raise OverloadedError("the disk is full")
-        if self._waiting_count >= self.limits.max_pending:
-            raise OverloadedError(f"{self._waiting_count} commands wait for commit already")
-        if len(command) > self.limits.max_command_bytes:
-            raise CommandTooLargeError(f"command of {len(command)} bytes, {self.limits.max_command_bytes} are allowed")
-        self._waiting_count += 1
-
-        def settle(value: object, reason: int) -> None:
-            self._waiting_count -= 1
-            if reason == FAIL_REASON.SUCCESS:
-                result(value, None)
-            elif reason == FAIL_REASON.NOT_LEADER:
-                result(None, NotLeaderError(self.leader.id if self.leader is not None else None))
-            else:
-                result(
-                    None, ProposalLostError("leadership was lost before the command committed; its outcome is unknown")
-                )
-
-        self._applyCommand(REGULAR + command, settle)
-
-    def barrier(self, result: Result) -> None:
-        """Tell when everything that was committed anywhere before this call is applied here."""
-        self.now = self.clock()
-        if self.state != LEADER or self._transfer is not None:
-            raise NotLeaderError(self.leader.id if self.leader is not None and self.state != LEADER else None)
-        noop = self._SyncObj__noopIDx or 0
-        self._barriers.append((self.next_stamp(), max(self.commit_index, noop), result))
-        for node in self.peers:
-            self.progress[node].sent_at = -1.0e9  # a heartbeat is due now
-        self._behind = True
-
-    def transfer(self, target_id: str | None) -> None:
-        """Begin to hand leadership to `target_id`, or to the member that holds most.
-
-        Raises:
-            NotLeaderError, TransferError: nothing was begun.
-        """
-        self.now = self.clock()
-        if self.state != LEADER:
-            raise NotLeaderError(self.leader.id if self.leader is not None else None)
-        if self._transfer is not None:
-            raise TransferError(f"leadership is being handed to {self._transfer.target} already")
-        candidates = [node for node in self.peers if node in self.connected and target_id in (None, node.id)]
-        if not candidates:
-            raise TransferError(
-                f"{target_id or 'no other member'} is not connected" if target_id else "no other member is connected"
-            )
-        target = max(candidates, key=lambda node: (self.match_index[node], node.id))
-        self._transfer = Transfer(target, self.now + self.timings.election_max)
-        self._behind = True
-
-    @property
-    def transferring(self) -> bool:
-        return self._transfer is not None
 
     # -- input
 
@@ -230,7 +137,7 @@ class RaftMachine(Snapshots):
 
     def _onTick(self, timeToWait: float = 0.0) -> None:  # noqa: ARG002, N802, N803 - PySyncObj's name
         self.now = self.clock()
-        self._behind = False
+        self.behind = False
         self.tick_election()
         self._checkCommandsToApply()
         self._SyncObj__sendAppendEntries()
@@ -239,8 +146,8 @@ class RaftMachine(Snapshots):
         self.send_due_acks()
         self.advance_commit()
         self._SyncObj__applyLogEntries()
-        self._settle_barriers()
-        self._drive_transfer()
+        self.settle_barriers()
+        self.drive_transfer()
         self._SyncObj__tryLogCompaction()
         if self.now >= self._one_second_timer:
             self._one_second_timer = self.now + 1.0
@@ -261,109 +168,7 @@ class RaftMachine(Snapshots):
         else:
             self.disk_full = False
 
-    def _append_commands(self) -> None:
-        """Move proposed commands into the log, where we lead; PySyncObj would forward them to the leader."""
-        queue = self._SyncObj__commandsQueue
-        index, term = self.last_index, self.term
-        leads = self.state == LEADER
-        add, waiting = self.log.add, self._SyncObj__commandsWaitingCommit
-        while True:
-            try:
-                command, callback = queue.get_nowait()
-            except Empty:
-                break
-            if not leads:
-                if callback is not None:
-                    callback(None, FAIL_REASON.NOT_LEADER)
-                continue
-            index += 1
-            add(command, index, term)
-            if callback is not None:
-                waiting[index].append((term, callback))
-
-    _checkCommandsToApply = _append_commands  # noqa: N815 - PySyncObj's name
-
-    def _apply_committed(self) -> bool:
-        """Apply what is committed, up to a turn's share, and answer. PySyncObj would retry for ever when applying
-        raises."""
-        count = min(self.commit_index - self.last_applied, self.limits.apply_batch)
-        if count > 0:
-            waiting = self._SyncObj__commandsWaitingCommit
-            for command, index, term in self._SyncObj__getEntries(self.last_applied + 1, count):
-                value = self._SyncObj__doApplyCommand(command)
-                self.last_applied = index
-                for proposed_in, callback in waiting.pop(index, ()):
-                    callback(value, FAIL_REASON.SUCCESS if proposed_in == term else FAIL_REASON.DISCARDED)
-            self._behind = self.commit_index > self.last_applied
-        return False
-
-    _SyncObj__applyLogEntries = _apply_committed
-
-    def _apply_one(self, command: bytes) -> object:
-        kind = command[:1]
-        if kind == NO_OP:
-            return None
-        index = self.last_applied + 1
-        if kind != REGULAR:
-            raise ApplyError(f"entry {index} is of kind {kind.hex()}, which this version does not know")
-        try:
-            return self._state_machine.apply(index, command[1:])
-        except Exception as error:
-            raise ApplyError(f"the state machine cannot apply entry {index}: {error!r}") from error
-
-    _SyncObj__doApplyCommand = _apply_one
     _SyncObj__tryLogCompaction = Snapshots.compact_if_due
-
-    def _settle_barriers(self) -> None:
-        if not self._barriers:
-            return
-        confirmed = self.confirmed_at()
-        still = []
-        for stamp, index, result in self._barriers:
-            if confirmed > stamp and self.last_applied >= index:
-                result(None, None)
-            else:
-                still.append((stamp, index, result))
-        self._barriers = still
-
-    def _drive_transfer(self) -> None:
-        transfer = self._transfer
-        if transfer is None:
-            return
-        if transfer.sent:
-            if self.now >= transfer.give_up_at:
-                self._transfer, self.muted, self._behind = None, False, True
-        elif self.now >= transfer.give_up_at or transfer.target not in self.connected:
-            self._transfer = None
-        elif self.match_index[transfer.target] == self.last_index == self.last_applied:
-            # From here to its end nothing is sent to anybody, so that no other follower is bound to us anew.
-            self.send(transfer.target, messages.TimeoutNow(self.term, self.give_up_lease()))
-            self.muted = transfer.sent = True
-            transfer.give_up_at = self.now + 0.75 * self.timings.election_min
-
-    def abandon(self) -> None:
-        """The member stops: whoever waits for a commit is told that its outcome is unknown."""
-        self._on_leadership_lost()
-        while True:
-            try:
-                _, callback = self._SyncObj__commandsQueue.get_nowait()
-            except Empty:
-                break
-            if callback is not None:
-                callback(None, FAIL_REASON.NOT_LEADER)
-
-    def _on_leadership_lost(self) -> None:
-        self._transfer, self.muted = None, False
-        waiting = self._SyncObj__commandsWaitingCommit
-        for index in sorted(waiting):
-            for _, callback in waiting[index]:
-                callback(None, FAIL_REASON.LEADER_CHANGED)
-        waiting.clear()
-        barriers, self._barriers = self._barriers, []
-        for _, _, result in barriers:
-            result(None, NotLeaderError(None))
-
-    _SyncObj__onLeaderChanged = _on_leadership_lost
 
     def transferLeadership(self, node: Node | None = None, callback: object = None) -> None:  # noqa: N802 - PySyncObj's name
         raise NotImplementedError("use transfer()")
@@ -386,7 +191,7 @@ class RaftMachine(Snapshots):
             last_index=self.last_index,
             durable_index=self.log.durable_index,
             snapshot_index=self.snapshot_index,
-            pending=self._waiting_count,
+            pending=self.waiting_count,
             members=tuple(
                 MemberStatus(
                     id=node.id,
