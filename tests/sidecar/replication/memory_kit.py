@@ -222,12 +222,15 @@ class MemoryGroup:
             self.wish = wish
 
     def decide(self, how: str) -> None:
-        """The controllers answer the last wish, or the answer is lost though they agreed."""
+        """The controllers answer the last wish, or the answer is lost though they agreed. A wish names the set that it
+        replaces: refused for any other reason than that, it proves that no earlier wish was agreed to."""
         if self.wish is None or self.master is None:
             return
         wish, self.wish = self.wish, None
-        if how == "refuse":
-            self.master.sync_set.refused()
+        named = self.master.sync_set.epoch == self.agreed.sync_state_set_epoch
+        if how == "refuse" or not named:
+            if named:
+                self.master.sync_set.refused()
             return
         self.agreed = SyncStateSet(sync_state_set=wish, sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1)
         if how == "agree":

@@ -81,6 +81,30 @@ def test_an_epoch_without_bytes_does_not_lend_its_number() -> None:
     assert group.stores[1].log == group.stores[2].log == bytes([1] * 5 + [3] * 6)
 
 
+def test_a_member_whose_admission_was_not_heard_is_waited_for() -> None:
+    """The answer to the wish is lost, the next wish is refused because it names the set before: that proves nothing."""
+    group = MemoryGroup(3)
+    group.elect(1)
+    group.append(12)
+    group.connect(2)
+    drain(group, 2)
+    group.decide("agree")
+    group.connect(3)
+    drain(group, 3)
+    assert group.wish == {1, 2, 3}
+    group.decide("lose the answer")
+    group.append(2)
+    group.turn(2, 1000, 1000)
+    assert group.wish == {1, 2, 3}
+    group.decide("refuse")
+    drain(group, 2)
+    assert group.master is not None
+    assert group.master.acked == 12  # 3 has no more, and may be elected
+    group.hear()
+    drain(group, 3)
+    assert group.master.acked == 14
+
+
 class AnyInterleaving(RuleBasedStateMachine):
     """AckedSurvives and PrefixAligned under elections of members, lost connections, torn streams, lost answers."""
 
