@@ -28,7 +28,7 @@ from rocketmq_runtime.settings import (
     to_text_values,
 )
 from rocketmq_runtime.version import __version__
-from rocketmq_store.errors import StoreError
+from rocketmq_store.errors import RecoveryInterruptedError, StoreError
 
 EXIT_FATAL = 1
 EXIT_USAGE = 2
@@ -79,6 +79,8 @@ async def _run(settings: BrokerSettings) -> int:
     except OSError as error:
         log.critical("start refused", reason=str(error))
         return EXIT_PORT if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) else EXIT_FATAL
+    except RecoveryInterruptedError:
+        log.info("recovery ended by a signal, the next start begins it anew")
     except (StoreError, StorageError, TableDamagedError) as error:
         log.critical("start refused", reason=str(error), error=type(error).__name__)
         return EXIT_FATAL

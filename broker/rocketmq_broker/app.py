@@ -5,18 +5,18 @@ make us master at once. End: what was accepted is answered, then the group is le
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-import msgspec
 import structlog
 
 from rocketmq_broker.clients import ClientManager
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.topics import TopicTable, name_problem
+from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Front
 from rocketmq_broker.hold import HeldPulls
 from rocketmq_broker.host import now_ms, numeric, own_address
 from rocketmq_broker.inner_writer import InnerWriter
+from rocketmq_broker.log_topics import LogTopics
 from rocketmq_broker.management import Management
 from rocketmq_broker.persistence import TableFile, load_table
 from rocketmq_broker.pull import PullProcessor
@@ -27,7 +27,7 @@ from rocketmq_broker.replica_api import ReplicaApi
 from rocketmq_broker.send import SendProcessor
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables import ConsumerTables
-from rocketmq_broker.topic_admin import MAX_QUEUES, TopicAdmin
+from rocketmq_broker.topic_admin import TopicAdmin
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.store.config_files import TOPICS_FILE, TopicsFile, encode_config
@@ -36,7 +36,7 @@ from rocketmq_runtime.client import RemotingClient
 from rocketmq_runtime.server import RemotingServer, ServerLimits
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.model import StoreSettings
+from rocketmq_store.model import Recovered, StoreSettings
 
 log = structlog.get_logger(__name__)
 
@@ -113,6 +113,7 @@ class BrokerApp:
             traffic=self.traffic,
             on_appended=self.replica.log_grew,
         )
+        self.log_topics = LogTopics(settings=settings, role=self.role, store=self.store, topics=self.topics)
         self.client = RemotingClient()
         self.registrar = Registrar(
             settings=settings,
@@ -163,17 +164,14 @@ class BrokerApp:
         """Recover the store, open the ports, look for the sidecar.
 
         Raises:
+            RecoveryInterruptedError: `stopping` was set before the store was recovered.
             StoreError, TableDamagedError: files that cannot be gone on with; the text names the way out.
             OSError: the disk, or a port that cannot be bound.
         """
         (self.settings.root / "config").mkdir(parents=True, exist_ok=True)
         self._load_topics()
         self.tables.load()
-        self.store.writer.acquire()
-        try:
-            recovered = self.store.open()
-        finally:
-            self.store.writer.release()
+        recovered = await self._recover()
         log.info(
             "store recovered",
             min_offset=recovered.min_offset,
@@ -210,6 +208,18 @@ class BrokerApp:
             self._close_store()
         log.info("broker stopped")
 
+    async def _recover(self) -> Recovered:
+        """In a thread: it may take minutes, in which a signal shall be obeyed."""
+        self.store.writer.acquire()
+        opening = asyncio.get_running_loop().run_in_executor(None, self.store.open, self.stopping.is_set)
+        try:
+            return await asyncio.shield(opening)
+        finally:
+            if not opening.done():
+                self.stopping.set()
+                await asyncio.wait([opening])
+            self.store.writer.release()
+
     def _close_store(self) -> None:
         try:
             self.store.close()
@@ -218,57 +228,16 @@ class BrokerApp:
 
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
-            self._adopt_topics(self._younger_than_table())
-            for topic, ids in self.store.queues().items():
-                self._widen(topic, max(ids) + 1)
+            self.log_topics.take_over()
             # the name servers let the table with the higher state version win
             self.topics.next_version(self.role.epoch, now_ms())
         self.management.on_role_change()
         self.registrar.say()
         self.pulls.on_role_change()
 
-    def _younger_than_table(self) -> dict[str, list[int]]:
-        """Topics whose newest message was stored after the table last changed; one that is older and not in the table
-        was deleted, and stays so."""
-        store, since = self.store, self.topics.version.timestamp
-
-        def newest(topic: str, queue_id: int) -> int:
-            return store.store_time(topic, queue_id, store.queue_bounds(topic, queue_id)[1] - 1)
-
-        return {
-            topic: ids
-            for topic, ids in store.queues().items()
-            if topic not in self.topics.table and max(newest(topic, queue_id) for queue_id in ids) >= since
-        }
-
-    def _adopt_topics(self, queues: Mapping[str, Collection[int]]) -> None:
-        """A slave copies its master's table now and then, but the log at once: a topic younger than the last copy
-        is known by its messages alone, and its consumers shall not be told that it does not exist."""
-        for name, ids in queues.items():
-            if self.topics.get(name) is None and name_problem(name) is None:
-                count = min(max([*ids, self.settings.default_topic_queue_nums - 1]) + 1, MAX_QUEUES)
-                self.topics.create_plain(name, count, state_version=self.role.epoch, now_ms=now_ms())
-                log.warning(
-                    "topic taken over from the log: its settings are the default ones", topic=name, queues=count
-                )
-
-    def _widen(self, topic: str, count: int) -> None:
-        """An earlier master had more queues than our copy of its table says: what is in them shall be read."""
-        config = self.topics.get(topic)
-        if config is not None and config.read_queue_nums < count <= MAX_QUEUES:
-            wider = msgspec.structs.replace(config, read_queue_nums=count)
-            self.topics.put(wider, state_version=self.role.epoch, now_ms=now_ms())
-            log.warning("topic has messages in more queues than its settings say", topic=topic, read_queue_nums=count)
-
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         if self.role.role is Role.MASTER:
-            table = self.topics.table
-            for topic, queue_id in queues:  # perhaps messages of an earlier master, confirmed only now
-                config = table.get(topic)
-                if config is None:
-                    self._adopt_topics({topic: (queue_id,)})
-                elif queue_id >= config.read_queue_nums:
-                    self._widen(topic, queue_id + 1)
+            self.log_topics.on_visible(queues)
         self.pulls.on_visible(queues)
         self.management.on_visible(queues)
 

@@ -5,6 +5,7 @@ Behind `max_offset` the files hold zeros only: cutting zeroes, so nothing that w
 when a recovery walks over it (in Java it can).
 """
 
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketmq_formats.store.message import (
@@ -23,6 +24,8 @@ from rocketmq_store.writer_lock import WriterLock
 
 PREALLOCATE_AT: Final = 0.75
 """Fullness of the last file at which its successor is made."""
+CHECK_EVERY: Final = 256
+"""Records between two looks at whether to go on: some milliseconds, a second for the largest."""
 _BLOCK: Final = 512
 _LOST_BLOCK: Final = bytes(_BLOCK)
 
@@ -186,6 +189,15 @@ class Walker:
                 return None
             self.offset += record.size
             return record
+
+    def records(self, check: Callable[[], None]) -> Iterator[Record]:
+        """All that follow, calling `check` now and then; it may raise."""
+        count = 0
+        while (record := self.next()) is not None:
+            yield record
+            count += 1
+            if not count % CHECK_EVERY:
+                check()
 
 
 def _is_torn(record: Record) -> bool:

@@ -4,6 +4,7 @@ Keyed by (topic bytes, queue id), as records and drafts have them. Used by messa
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -32,10 +33,11 @@ class ConsumeQueues:
         self.table: dict[Key, ConsumeQueue] = {}
         """For look-ups of queues that may not exist; changed only here."""
 
-    def load(self) -> None:
-        """Find the queues. Raises `StoreDamagedError`, `OSError`."""
+    def load(self, check: Callable[[], None] = lambda: None) -> None:
+        """Find the queues; `check` is called now and then and may raise. Raises `StoreDamagedError`, `OSError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for topic in sorted(self.folder.iterdir()):
+            check()
             if not topic.is_dir():
                 log.warning("not a topic of a store, left alone", path=str(topic))
                 continue

@@ -27,6 +27,10 @@ class StoreInUseError(StoreError):
     """Another process has this store open."""
 
 
+class RecoveryInterruptedError(StoreError):
+    """Whoever asked for the recovery does not want it any more. The next one begins anew; nothing is lost."""
+
+
 class WriterLockHeldError(StoreError):
     """Another process appends to this log (invariant OneWriter)."""
 

@@ -16,7 +16,7 @@ A life:
     end:     await flusher.stop(); store.close()
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -30,7 +30,7 @@ from rocketmq_store.commit_log import CommitLog, Walker
 from rocketmq_store.consume_queues import ConsumeQueues
 from rocketmq_store.dispatch import Dispatcher
 from rocketmq_store.durability import Durability
-from rocketmq_store.errors import NotWriterError, StoreFullError
+from rocketmq_store.errors import NotWriterError, RecoveryInterruptedError, StoreFullError
 from rocketmq_store.model import Appended, Draft, GetResult, Recovered, StoreSettings
 from rocketmq_store.reading import Reader
 from rocketmq_store.retention import LogFile, delete_before
@@ -69,32 +69,43 @@ class MessageStore:
 
     # Life
 
-    def open(self) -> Recovered:
-        """Recover what is on disk and be ready. The writer lock must be held: a torn tail is cut off.
+    def open(self, interrupted: Callable[[], bool] = lambda: False) -> Recovered:
+        """Recover what is on disk and be ready. The writer lock must be held: a torn tail is cut off. Ends early when
+        `interrupted` says so; may run in another thread.
 
         Raises:
             StoreDamagedError: files that this store cannot be; the text names the file and the way out.
             StoreInUseError: another broker (ours or Java's) runs on this folder.
             NotWriterError: the writer lock is not held.
+            RecoveryInterruptedError: `interrupted` said so.
             StoreFullError, OSError: the disk.
         """
+
+        def check() -> None:
+            if interrupted():
+                raise RecoveryInterruptedError("the recovery was interrupted")
+
         self.writer.require()
         self._root.lock()
         try:
-            self.files.load()
-            self._queues.load()
-            clean = self._root.mark_running()
-            self._checkpoint.open()
-            found = recovery.recover(self._log, self._queues, self._checkpoint, clean=clean)
+            return self._recover(check)
         except BaseException:
             self._root.unlock()
             raise
+
+    def _recover(self, check: Callable[[], None]) -> Recovered:
+        self.files.load()
+        self._queues.load(check)
+        clean = self._root.mark_running()
+        self._checkpoint.open()
+        found = recovery.recover(self._log, self._queues, self._checkpoint, clean=clean, check=check)
         self._dispatcher.restart(found.dispatch_from)
         self._dispatcher.store_timestamp = self._appender.store_timestamp = found.store_timestamp
         self.dispatch(min(max(self._checkpoint.java.confirm_offset, self.min_offset), found.end))
         while self._dispatcher.unfinished:
+            check()
             self.dispatch(self._confirm_offset)
-        self.cut_tail()
+        self.cut_tail(check)
         self.check_disk()
         return Recovered(self.min_offset, found.end, self._confirm_offset, clean, found.cut)
 
@@ -164,11 +175,11 @@ class MessageStore:
             self._room.refuse(str(error))
             raise
 
-    def cut_tail(self) -> int:
+    def cut_tail(self, check: Callable[[], None] = lambda: None) -> int:
         """On becoming master, with the writer lock: go over what was not dispatched yet, cut the log behind the last
         whole record, know every queue's next offset. Reads what follows from `dispatched_offset`, at most 32 MiB behind
         what `extend` was told. Returns the log's max offset.
-        Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
+        `check` is called now and then and may raise. Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
         self.writer.require()
         self.files.refresh()
         dispatcher = self._dispatcher
@@ -176,7 +187,7 @@ class MessageStore:
         self._queues.forget_next_offsets()
         timestamp = max(self._appender.store_timestamp, dispatcher.store_timestamp)
         walker = Walker(self.files, dispatcher.position, self.files.end, check_crc=True)
-        while (record := walker.next()) is not None:
+        for record in walker.records(check):
             timestamp = max(timestamp, record.store_timestamp)
             dispatcher.found(record)
         end = walker.offset

@@ -6,6 +6,7 @@ What lies behind the end is zeroed. Units behind the start are dropped and made 
 Called once by message_store.py, with the writer lock held.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -43,8 +44,16 @@ class Recovery(msgspec.Struct, frozen=True):
     """Where a torn tail was cut off; -1: there was none."""
 
 
-def recover(commit_log: CommitLog, queues: ConsumeQueues, checkpoint: CheckpointFile, *, clean: bool) -> Recovery:
-    """`commit_log` and `queues` are loaded. Sets the log's max offset. Raises `OSError`."""
+def recover(
+    commit_log: CommitLog,
+    queues: ConsumeQueues,
+    checkpoint: CheckpointFile,
+    *,
+    clean: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Recovery:
+    """`commit_log` and `queues` are loaded. Sets the log's max offset. `check` is called now and then and may raise:
+    nothing is cut before the end is known, and what is done is done again next time. Raises `OSError`."""
     files = commit_log.files
     if not files.file_starts:
         queues.clear()
@@ -54,7 +63,7 @@ def recover(commit_log: CommitLog, queues: ConsumeQueues, checkpoint: Checkpoint
     start, remake = _start(commit_log, queues, checkpoint, clean=clean)
     walker = Walker(files, start, files.end, check_crc=True)
     timestamp = checkpoint.java.physic_msg_timestamp
-    while (record := walker.next()) is not None:
+    for record in walker.records(check):
         timestamp = record.store_timestamp
     end = walker.offset
     cut = -1

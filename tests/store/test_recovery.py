@@ -10,7 +10,8 @@ import pytest
 
 from rocketmq_formats.store.consume_queue import PRE_BLANK, UNIT_SIZE
 from rocketmq_formats.store.message import read_records
-from rocketmq_store.errors import NotWriterError, StoreDamagedError
+from rocketmq_store import commit_log, dispatch
+from rocketmq_store.errors import NotWriterError, RecoveryInterruptedError, StoreDamagedError
 from rocketmq_store.message_store import MessageStore
 from tests.store.kit import FILE, QUEUE_FILE, abandon, bodies, draft, opened, put, settings, show
 
@@ -231,3 +232,39 @@ class TestJava:
         (read,) = read_records(record, check_crc=True)
         assert read.body(record) == b"ours"
         assert read.store_timestamp > 1_700_000_000_000  # not before those that Java stored
+
+
+def test_a_recovery_can_be_interrupted_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_log, "CHECK_EVERY", 1)
+    monkeypatch.setattr(dispatch, "MAX_SCAN", 3)
+    store, _ = opened(tmp_path)
+    put(store, *(b"%02d" % number for number in range(10)), topic=b"A")
+    store.flush()
+    put(store, *(b"%02d" % number for number in range(20)), topic=b"B")
+    for number in range(5):
+        store.append(draft(b"unconfirmed %d" % number), 1)
+    end = store.max_offset
+    abandon(store)
+    looks = 0
+    while True:
+        left = looks
+
+        def interrupted() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        store = MessageStore(settings(tmp_path))
+        store.writer.acquire()
+        try:
+            found = store.open(interrupted)
+        except RecoveryInterruptedError:
+            abandon(store)
+            looks += 1
+            continue
+        break
+    assert looks > 30, "topics, records, portions, and records that are not confirmed"
+    assert found.max_offset == end
+    assert len(bodies(store, "A")) == 10
+    assert len(bodies(store, "B")) == 20
+    store.close()
