@@ -82,7 +82,11 @@ class Agent:
         self.broker = BrokerSide(settings, self, lambda: self.replication, clock)
         self.replication = make_replication(self)
         self._replicator = Replicator(
-            self.replication, on_begun=self._begun, on_stopped=self._stopped, on_failed=self._fail
+            self.replication,
+            on_opened=self._opened,
+            on_begun=self._begun,
+            on_stopped=self._stopped,
+            on_failed=self._fail,
         )
         self._events: deque[Callable[[ControlMachine], Actions]] = deque()
         self._busy = False
@@ -257,6 +261,9 @@ class Agent:
 
     def _answered(self, ask: Ask, answer: RemotingCommand | None) -> None:
         self._event(lambda machine: machine.on_answer(ask, answer, self._clock()))
+
+    def _opened(self, hello: Hello, lost: str | None) -> None:
+        self._event(lambda machine: machine.on_opened(hello, lost, self._clock()))
 
     def _begun(self, epoch: int, error: str | None) -> None:
         self._event(lambda machine: machine.on_begun(epoch, error, self._clock()))

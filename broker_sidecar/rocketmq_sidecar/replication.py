@@ -29,6 +29,8 @@ from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.follower import Follower
 from rocketmq_sidecar.ha_client import MasterConnection
 from rocketmq_sidecar.ha_server import HaServer
+from rocketmq_sidecar.log_mark import FILE_NAME as MARK_NAME
+from rocketmq_sidecar.log_mark import LogMark, LogMarkError
 from rocketmq_sidecar.replication_settings import ReplicationSettings
 from rocketmq_sidecar.replication_status import StatusReporter, View
 from rocketmq_store.segments import MappedFiles
@@ -78,9 +80,10 @@ class Replication:
         """
         self.settings = settings
         self._on_progress, self._on_replicated = on_progress, on_replicated
-        self._truncate_broker, self._on_trouble = truncate_broker, on_trouble
+        self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_sync_set_wanted, self._on_master_lost = on_sync_set_wanted, on_master_lost
         self._store = EpochStore(settings.epoch_file)
+        self._mark = LogMark(settings.store_path / MARK_NAME)
         self._lock = WriterLock(settings.store_path / "writer.lock")
         self._files: MappedFiles | None = None
         self._broker_id = -1
@@ -97,11 +100,12 @@ class Replication:
 
         Raises:
             OSError: the port is taken.
-            ReplicationError: the epoch file is unreadable, and its `.bak` too.
+            ReplicationError: the epoch file is unreadable, and its `.bak` too; or `.broker.mark` is.
         """
         try:
             self._store.load()
-        except EpochFileError as error:
+            self._mark.load()
+        except (EpochFileError, LogMarkError) as error:
             raise ReplicationError(str(error)) from error
         self._client = RemotingClient()
         settings = self.settings
@@ -126,6 +130,8 @@ class Replication:
         if self._client is not None:
             await self._client.close()
         self._status.close()
+        if self._background:
+            await asyncio.wait(self._background)
         self._store.close()
         if self._files is not None:
             self._files.close()
@@ -139,11 +145,18 @@ class Replication:
         """This replica's id at the controllers (from 1), once it is known; needed before a role."""
         self._broker_id = broker_id
 
-    def opened(self, hello: Hello) -> None:
+    def opened(self, hello: Hello) -> str | None:
         """The broker (again) recovered the store: bounds of the log, its confirm offset, the size of files.
 
         Where only the link was new, this sidecar may have appended since the broker looked: then its own end counts.
         Epochs that start behind the log's end are dropped from the epoch file: that part of the log was lost.
+
+        Returns:
+            None, or what is missing from the log (`log_mark`): this replica must not be elected while it is counted as
+            in sync; `forgiven` when it is not any more.
+
+        Raises:
+            ReplicationError: it is being followed still. StorageError: epochs or mark cannot be written.
         """
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
@@ -155,8 +168,19 @@ class Replication:
         if not (self._max_offset > hello.max_offset and self._is_written(hello.max_offset)):
             self._max_offset = hello.max_offset
         self._confirm_offset = min(hello.confirm_offset, self._max_offset)
+        lost = self._mark.missing(self._max_offset, identified=self._broker_id >= 1)
+        if self._mark.offset is None and lost is None:
+            self._mark.save(0)
         self._store.save_now(corrected(self._store.epochs, self._max_offset))
+        self._grown(self._max_offset)
         self._changed()
+        return lost
+
+    def forgiven(self) -> None:
+        """The group goes on without what `opened` found missing: what is there is this replica's log. Raises
+        `StorageError`."""
+        self._mark.save(0)
+        self._grown(self._max_offset)
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
         """Master of `epoch`, which begins at `max_offset` (the broker's `Prepared`: a whole record's end).
@@ -257,6 +281,7 @@ class Replication:
             self._max_offset = max_offset
             server.appended(max_offset)
         server.flushed(flushed_offset)
+        self._grown(flushed_offset)
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""
@@ -325,7 +350,32 @@ class Replication:
     def _replicated(self, max_offset: int, confirm_offset: int) -> None:
         self._max_offset, self._confirm_offset = max_offset, confirm_offset
         self._on_replicated(max_offset, confirm_offset)
+        self._grown(max_offset)
         self._changed()
+
+    def _grown(self, end: int) -> None:
+        """Write down how far the log reaches, if it is time."""
+        files = self._files
+        if files is None or not self._mark.is_due(end):
+            return
+        if end > files.end and self._follower is None:
+            files.refresh()
+        record = self._mark.next(files, end)
+        if record is not None:
+            flush, turn = files.flusher(*record), self._mark.turn
+
+            def write() -> None:
+                flush()
+                self._mark.write(record[1], turn)
+
+            self._later(self._in_thread(write))
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def _truncate_broker(self, offset: int) -> None:
+        await self._in_thread(lambda: self._mark.lower(offset))
+        await self._cut_broker(offset)
 
     def _prepare(self) -> None:
         """With the writer lock just taken: nothing may stand behind the end of the log."""

@@ -18,6 +18,7 @@ from rocketmq_sidecar.domain.actions import (
     Adopt,
     Begin,
     Follow,
+    Forgive,
     Identified,
     Opened,
     SetRefused,
@@ -29,7 +30,7 @@ from rocketmq_sidecar.replication import ReplicationError
 log = structlog.get_logger(__name__)
 
 OPEN_RETRY = 1.0
-"""Seconds until an epoch file that could not be written is tried again."""
+"""Seconds until an epoch file or a mark that could not be written is tried again."""
 
 
 class ReplicationPort(Protocol):
@@ -38,7 +39,8 @@ class ReplicationPort(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def identified(self, broker_id: int) -> None: ...
-    def opened(self, hello: Hello) -> None: ...
+    def opened(self, hello: Hello) -> str | None: ...
+    def forgiven(self) -> None: ...
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None: ...
     async def resign(self) -> None: ...
     async def follow(self, epoch: int, master_broker_id: int, master_address: str) -> None: ...
@@ -62,18 +64,21 @@ class Replicator:
         self,
         replication: ReplicationPort,
         *,
+        on_opened: Callable[[Hello, str | None], None],
         on_begun: Callable[[int, str | None], None],
         on_stopped: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """
         Args:
+            on_opened: the log is taken up, and what is missing from it.
             on_begun: an epoch began, or why it could not.
             on_stopped: nothing is replicated any more.
             on_failed: a call raised what it never should; nothing is called after that.
         """
         self._replication = replication
-        self._on_begun, self._on_stopped, self._on_failed = on_begun, on_stopped, on_failed
+        self._on_opened, self._on_begun = on_opened, on_begun
+        self._on_stopped, self._on_failed = on_stopped, on_failed
         self._queue: deque[ToReplication] = deque()
         self._filled = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
@@ -111,6 +116,8 @@ class Replicator:
                 replication.identified(action.broker_id)
             case Opened():
                 await self._open(action)
+            case Forgive():
+                await self._take_up(self._replication.forgiven)
             case Adopt():
                 replication.set_sync_state_set(action.agreed)
             case SetRefused():
@@ -125,19 +132,28 @@ class Replicator:
                 self._on_stopped()
 
     async def _open(self, action: Opened) -> None:
+        def opened() -> None:
+            lost.append(self._replication.opened(action.hello))
+
+        lost: list[str | None] = []
+        await self._take_up(opened)
+        if lost:
+            self._on_opened(action.hello, lost[0])
+
+    async def _take_up(self, call: Callable[[], None]) -> None:
         """What is to be replicated comes after this in the queue, so it waits until this works, or the broker goes."""
         told = False
-        while not self._try_open(action, quiet=told):
+        while not self._try(call, quiet=told):
             told = True
             await asyncio.sleep(OPEN_RETRY)
-            if any(isinstance(one, StopReplication) for one in self._queue):
+            if any(isinstance(one, StopReplication | Opened) for one in self._queue):
                 while isinstance(self._queue[0], Follow):
                     self._queue.popleft()
                 return
 
-    def _try_open(self, action: Opened, *, quiet: bool) -> bool:
+    def _try(self, call: Callable[[], None], *, quiet: bool) -> bool:
         try:
-            self._replication.opened(action.hello)
+            call()
         except (ReplicationError, StorageError) as error:
             if not quiet:
                 log.error("the log cannot be taken up for replication, trying again", reason=str(error))

@@ -9,7 +9,16 @@ import pytest
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import PROTOCOL, Hello
 from rocketmq_runtime.filesystem import StorageError
-from rocketmq_sidecar.domain.actions import Adopt, Begin, Follow, Identified, Opened, SetRefused, StopReplication
+from rocketmq_sidecar.domain.actions import (
+    Adopt,
+    Begin,
+    Follow,
+    Forgive,
+    Identified,
+    Opened,
+    SetRefused,
+    StopReplication,
+)
 from rocketmq_sidecar.replication import StaleEpochError
 from rocketmq_sidecar.replicator import Replicator
 
@@ -40,8 +49,12 @@ class Recorder:
     def identified(self, broker_id: int) -> None:
         self._call("identified")
 
-    def opened(self, hello: Hello) -> None:
+    def opened(self, hello: Hello) -> str | None:
         self._call("opened")
+        return "files are missing"
+
+    def forgiven(self) -> None:
+        self._call("forgiven")
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
         await asyncio.sleep(0)
@@ -67,9 +80,11 @@ class Recorder:
 class Bench:
     def __init__(self) -> None:
         self.replication = Recorder()
+        self.opened: list[str | None] = []
         self.ended: asyncio.Queue[object] = asyncio.Queue()
         self.replicator = Replicator(
             self.replication,
+            on_opened=lambda _hello, lost: self.opened.append(lost),
             on_begun=lambda epoch, error: self.ended.put_nowait((epoch, error)),
             on_stopped=lambda: self.ended.put_nowait("stopped"),
             on_failed=self.ended.put_nowait,
@@ -125,6 +140,27 @@ async def test_log_that_cannot_be_taken_up_is_tried_again(bench: Bench) -> None:
     bench.replicator.put(Begin(2, 0, SET))
     assert await bench.ended.get() == (2, None)
     assert bench.replication.calls == ["opened"] * 4 + ["become_master"]
+    assert bench.opened == ["files are missing"]
+
+
+@pytest.mark.looptime
+async def test_log_that_cannot_be_forgiven_is_tried_again_before_anything_is_followed(bench: Bench) -> None:
+    bench.replication.fails["forgiven"] = [StorageError(Path("mark"), "no space")] * 3
+    bench.replicator.put(Forgive())
+    bench.replicator.put(Follow(1, 2, "x:1"))
+    bench.replicator.put(Begin(2, 0, SET))
+    assert await bench.ended.get() == (2, None)
+    assert bench.replication.calls == ["forgiven"] * 4 + ["follow", "become_master"]
+
+
+@pytest.mark.looptime
+async def test_newer_broker_ends_the_tries(bench: Bench) -> None:
+    bench.replication.fails["opened"] = [StorageError(Path("epochs"), "no space")]
+    bench.replicator.put(Opened(HELLO))
+    bench.replicator.put(Opened(HELLO))
+    bench.replicator.put(StopReplication())
+    assert await bench.ended.get() == "stopped"
+    assert bench.opened == ["files are missing"]
 
 
 @pytest.mark.looptime

@@ -319,8 +319,12 @@ class World:
                 self._tell(node, action.message)
             case Note():
                 node.notes.append(action)
-            case Identified() | Opened():
+            case Identified():
                 assert node.replicating is None
+            case Opened(hello):
+                assert node.replicating is None
+                lost = "files are missing" if hello.max_offset < node.mark else None
+                self._report(node, lambda machine, now: machine.on_opened(hello, lost, now))
             case _:
                 self.replications.perform(node, action)
 

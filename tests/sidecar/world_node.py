@@ -96,6 +96,8 @@ class Node:
         """The sidecar."""
         self.lock: str | None = None
         self.max_offset = 100
+        self.mark = 100
+        """How far its log reached, as it remembers."""
         self.epochs: list[int] = [-1]
         self.replicating: Follow | Begin | None = None
         self.asked: list[RequestCode] = []

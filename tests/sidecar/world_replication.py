@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_sidecar.domain.actions import Action, Actions, Adopt, Begin, Follow, SetRefused, StopReplication
+from rocketmq_sidecar.domain.actions import Action, Actions, Adopt, Begin, Follow, Forgive, SetRefused, StopReplication
 from rocketmq_sidecar.domain.machine import ControlMachine
 from tests.sidecar.world_node import Node
 
@@ -38,6 +38,8 @@ class Replications:
                     node.lock = None
                 node.replicating = None
                 self._report(node, lambda machine, now: machine.on_replication_stopped(now))
+            case Forgive():
+                node.mark = node.max_offset
             case SetRefused() | Adopt():
                 self._wish(node)  # it wants what it wanted
             case _:
@@ -55,6 +57,7 @@ class Replications:
             begun = master.replicating
             if isinstance(begun, Begin) and begun.epoch == follow.epoch and master is not node:
                 node.epochs.append(max(node.epochs[-1], follow.epoch))
+                node.max_offset = node.mark = master.max_offset
                 self._wish(master)
 
     def _wish(self, master: Node) -> None:

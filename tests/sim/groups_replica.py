@@ -35,6 +35,7 @@ from rocketmq_runtime.server import RemotingServer
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.epoch_store import EpochStore
+from rocketmq_sidecar.log_mark import LogMark
 from rocketmq_sidecar.meta_files import IdentityFiles
 from rocketmq_sidecar.replication import Replication
 from rocketmq_sidecar.settings import SidecarSettings
@@ -267,6 +268,10 @@ def _epoch_store(path: Path) -> EpochStore:
     return EpochStore(path, filesystem=here().disk.small)
 
 
+def _log_mark(path: Path) -> LogMark:
+    return LogMark(path, filesystem=here().disk.small)
+
+
 def _identity_files(folder: Path, **names: Any) -> IdentityFiles:
     return IdentityFiles(folder, disk=here().disk.small, **names)
 
@@ -313,6 +318,7 @@ def shims() -> Iterator[None]:
     with ExitStack() as stack:
         for module, name, stand_in in (
             (rocketmq_sidecar.replication, "EpochStore", _epoch_store),
+            (rocketmq_sidecar.replication, "LogMark", _log_mark),
             (rocketmq_sidecar.replication, "MappedFiles", SimFiles),
             (rocketmq_sidecar.replication, "WriterLock", SimWriterLock),
             (rocketmq_sidecar.agent, "IdentityFiles", _identity_files),

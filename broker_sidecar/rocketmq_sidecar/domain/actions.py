@@ -71,7 +71,7 @@ class Identified(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Tell replication the bounds of the log; nothing is being replicated then."""
+    """Tell replication the bounds of the log; nothing is being replicated then. Ends in `on_opened`."""
 
     hello: Hello
 
@@ -90,6 +90,10 @@ class Begin(msgspec.Struct, frozen=True):
     epoch: int
     max_offset: int
     agreed: SyncStateSet
+
+
+class Forgive(msgspec.Struct, frozen=True):
+    """The group goes on without what was missing from the log: what is there counts from now on."""
 
 
 class StopReplication(msgspec.Struct, frozen=True):
@@ -115,6 +119,6 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Stored = SaveApplied | SaveIdentity | ForgetApplied
-ToReplication = Identified | Opened | Follow | Begin | StopReplication | Adopt | SetRefused
+ToReplication = Identified | Opened | Forgive | Follow | Begin | StopReplication | Adopt | SetRefused
 Action = Ask | Beat | Disconnect | Stored | Tell | ToReplication | Note
 Actions = tuple[Action, ...]

@@ -3,8 +3,9 @@
 It joins two parts, `steward` (what the controllers say) and `role` (what broker and replication do about it), and tells
 the broker its lease. After every event both are asked what is next, so no sequence of events needs a path of its own.
 
-Nothing is asked of the controllers before the broker has said `Hello`, and when its link breaks the connections to them
-are closed at once: a replica without a broker is dead, and another one is to be elected.
+Nothing is asked of the controllers before the broker has said `Hello` and replication has looked at the log. When the
+broker's link breaks the connections to them are closed at once: a replica without a broker is dead, and another one is
+to be elected.
 """
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
@@ -45,7 +46,7 @@ class ControlMachine:
         """Why the epoch that this replica was elected for cannot begin."""
         self._now = NEVER
         self._hello: Hello | None = None
-        self._opened = False
+        self._opened = self._taken_up = False
         self._stopping = False
         self._adopted = -1
         self._told_until = NEVER
@@ -55,13 +56,13 @@ class ControlMachine:
 
     def on_hello(self, hello: Hello, check_code: str, now: float) -> Actions:
         """The broker has recovered its store. `check_code` (`address;millis`) is for an id that is applied for anew."""
-        self._hello, self._opened = hello, False
+        self._hello, self._opened, self._taken_up = hello, False, False
         self.steward.open(hello.address, check_code)
         return self._advance(now)
 
     def on_broker_gone(self, now: float) -> Actions:
         """The link to the broker broke: dead to the controllers, at once."""
-        self._hello, self._opened = None, False
+        self._hello, self._opened, self._taken_up = None, False, False
         self.steward.close()
         self.role.on_broker_gone()
         return (Disconnect(), *self._advance(now))
@@ -104,6 +105,16 @@ class ControlMachine:
             notes = (Note("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)
         return (*notes, *self._advance(now))
 
+    def on_opened(self, hello: Hello, lost: str | None, now: float) -> Actions:
+        """`Opened` has ended: replication knows where the log ends, so the controllers may be told. `lost` says what is
+        missing from it."""
+        if hello is not self._hello or not self._opened:
+            return ()
+        self._taken_up = True
+        self.steward.lost = lost
+        notes = () if lost is None else (Note("log has lost what it held", {"reason": lost}, "error"),)
+        return (*notes, *self._advance(now))
+
     def on_replication_stopped(self, now: float) -> Actions:
         """Nothing is replicated any more, either way."""
         self.role.on_replication_stopped()
@@ -138,7 +149,7 @@ class ControlMachine:
     def wake_at(self) -> float:
         """When `on_tick` wants to be called next; infinity if only events matter."""
         times: list[float | None] = [self._lease_until, self.role.retry_at]
-        if self._opened and not self._stopping:
+        if self._taken_up and not self._stopping:
             times += self.steward.wake_times()
         return min((time for time in times if time is not None and time > self._now), default=float("inf"))
 
@@ -155,8 +166,8 @@ class ControlMachine:
         if not steward.registered:
             trouble = steward.trouble
             return Stay("not registered at the controllers yet") if trouble is None else Halt(trouble)
-        if mandate.master_id is None or mandate.master_address is None:
-            return Stay("the group has no master")
+        if steward.lost is not None or mandate.master_id is None or mandate.master_address is None:
+            return Stay(steward.lost or "the group has no master")
         if steward.is_master:
             return Lead(mandate.master_epoch, mandate.agreed)
         return Serve(mandate.master_epoch, mandate.master_id, mandate.master_address)
@@ -186,7 +197,7 @@ class ControlMachine:
         actions += self.role.step(self.wanted, now, self._lease_until)
         actions += self._tell_lease(actions, now)
         actions += self._adopt()
-        if self._opened and not self._stopping:
+        if self._taken_up and not self._stopping:
             actions += self.steward.next(now, self.role.begun)
         return tuple(actions)
 

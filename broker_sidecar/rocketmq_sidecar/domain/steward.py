@@ -18,7 +18,7 @@ from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import RoleNotice
 from rocketmq_sidecar.domain import answers
-from rocketmq_sidecar.domain.actions import Action, Actions, Ask, Beat, Note, SetRefused, Stored
+from rocketmq_sidecar.domain.actions import Action, Actions, Ask, Beat, Forgive, Note, SetRefused, Stored
 from rocketmq_sidecar.domain.identity import IdentityKeeper
 from rocketmq_sidecar.domain.lanes import Lane
 from rocketmq_sidecar.domain.leader import LeaderFinder
@@ -50,6 +50,8 @@ class Steward:
         self.registered = False
         self.trouble: str | None = None
         """What needs an operator: a file that cannot be written, controllers that do not know this replica."""
+        self.lost: str | None = None
+        """What is missing from the log: no heartbeat, no election while the SyncStateSet has this replica in it."""
         self._options = options
         self._questions = Questions(options.cluster_name, options.broker_name)
         self._address: str | None = None
@@ -85,7 +87,7 @@ class Steward:
 
     def close(self) -> None:
         """The connections to the controllers are closed; nothing that was said over them counts."""
-        self._address, self.registered = None, False
+        self._address, self.registered, self.lost = None, False, None
         self.mandate.forget()
         self.lease.reset()
         self.finder.reset()
@@ -216,7 +218,7 @@ class Steward:
 
     def _beat(self, address: str, now: float) -> Actions:
         broker_id = self.broker_id
-        if not self.registered or broker_id is None or now < self._beat_at:
+        if not self.registered or broker_id is None or self.lost is not None or now < self._beat_at:
             return ()
         self._beat_at = now + self._timing.heartbeat
         if self._unanswered_since is None and self.finder.leader is not None:
@@ -256,7 +258,8 @@ class Steward:
             return None
         if not self.registered:
             return self._questions.register(leader, broker_id, address, now)
-        return self._questions.elect(leader, broker_id, now) if self.mandate.vacant else None
+        vacant = self.mandate.vacant and self.lost is None
+        return self._questions.elect(leader, broker_id, now) if vacant else None
 
     def _poll_question(self, now: float) -> Ask | None:
         leader = self.finder.leader
@@ -316,8 +319,9 @@ class Steward:
             self.lease.on_denied()
         elif sent_at is not None:
             self.lease.on_confirmed(mandate.master_epoch, sent_at)
+        forgiven = self._forgiven(view)
         if not changed:
-            return ()
+            return forgiven
         self._looking_until = NEVER
         if self._options.relaxed and self.is_master:
             self._beat_at = NEVER  # at once: the lease begins with the first heartbeat that announces it
@@ -330,7 +334,17 @@ class Steward:
             "before": before,
             "source": view.source.name,
         }
-        return (Note("the controllers name the master" if mandate.decided else "the group has no master", values),)
+        text = "the controllers name the master" if mandate.decided else "the group has no master"
+        return (*forgiven, Note(text, values))
+
+    def _forgiven(self, view: View) -> Actions:
+        """Out of the set nobody is elected, and nobody comes back into it without the master's log. Nor without a
+        heartbeat: so the set of an older answer is good enough."""
+        asked = view.source in {RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_GET_REPLICA_INFO}
+        if self.lost is None or not asked or self.broker_id in view.agreed.sync_state_set:
+            return ()
+        self.lost, self._beat_at = None, NEVER
+        return (Forgive(), Note("the group goes on without what this log has lost", {}, "warning"))
 
     def _unknown(self, ask: Ask) -> None:
         self.registered = False

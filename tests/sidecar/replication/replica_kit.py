@@ -85,13 +85,22 @@ class Replica:
     async def start(self) -> None:
         await self._server.start()
         await self.replication.start()
-        self.replication.identified(self.broker_id)
         self.hello()
+        self.replication.identified(self.broker_id)
 
     def hello(self) -> None:
-        self.replication.opened(
-            Hello(1, "C", "b", self.address, self.files.min_offset, self.end, self.confirm, self.file_size)
+        self.replication.opened(self.said())
+
+    def said(self, address: str | None = None) -> Hello:
+        """What the broker says first."""
+        return Hello(
+            1, "C", "b", address or self.address, self.files.min_offset, self.end, self.confirm, self.file_size
         )
+
+    async def settled(self) -> None:
+        """What replication writes down beside its work is written."""
+        while self.replication._background:
+            await asyncio.wait(self.replication._background)
 
     async def stop(self) -> None:
         await self.replication.stop()

@@ -1,0 +1,92 @@
+"""A replica whose log lost what it had acknowledged, though it has its id: never elected while it counts as in sync."""
+
+from rocketmq_formats.remoting.codes import RequestCode
+from tests.sidecar.world import World
+from tests.sidecar.world_controllers import CONTROLLERS
+from tests.sidecar.world_node import Node
+
+
+def settled() -> World:
+    world = World(3)
+    world.start_all()
+    world.run_until(world.in_order)
+    return world
+
+
+def empty(node: Node) -> None:
+    node.max_offset = 0
+
+
+def all_down(world: World) -> None:
+    """At the same instant, so that nobody leaves the SyncStateSet."""
+    world.controllers.leader = None
+    for node in world.nodes:
+        world.kill(node)
+    world.controllers.leader = CONTROLLERS[1]
+
+
+def test_it_is_not_elected_though_nobody_else_is_there() -> None:
+    world = settled()
+    all_down(world)
+    emptied, other, _ = world.nodes
+    empty(emptied)
+    emptied.asked.clear()
+    world.start(emptied)
+    world.run(30)
+    assert world.accepting() == []
+    assert emptied.machine is not None
+    assert emptied.machine.unready(world.now) == "files are missing"
+    assert [note.values for note in emptied.notes if note.level == "error"] == [{"reason": "files are missing"}]
+    assert RequestCode.CONTROLLER_ELECT_MASTER not in emptied.asked
+
+    world.start(other)
+    world.run_until(world.in_order)
+    assert world.master() is other
+    assert emptied.max_offset == other.max_offset
+
+
+def test_whoever_starts_first_of_all() -> None:
+    world = settled()
+    emptied = world.master()
+    all_down(world)
+    empty(emptied)
+    world.start_all()
+    world.run_until(world.in_order)
+    assert world.master() is not emptied
+
+
+def test_emptied_while_the_others_went_on_it_is_rebuilt_at_once() -> None:
+    world = settled()
+    emptied = next(node for node in world.nodes if node is not world.master())
+    world.kill(emptied)
+    world.run_until(world.in_order)
+    empty(emptied)
+    world.start(emptied)
+    world.run_until(world.in_order, seconds=2)
+    assert emptied.mark == emptied.max_offset == world.master().max_offset
+
+
+def test_what_is_given_up_by_hand_is_elected_again() -> None:
+    world = settled()
+    all_down(world)
+    emptied = world.nodes[0]
+    empty(emptied)
+    world.start(emptied)
+    world.run(5)
+    world.kill(emptied)
+    emptied.mark = 0  # as the log says: write 0 into the file
+    world.start(emptied)
+    world.run_until(world.in_order)
+
+
+def test_a_restarted_master_that_lost_its_log_makes_room_for_another() -> None:
+    for relaxed in (False, True):
+        world = World(3, relaxed=relaxed)
+        world.start_all()
+        world.run_until(world.in_order)
+        emptied = world.master()
+        world.kill(emptied)
+        empty(emptied)
+        world.start(emptied)
+        world.run_until(world.in_order)
+        assert world.master() is not emptied
