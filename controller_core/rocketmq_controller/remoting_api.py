@@ -128,8 +128,9 @@ class RemotingApi:
             raise BodyError(f"{len(names)} broker names are more than the {MAX_NAMES} that one request may ask for")
         return self._service.get_sync_state_data(names)
 
-    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
-        return self._service.config.update(request.body)
+    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+        answer = self._service.config.update(request.body)
+        return response(request, answer.code, answer.remark)
 
     def _get_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         return response(request, ResponseCode.SUCCESS, None, None, self._service.config.as_properties())

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from rocketmq_runtime.client import parse_address
-from rocketmq_runtime.settings import Settings
+from rocketmq_runtime.live_config import UpdatableSettings
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
@@ -41,7 +41,7 @@ class Peer(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-class ControllerSettings(Settings, frozen=True):
+class ControllerSettings(UpdatableSettings, frozen=True):
     """Every key of `rocketmq-controller -c FILE`."""
 
     # RocketMQ's own keys
@@ -181,6 +181,11 @@ class ControllerSettings(Settings, frozen=True):
             if self.config_store_path
             else self.store_path / "controller.properties"
         )
+
+    @property
+    def black_list(self) -> str:
+        """Keys that updateControllerConfig refuses, separated by `;`."""
+        return self.config_black_list
 
 
 def parse_peers(text: str) -> dict[str, Peer]:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from rocketmq_namesrv.domain.model import Limits
-from rocketmq_runtime.settings import Settings
+from rocketmq_runtime.live_config import UpdatableSettings
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=10, le=86_400_000)]
@@ -34,7 +34,7 @@ UPDATABLE = frozenset(
 """Keys whose new value takes effect at once; the others are kept for the next start."""
 
 
-class NameServerSettings(Settings, frozen=True):
+class NameServerSettings(UpdatableSettings, frozen=True):
     """Every key of `rocketmq-namesrv -c FILE`; those of an embedded controller come beside them."""
 
     # RocketMQ's own keys
@@ -106,6 +106,11 @@ class NameServerSettings(Settings, frozen=True):
     def update_path(self) -> Path:
         """Where runtime updates are kept."""
         return Path(self.config_store_path).expanduser()
+
+    @property
+    def black_list(self) -> str:
+        """Keys that updateNamesrvConfig refuses, separated by `;`: kvConfigPath always, whatever the setting says."""
+        return f"{self.config_black_list};kvConfigPath"
 
     @property
     def limits(self) -> Limits:

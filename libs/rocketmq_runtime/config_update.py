@@ -1,4 +1,4 @@
-"""updateControllerConfig (1009): which keys of an update are taken. Called by the shell that keeps the settings.
+"""updateControllerConfig (1009), updateNamesrvConfig (318): which keys of an update are taken. Used by live_config.py.
 
 Order as in Java: the black list is looked at first, for all keys, then only keys that are known are merged.
 Differs from 5.3.3: a value that does not fit its key refuses the whole update with the key's name; Java drops it
@@ -27,11 +27,16 @@ class ConfigUpdate(msgspec.Struct, frozen=True):
 
 
 def update_config(
-    update: Mapping[str, str], *, known_keys: Collection[str], config_black_list: str, validate: Validator
+    update: Mapping[str, str],
+    *,
+    known_keys: Collection[str],
+    config_black_list: str,
+    validate: Validator,
+    wrong_value: ResponseCode,
 ) -> ConfigUpdate:
-    """Decide on the parsed body of 1009. Codes: 0, 16 black list, 2005 wrong value.
+    """Decide on the parsed body of an update. Codes: 0, 16 black list, `wrong_value`.
 
-    `config_black_list` is the setting of that name: keys separated by semicolons.
+    `config_black_list`: keys separated by semicolons.
     """
     black = ALWAYS_BLACK_LISTED.union(key.strip() for key in config_black_list.split(";"))
     if not black.isdisjoint(update):
@@ -39,5 +44,5 @@ def update_config(
     values = {key: value for key, value in update.items() if key in known_keys}
     wrong = validate(values)
     if wrong is not None:
-        return ConfigUpdate(ResponseCode.CONTROLLER_INVALID_REQUEST, wrong)
+        return ConfigUpdate(wrong_value, wrong)
     return ConfigUpdate(ResponseCode.SUCCESS, None, values)
