@@ -269,9 +269,10 @@ class SimQueues(ConsumeQueues):
     """The queues of a disk."""
 
     def __init__(self, folder: Path, file_size: int) -> None:
+        self.folder = folder
         self.table = cast("Any", here().disk.queues)
 
-    def load(self) -> None:
+    def load(self, check: Callable[[], None] = lambda: None) -> None:
         for queue in self.table.values():
             queue.next_offset = queue.max_offset
             queue.forget_pending()
