@@ -48,7 +48,7 @@ class SidecarApp:
             ReplicationError: the epoch file is unreadable.
         """
         settings = self.settings
-        self.health.start()
+        self.health.pulse.start()
         if settings.metrics_prom_exporter_port:
             self.probes = ProbeServer(
                 host=settings.metrics_prom_exporter_host or settings.bind_address,
@@ -73,7 +73,7 @@ class SidecarApp:
     async def stop(self) -> None:
         """Hand over, then close everything."""
         await self.agent.stop()
-        self.health.stop()
+        self.health.pulse.stop()
         if self.probes is not None:
             self.probes.stop()
         if self._lock is not None:

@@ -102,7 +102,7 @@ class ControllerApp:
         settings = self.config.settings
         await self.replica.start()
         self.elections.start()
-        self.health.start()
+        self.health.pulse.start()
         await self.server.start()
         await self.grpc.start()
         if settings.metrics_prom_exporter_port:
@@ -126,7 +126,7 @@ class ControllerApp:
     async def stop(self) -> None:
         """Hand over leadership, then close everything; each part at most once, whatever failed before."""
         await self.grpc.stop()
-        self.health.stop()
+        self.health.pulse.stop()
         await self.elections.stop()
         await self.replica.stop(hand_over=self.fatal is None)
         await self.server.stop()

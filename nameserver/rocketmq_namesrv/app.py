@@ -92,7 +92,7 @@ class NameServerApp:
             OSError: a port cannot be bound.
         """
         settings = self.config.settings
-        self.health.start()
+        self.health.pulse.start()
         if self.controller is not None:
             await self.controller.start()
         await self.server.start()
@@ -121,7 +121,7 @@ class NameServerApp:
         await self.client.close()
         if self.controller is not None:
             await self.controller.stop()
-        self.health.stop()
+        self.health.pulse.stop()
         if self.probes is not None:
             self.probes.stop()
         log.info("name server stopped")
