@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketmq_demo.apache import servers
+from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.engine import Running
 from rocketmq_demo.replica import NameServer, Replica
 
@@ -19,6 +19,7 @@ CLUSTER = "bench"
 NAME = "broker-a"
 FILE_SIZE = 1024 * 1024 * 1024
 _START_TIMEOUT = 90.0
+_JAVA_HEAP = ("-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
 _COMMON = {"mappedFileSizeCommitLog": FILE_SIZE, "diskMaxUsedSpaceRatio": 95}
 
 
@@ -107,27 +108,24 @@ class OurGroup:
         self._ports.close()
 
 
-class JavaMember:
+class JavaMember(OfficialBroker):
     """A broker of Apache RocketMQ 5.3.3."""
 
-    heap = ("-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
-    no_tls = "-Dtls.server.mode=disabled"
-    """In Java's favour: each broker would otherwise begin its life by making certificates."""
+    @property
+    def commit_log(self) -> Path:
+        return self.folder / "store" / "commitlog"
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        folder: Path,
-        ports: PortPool,
-        controllers: Sequence[str],
-        nameserver: str,
-        copies: Copies,
-    ) -> None:
-        self.label, self.address = label, ""
-        self._folder, self._ports = folder, ports
-        self._controllers, self._nameserver = controllers, nameserver
-        self._process: JavaProcess | None = None
+
+class JavaGroup:
+    """Implements `ReplicaGroup`."""
+
+    def __init__(self, folder: Path, controllers: Sequence[str], copies: Copies) -> None:
+        self._folder, self._controllers = folder, controllers
+        self._ports = PortPool()
+        port = self._ports.single()
+        self.nameservers = [f"{HOST}:{port}"]
+        self._nameserver = servers.start_nameserver(folder / "namesrv", port=port)
+        self._nameserver.wait_port(_START_TIMEOUT)
         self._config = {
             **_COMMON,
             "allAckInSyncStateSet": copies is Copies.ALL,
@@ -138,45 +136,6 @@ class JavaMember:
             # In Java's favour: slaves learn a new master's HA address when they register, 30 s apart by default.
             "registerNameServerPeriod": 10_000,
         }
-
-    @property
-    def commit_log(self) -> Path:
-        return self._folder / "store" / "commitlog"
-
-    @property
-    def process(self) -> JavaProcess:
-        assert self._process is not None, "not started"
-        return self._process
-
-    def launch(self) -> None:
-        port = self._ports.broker()
-        self.address = f"{HOST}:{port}"
-        self._process = servers.start_broker(
-            self._folder,
-            port=port,
-            controllers=self._controllers,
-            nameservers=[self._nameserver],
-            cluster=CLUSTER,
-            name=NAME,
-            config=self._config,
-            options=[*self.heap, self.no_tls],
-        )
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
-
-
-class JavaGroup:
-    """Implements `ReplicaGroup`."""
-
-    def __init__(self, folder: Path, controllers: Sequence[str], copies: Copies) -> None:
-        self._folder, self._controllers, self._copies = folder, controllers, copies
-        self._ports = PortPool()
-        port = self._ports.single()
-        self.nameservers = [f"{HOST}:{port}"]
-        self._nameserver = servers.start_nameserver(folder / "namesrv", port=port)
-        self._nameserver.wait_port(_START_TIMEOUT)
         self.members: list[JavaMember] = []
 
     def add(self) -> JavaMember:
@@ -186,8 +145,11 @@ class JavaGroup:
             folder=self._folder / label,
             ports=self._ports,
             controllers=self._controllers,
-            nameserver=self.nameservers[0],
-            copies=self._copies,
+            nameservers=self.nameservers,
+            cluster=CLUSTER,
+            name=NAME,
+            config=self._config,
+            heap=_JAVA_HEAP,
         )
         self.members.append(member)
         return member

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rocketmq_demo.apache import jars, servers
+from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.ledger import Ledger, audit
 from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
+from rocketmq_demo.apache.processes import NO_TLS, SMALL_HEAP, JavaProcess
 from rocketmq_demo.engine import BROKER_GROUP, CLUSTER, Acknowledgement, LoadResult
 
 TOPIC = "ledger"
 _START_TIMEOUT = 90.0
-_NO_TLS = "-Dtls.server.mode=disabled"
-"""Each broker would otherwise begin its life by making certificates: seconds of processor time."""
 _SECONDS_AT_MOST = 3600
 _SEND_TIMEOUT_MS = 500
 """How long one send to a hung broker costs; Java's default of 3 s would hide what the group needs."""
@@ -27,50 +26,6 @@ _CONFIG = {
     "registerNameServerPeriod": 10_000,
     "haHousekeepingInterval": 10_000,
 }
-
-
-class OfficialBroker:
-    """Implements `engine.Broker` by an official broker."""
-
-    def __init__(
-        self, number: int, *, folder: Path, ports: PortPool, controllers: Sequence[str], nameserver: int
-    ) -> None:
-        self.label = f"broker-{number}"
-        self.address = ""
-        self._folder = folder / self.label
-        self._ports = ports
-        self._controllers = controllers
-        self._nameserver = nameserver
-        self._process: JavaProcess | None = None
-
-    @property
-    def process(self) -> JavaProcess:
-        assert self._process is not None, "not started"
-        return self._process
-
-    def launch(self) -> None:
-        """Start it on ports of its own; returns at once."""
-        port = self._ports.broker()
-        self.address = f"{HOST}:{port}"
-        self._process = servers.start_broker(
-            self._folder,
-            port=port,
-            controllers=self._controllers,
-            nameservers=[self._nameserver],
-            cluster=CLUSTER,
-            name=BROKER_GROUP,
-            config=_CONFIG,
-            options=[*LARGER_HEAP, _NO_TLS],
-        )
-
-    def start(self) -> None:
-        """Start it on ports of its own, and wait until it listens."""
-        self.launch()
-        self.process.wait_port(_START_TIMEOUT)
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.close()
 
 
 class OfficialLoad:
@@ -167,16 +122,23 @@ class OfficialEngine:
         self._nameserver: JavaProcess | None = None
         self.brokers = [
             OfficialBroker(
-                number, folder=folder, ports=ports, controllers=controllers, nameserver=self._nameserver_port
+                label,
+                folder=folder / label,
+                ports=ports,
+                controllers=controllers,
+                nameservers=[self._nameserver_port],
+                cluster=CLUSTER,
+                name=BROKER_GROUP,
+                config=_CONFIG,
             )
-            for number in range(1, replicas + 1)
+            for label in (f"broker-{number}" for number in range(1, replicas + 1))
         ]
         self.load = OfficialLoad(folder, nameserver=f"{HOST}:{self._nameserver_port}")
 
     def start(self) -> None:
         """Start name server and brokers, one after the other: each JVM takes a core for a second or two."""
         self._nameserver = servers.start_nameserver(
-            self._folder / "namesrv", port=self._nameserver_port, options=[*SMALL_HEAP, _NO_TLS]
+            self._folder / "namesrv", port=self._nameserver_port, options=[*SMALL_HEAP, NO_TLS]
         )
         self._nameserver.wait_port(_START_TIMEOUT)
         for broker in self.brokers:

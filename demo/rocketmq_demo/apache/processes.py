@@ -18,6 +18,7 @@ from rocketmq_demo.processes import OwnedProcess, ProcessDiedError
 
 __all__ = [
     "LARGER_HEAP",
+    "NO_TLS",
     "SMALL_HEAP",
     "JavaProcess",
     "ProcessDiedError",
@@ -28,6 +29,8 @@ __all__ = [
 
 SMALL_HEAP = ("-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=128m")
 LARGER_HEAP = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=256m")
+NO_TLS = "-Dtls.server.mode=disabled"
+"""For servers, which would otherwise begin their life by making certificates: seconds of processor time."""
 _COMMON = (
     "-XX:+UseSerialGC",  # seven JVMs on two cores: collector threads would only fight each other
     "-XX:-UsePerfData",
