@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -30,6 +29,7 @@ from rocketmq_formats.remoting.controller import (
     ElectMasterRequestHeader,
 )
 from rocketmq_runtime.client import RemotingClient
+from tests.ports import free_ports
 
 NAME = "broker-a"
 LEADER, OTHER = "n0", "n1"
@@ -111,7 +111,7 @@ class Door:
     """A controller and its gRPC port; `now` of its heartbeat table is the loop's time."""
 
     def __init__(self, folder: Path, extra: Mapping[str, str], limits: GrpcLimits) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         peers = ";".join(f"{name}-127.0.0.1:{port}" for name, port in REMOTING_PORTS.items())
         self.config = LiveConfig(
             {
@@ -201,12 +201,6 @@ async def open_door(
 
 def address(broker_id: int) -> str:
     return f"127.0.0.{broker_id}:10911"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Authority:

@@ -1,7 +1,6 @@
 """Members in one event loop over real sockets and files: the application's way in."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -22,17 +21,10 @@ from rocketmq_controller.raft import (
     Timings,
     TransferError,
 )
+from tests.ports import free_ports
 from tests.sim.commands import CommandList
 
 SECRET = b"0123456789abcdef"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 class Quorum:

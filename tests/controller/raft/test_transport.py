@@ -10,17 +10,10 @@ import pytest
 from rocketmq_controller.raft import messages, transport
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.transport import Events, TcpTransport
+from tests.ports import free_ports
 
 SECRET = b"0123456789abcdef"
 HELLO = messages.TimeoutNow(1, 1.0)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 class Seen:
