@@ -4,7 +4,7 @@ Keyed by (topic bytes, queue id), as records and drafts have them. Used by messa
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -19,6 +19,8 @@ log = structlog.get_logger()
 
 MAX_TOPIC: Final = 255
 MAX_QUEUE_ID: Final = 65_535
+PORTION: Final = 64
+"""Queues whose begin is looked for at a time: some milliseconds."""
 _UNUSABLE: Final = frozenset((b"", b".", b".."))
 
 Key: TypeAlias = tuple[bytes, int]
@@ -85,6 +87,14 @@ class ConsumeQueues:
         """The log begins at `physical_offset` now."""
         for queue in self.table.values():
             queue.raise_min(physical_offset)
+
+    def raise_min_slowly(self, physical_offset: int) -> Iterator[None]:
+        """`raise_min` in portions; queues may come and go between them."""
+        for count, (key, queue) in enumerate(list(self.table.items()), 1):
+            if self.table.get(key) is queue:
+                queue.raise_min(physical_offset)
+            if not count % PORTION:
+                yield
 
     def delete_topic(self, topic: str) -> None:
         """The topic's queues and their files. Raises `OSError`."""

@@ -129,16 +129,34 @@ class Flusher:
             self._start("checkpoint", job.run, conclude)
 
     def _retain_tick(self) -> None:
+        if "retention" not in self._running:
+            assert self._loop is not None
+            task = self._loop.create_task(self._retain())
+            self._running["retention"] = task
+            task.add_done_callback(self._retained)
+
+    async def _retain(self) -> None:
+        """Queues first, so that nobody looks for what is gone; then the files, in a thread."""
         store = self._store
+        assert self._loop is not None
         before = store.min_offset
         now = datetime.now().astimezone()
         try:
-            after = store.retain(int(now.timestamp() * 1000), now.hour)
+            offset = store.expired(int(now.timestamp() * 1000), now.hour)
+            if offset:
+                for _ in store.forget_before(offset):
+                    await asyncio.sleep(0)
+                await self._loop.run_in_executor(self._threads, store.files.deleter(offset))
+                store.deleted()
         except (OSError, StoreError) as error:
             log.warning("retention did not run", error=str(error))
-            return
-        if after != before:
-            self._on_deleted(after)
+        if store.min_offset != before:
+            self._on_deleted(store.min_offset)
+
+    def _retained(self, task: asyncio.Task[None]) -> None:
+        del self._running["retention"]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
 
     # The log
 

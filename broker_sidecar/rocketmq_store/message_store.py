@@ -16,7 +16,7 @@ A life:
     end:     await flusher.stop(); store.close()
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -231,6 +231,7 @@ class MessageStore:
         """Forget, durably, everything at and behind `offset`, before the log is cut there (by the sidecar).
         Raises `OSError`: call again."""
         self._may_append = False
+        self.files.stop_deleting()
         self._confirm_offset = min(self._confirm_offset, offset)
         self.durability.lower(offset)
         self._dispatcher.restart(min(self._dispatcher.position, offset))
@@ -326,18 +327,25 @@ class MessageStore:
         Raises `OSError`."""
         self.durability.flush()
 
-    def retain(self, now_ms: int, hour: int) -> int:
-        """Look at the disk, delete expired files; `hour` of the local day for deleteWhen. Returns the log's min offset.
-        Call every 10 s. Raises `OSError`."""
+    def expired(self, now_ms: int, hour: int) -> int:
+        """Look at the disk, and which files have expired; `hour` of the local day for deleteWhen. Call every 10 s.
+        Returns the offset before which they lie, 0 if none has; then call `forget_before`, run `files.deleter` in a
+        thread, call `deleted`. Raises `OSError`."""
         used = self.check_disk()
         self.files.refresh()
         found = [LogFile(segment.end, int(segment.path.stat().st_mtime * 1000)) for segment in self.files.segments]
         keep_from = min(self._dispatcher.position, self.confirm_offset, max(self._checkpoint.recover_from, 0))
-        offset = delete_before(found, self.settings, used_ratio=used, keep_from=keep_from, now_ms=now_ms, hour=hour)
-        if offset:
-            self.files.delete_before(offset)
-            self._queues.raise_min(self.files.min_offset)
-            log.info("files of the log deleted", min_offset=self.files.min_offset, used_ratio=round(used, 3))
+        return delete_before(found, self.settings, used_ratio=used, keep_from=keep_from, now_ms=now_ms, hour=hour)
+
+    def forget_before(self, offset: int) -> Iterator[None]:
+        """Take the messages before `offset` of the log out of the queues, before they are deleted there: in portions,
+        between which others may have their turn. Raises `OSError`."""
+        return self._queues.raise_min_slowly(offset)
+
+    def deleted(self) -> int:
+        """See which files are left. Returns the log's min offset. Raises `OSError`."""
+        self.files.refresh()
+        log.info("files of the log deleted", min_offset=self.files.min_offset)
         return self.files.min_offset
 
     def check_disk(self) -> float:

@@ -6,20 +6,17 @@ How far the log is written is not known here: see commit_log.py and what the lin
 """
 
 import os
-import stat
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
-from rocketmq_formats.store.segment_names import SegmentNameError, segment_name, segment_offset
+from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_runtime.filesystem import OS
 from rocketmq_store.errors import OutOfRangeError, StoreDamagedError
-from rocketmq_store.segment import Segment
+from rocketmq_store.log_files import file_start, is_file
+from rocketmq_store.segment import Segment, close_behind
 from rocketmq_store.writer_lock import WriterLock
-
-log = structlog.get_logger()
 
 
 class FileSlice(NamedTuple):
@@ -33,7 +30,7 @@ class FileSlice(NamedTuple):
 
 
 class MappedFiles:
-    """Not thread-safe but for `preallocate_next` and `flush`. `load` first.
+    """Not thread-safe but for `preallocate_next`, `flush` and what `deleter` returns. `load` first.
 
     `directory` is made by `load` if it is missing. `writer` must be held by whoever calls `write`, `view`, `truncate`
     or `preallocate_next`; otherwise they raise `NotWriterError`.
@@ -44,6 +41,12 @@ class MappedFiles:
         self.file_size = file_size
         self._writer = writer
         self._segments: list[Segment] = []
+        self._changing = threading.Lock()
+        """Held for moments, where files that another thread makes are counted in."""
+        self._making: Path | None = None
+        """Is not one of the log's files yet, and will not be if there is no room for it."""
+        self._deleting = threading.Lock()
+        self._cuts = 0
 
     # What there is
 
@@ -58,7 +61,13 @@ class MappedFiles:
 
     def refresh(self) -> None:
         """See the files that the other process has made or deleted since. Raises as `load`."""
-        self._segments = self._scan(repair=False)
+        with self._changing:
+            segments = self._scan(repair=False)
+            seen = set(map(id, segments))
+            gone = [segment for segment in self._segments if id(segment) not in seen]
+            self._segments = segments
+        if gone:
+            close_behind(gone)
 
     @property
     def min_offset(self) -> int:
@@ -152,6 +161,7 @@ class MappedFiles:
         from the last one, so that a crash in between leaves a log without gaps. The first file stays, if `offset` is
         not before it; else all go. Raises `NotWriterError`, `OSError`."""
         self._writer.require()
+        self.stop_deleting()
         with self._writer.guard:
             keep = [segment for segment in self._segments if segment.start < offset]
             if not keep and self._segments and self._segments[0].start == offset:
@@ -175,11 +185,31 @@ class MappedFiles:
     def delete_before(self, offset: int) -> int:
         """Delete the files that end at or before `offset`, from the first; the last file always stays. Returns the new
         `min_offset`. The broker's task also on a slave: it does not touch what is being written. Raises `OSError`."""
-        with self._writer.guard:
-            while len(self._segments) > 1 and self._segments[0].end <= offset:
-                self._segments[0].path.unlink(missing_ok=True)
-                self._segments = self._segments[1:]
+        self.deleter(offset)()
+        self.refresh()
         return self.min_offset
+
+    def deleter(self, offset: int) -> Callable[[], None]:
+        """`delete_before` as a call for another thread, but for the `refresh`; the files are chosen now. Each is gone
+        for good before the next one goes, so that no power cut leaves a gap."""
+        doomed = [(segment.path, segment.identity) for segment in self._segments[:-1] if segment.end <= offset]
+        cuts = self._cuts
+
+        def delete() -> None:
+            for path, identity in doomed:
+                with self._deleting:
+                    if cuts != self._cuts or not is_file(path, identity):
+                        return
+                    path.unlink()
+                    OS.fsync_directory(self.directory)
+
+        return delete
+
+    def stop_deleting(self) -> None:
+        """The log is going to be cut, perhaps to nothing, and begun anew under the names that `deleter` was told: it
+        deletes none any more when this returns."""
+        with self._deleting:
+            self._cuts += 1
 
     # Durability
 
@@ -205,9 +235,16 @@ class MappedFiles:
 
     def _create(self, start: int) -> None:
         path = self.directory / segment_name(start)
-        segment = Segment.create(path, start, self.file_size)
-        OS.fsync_directory(self.directory)
-        self._segments = [*self._segments, segment]
+        with self._changing:
+            self._making = path
+        try:
+            segment = Segment.create(path, start, self.file_size)
+            OS.fsync_directory(self.directory)
+            with self._changing:
+                self._segments = [*self._segments, segment]
+                self._making = None
+        finally:
+            self._making = None
 
     def _scan(self, *, repair: bool) -> list[Segment]:
         known = {segment.start: segment for segment in self._segments}
@@ -215,11 +252,14 @@ class MappedFiles:
         segments: list[Segment] = []
         for name in names:
             path = self.directory / name
+            if path == self._making:
+                continue
             try:
                 status = path.stat()
             except FileNotFoundError:
                 continue  # deleted by the other process since the listing
-            start = self._start_of(path, status, last=name == names[-1], repair=repair)
+            last = name == names[-1]
+            start = file_start(path, status, self.file_size, last=last, repair=repair, writer=self._writer.held)
             if start is None:
                 continue
             if segments and segments[-1].end != start:
@@ -233,44 +273,3 @@ class MappedFiles:
                 segment = Segment(path, start, self.file_size)
             segments.append(segment)
         return segments
-
-    def _start_of(self, path: Path, status: os.stat_result, *, last: bool, repair: bool) -> int | None:
-        """Offset of the file's first byte; None if it is none of the log's."""
-        try:
-            start = segment_offset(path.name)
-        except SegmentNameError as error:
-            if stat.S_ISDIR(status.st_mode):
-                return None  # lost+found
-            raise StoreDamagedError(path, "is not a file of the log", "move it out of this folder") from error
-        if not stat.S_ISREG(status.st_mode):
-            raise StoreDamagedError(path, "is not a file", "move it out of this folder")
-        if status.st_size == 0 and last:  # made and not yet given its length, or a crash came between
-            if repair:
-                self._remove_empty(path)
-            return None
-        if start % self.file_size != 0 or status.st_size > self.file_size:
-            raise StoreDamagedError(
-                path,
-                f"does not fit a file size of {self.file_size} ({status.st_size} bytes long)",
-                "set mappedFileSizeCommitLog to what the store was made with",
-            )
-        if status.st_size < self.file_size:
-            self._extend(path, status.st_size, last=last)
-        return start
-
-    def _remove_empty(self, path: Path) -> None:
-        if self._writer.held:
-            path.unlink(missing_ok=True)
-            log.info("removed an empty file of the log that a crash left behind", path=str(path))
-
-    def _extend(self, path: Path, length: int, *, last: bool) -> None:
-        """A last file that was being given its length may hold no data yet; anything else has lost some."""
-        if last and self._writer.held and not any(path.read_bytes()):
-            os.truncate(path, self.file_size)
-            log.info("completed a file of the log that a crash left short", path=str(path), length=length)
-            return
-        raise StoreDamagedError(
-            path,
-            f"is {length} bytes long instead of {self.file_size} and has data",
-            "restore it, or move the folder away and let a replica rebuild it (check mappedFileSizeCommitLog first)",
-        )

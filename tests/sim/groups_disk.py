@@ -312,8 +312,8 @@ class SimStore(MessageStore):
     def check_disk(self) -> float:
         return 0.0
 
-    def retain(self, now_ms: int, hour: int) -> int:
-        return self.min_offset
+    def expired(self, now_ms: int, hour: int) -> int:
+        return 0
 
 
 class Half(Process):

@@ -64,3 +64,14 @@ def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, offset: int
         found += [bytes(record.body(data)) for record in records]
         offset = result.next_offset
     return found
+
+
+def retain(store: MessageStore, now_ms: int, hour: int) -> int:
+    """What the flusher does now and then."""
+    offset = store.expired(now_ms, hour)
+    if not offset:
+        return store.min_offset
+    for _ in store.forget_before(offset):
+        pass
+    store.files.deleter(offset)()
+    return store.deleted()

@@ -4,13 +4,15 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from rocketmq_store import consume_queues
 from rocketmq_store.errors import StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import FILE, draft, put
+from tests.store.kit import FILE, bodies, draft, put
 
 
 class Calls:
@@ -110,3 +112,51 @@ async def test_files_are_made_ahead(store: MessageStore, flusher: Flusher) -> No
     flusher._log_tick()
     await flusher.idle()
     assert store.files.end == 2 * FILE
+
+
+async def test_expired_files_are_deleted_while_others_work(
+    store: MessageStore, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[int] = []
+    flusher = Flusher(store, on_flushed=calls.flushed.append, on_deleted=deleted.append)
+    flusher.start()
+    monkeypatch.setattr(consume_queues, "PORTION", 1)
+    for queue_id in range(5):
+        put(store, *(b"x" * 1000 for _ in range(6)), queue_id=queue_id)
+    store.flush()
+    monkeypatch.setattr(store, "expired", lambda _now, _hour: 3 * FILE)
+    gate, unlinking = threading.Event(), asyncio.Event()
+    loop, real = asyncio.get_running_loop(), Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.parent == store.files.directory:
+            loop.call_soon_threadsafe(unlinking.set)
+            assert gate.wait(30)
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    flusher._retain_tick()
+    flusher._retain_tick()  # one at a time
+    await unlinking.wait()
+    low, high = store.queue_bounds("T", 0)
+    assert low > 0, "nobody looks for what goes"
+    put(store, b"meanwhile")
+    assert bodies(store)[-1] == b"meanwhile"
+    gate.set()
+    await flusher.idle()
+    assert deleted == [3 * FILE] == [store.min_offset]
+    assert len(bodies(store)) == high - low + 1
+    await flusher.stop()
+
+
+async def test_retention_that_fails_is_tried_again(
+    store: MessageStore, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_now: int, _hour: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(store, "expired", fail)
+    for _ in range(2):
+        flusher._retain_tick()
+        await flusher.idle()
+    assert not flusher._running

@@ -40,16 +40,15 @@ def test_after_a_kill(tmp_path: Path) -> None:
 
 def test_one_broker_at_a_time(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
+    store.writer.release()
     pid = os.fork()  # Java's kind of lock belongs to a process
     if pid == 0:
-        store.writer.release()
         try:
             opened(tmp_path)
         except StoreInUseError:
             os._exit(0)
         finally:
             os._exit(1)
-    store.writer.release()
     assert os.waitpid(pid, 0)[1] == 0
 
 

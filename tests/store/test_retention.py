@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_store.retention import LogFile, delete_before, hours
-from tests.store.kit import FILE, abandon, bodies, opened, put, settings
+from tests.store.kit import FILE, abandon, bodies, opened, put, retain, settings
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -52,13 +52,13 @@ def test_hours() -> None:
 def test_queues_begin_where_the_log_does(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
     put(store, *(b"%02d" % n + b"x" * 300 for n in range(60)))
-    assert store.retain(0, 4) == 0
+    assert retain(store, 0, 4) == 0
     store.flush()
     for start in (0, FILE):
         os.utime(tmp_path / "commitlog" / f"{start:020d}", (0, 0))
     now = int((tmp_path / "commitlog" / f"{2 * FILE:020d}").stat().st_mtime * 1000)
-    assert store.retain(now, 5) == 0
-    assert store.retain(now, 4) == store.min_offset == 2 * FILE
+    assert retain(store, now, 5) == 0
+    assert retain(store, now, 4) == store.min_offset == 2 * FILE
     low, high = store.queue_bounds("T", 0)
     assert 0 < low < high == 60
     assert [body[:2] for body in bodies(store)] == [b"%02d" % n for n in range(low, high)]

@@ -1,6 +1,7 @@
 """The log's files: what is read and written where, what another process sees, what is refused."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rocketmq_store.errors import (
     StoreFullError,
     WriterLockHeldError,
 )
+from rocketmq_store.segment import Segment
 from rocketmq_store.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 
@@ -104,8 +106,6 @@ def test_truncation_leaves_zeros_and_no_later_files(files: MappedFiles) -> None:
 def test_truncation_where_the_file_system_cannot_zero_ranges(
     files: MappedFiles, monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
-    from rocketmq_store.segment import Segment
-
     real = Segment._fallocate
     monkeypatch.setattr(
         Segment, "_fallocate", lambda self, mode, *where: not mode & missing and real(self, mode, *where)
@@ -232,3 +232,63 @@ class TestFound:
         (folder / f"{SIZE:020d}").write_bytes(bytes(SIZE))
         with pytest.raises(StoreDamagedError):
             loaded(tmp_path, lock)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_file_that_a_thread_is_making_does_not_count_yet(
+    files: MappedFiles, monkeypatch: pytest.MonkeyPatch, room: bool
+) -> None:
+    real = Segment.allocate
+
+    def allocate(segment: Segment) -> None:
+        if segment.start == SIZE:
+            files.refresh()  # by the event loop meanwhile
+            if not room:
+                raise StoreFullError("no room")
+        real(segment)
+
+    files.write(0, b"a")
+    monkeypatch.setattr(Segment, "allocate", allocate)
+    if room:
+        files.preallocate_next()
+    else:
+        with pytest.raises(StoreFullError):
+            files.preallocate_next()
+    assert files.file_starts == ([0, SIZE] if room else [0])
+    monkeypatch.undo()
+    files.write(SIZE, b"b" * (SIZE + 1))
+    files.refresh()
+    assert files.file_starts == [0, SIZE, 2 * SIZE]
+    assert bytes(files.read(2 * SIZE, 2)) == b"b\0"
+
+
+def test_files_that_expired_go_in_another_thread(files: MappedFiles) -> None:
+    files.write(0, b"a" * (4 * SIZE))
+    delete = files.deleter(3 * SIZE)
+    old = files.read(0, 4)
+    thread = threading.Thread(target=delete)
+    thread.start()
+    thread.join()
+    assert files.min_offset == 0, "still mapped, and readable"
+    assert bytes(old) == bytes(files.read(SIZE, 4)) == b"aaaa"
+    files.refresh()
+    assert files.file_starts == [3 * SIZE]
+    assert bytes(old) == b"aaaa"
+
+
+def test_a_log_that_is_begun_anew_keeps_its_files(files: MappedFiles) -> None:
+    files.write(0, b"a" * (3 * SIZE))
+    late, slow = files.deleter(2 * SIZE), files.deleter(2 * SIZE)
+    files.truncate(0)  # stops them
+    files.write(0, b"b" * (3 * SIZE))
+    late()
+    assert files.file_starts == [0, SIZE, 2 * SIZE]
+    assert len(list(files.directory.iterdir())) == 3
+    again = files.deleter(2 * SIZE)
+    for path in files.directory.iterdir():  # the sidecar's doing
+        path.unlink()
+    files.refresh()
+    files.write(0, b"c" * (3 * SIZE))
+    again()
+    slow()
+    assert len(list(files.directory.iterdir())) == 3
