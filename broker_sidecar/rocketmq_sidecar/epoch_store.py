@@ -5,6 +5,7 @@ cancelled leaves nothing half done. Source: ha reference, section 6.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,8 @@ class EpochStore:
         self._backup = path.with_name(path.name + BACKUP_SUFFIX)
         self._filesystem = filesystem
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="epoch-file")
+        self._writing = threading.RLock()
+        """For writes in the caller's thread, while the other one may be at it."""
 
     def load(self) -> None:
         """Read the file, or the backup if it is missing or damaged; neither: no epochs.
@@ -69,24 +72,33 @@ class EpochStore:
     async def truncate_prefix(self, offset: int) -> None:
         """Forget the entries that end at or before `offset`, of whatever list the saves asked for before have left:
         an epoch that is being written must not be lost again. Raises as `save`."""
-        await self._in_turn(lambda: self.save_now(self.epochs.truncate_prefix(offset)))
+        await self._in_turn(lambda: self.change_now(lambda epochs: epochs.truncate_prefix(offset)))
 
     async def _in_turn(self, write: Callable[[], None]) -> None:
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, write))
 
+    def change_now(self, change: Callable[[EpochList], EpochList]) -> None:
+        """In the caller's thread: save what `change` makes of the list that is there when its turn comes."""
+        with self._writing:
+            self.save_now(change(self.epochs))
+
     def save_now(self, epochs: EpochList) -> None:
-        """`save` in the caller's thread."""
-        if epochs == self.epochs:
-            return
-        if epochs.entries:
-            try:
-                if self.epochs.entries:
-                    write_atomically(self._backup, encode_epochs(self.epochs), filesystem=self._filesystem)
-                write_atomically(self.path, encode_epochs(epochs), filesystem=self._filesystem)
-            except StorageError as error:
-                log.error("epoch file not written", path=str(self.path), reason=str(error))
-                raise
-        self.epochs = epochs
+        """`save` in the caller's thread; waits for what the other one is writing."""
+        with self._writing:
+            if epochs == self.epochs:
+                return
+            if epochs.entries:
+                self._write(epochs)
+            self.epochs = epochs
+
+    def _write(self, epochs: EpochList) -> None:
+        try:
+            if self.epochs.entries:
+                write_atomically(self._backup, encode_epochs(self.epochs), filesystem=self._filesystem)
+            write_atomically(self.path, encode_epochs(epochs), filesystem=self._filesystem)
+        except StorageError as error:
+            log.error("epoch file not written", path=str(self.path), reason=str(error))
+            raise
 
     def close(self) -> None:
         """Wait for what is being written, then end the thread."""

@@ -171,7 +171,8 @@ class Replication:
         lost = self._mark.missing(self._max_offset, identified=self._broker_id >= 1)
         if self._mark.offset is None and lost is None:
             self._mark.save(0)
-        self._store.save_now(corrected(self._store.epochs, self._max_offset))
+        # not `save_now`: entries that retention forgets at this moment must not come back
+        self._store.change_now(lambda epochs: corrected(epochs, self._max_offset))
         self._grown(self._max_offset)
         self._changed()
         return lost

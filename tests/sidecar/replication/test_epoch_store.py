@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -10,7 +11,8 @@ from random import Random
 import pytest
 
 from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, encode_epochs
-from rocketmq_runtime.filesystem import StorageError
+from rocketmq_runtime.filesystem import FileSystem, StorageError
+from rocketmq_sidecar import epoch_store
 from rocketmq_sidecar.epoch_store import EpochStore
 from tests.sim.disk import SimCrash, SimDisk
 
@@ -118,3 +120,34 @@ def test_a_failed_write_changes_nothing() -> None:
     again = EpochStore(PATH, filesystem=disk)
     again.load()
     assert again.epochs == OLD
+
+
+async def test_a_change_in_the_callers_thread_waits_for_what_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EpochStore(tmp_path / "epochFileCheckpoint")
+    store.save_now(EpochList.of([(1, 0), (2, 900), (3, 2000)]))
+    writing, gate = threading.Event(), threading.Event()
+    real = epoch_store.write_atomically
+
+    def held_up(path: Path, data: bytes, *, filesystem: FileSystem) -> None:
+        writing.set()
+        assert gate.wait(30)
+        real(path, data, filesystem=filesystem)
+
+    monkeypatch.setattr(epoch_store, "write_atomically", held_up)
+    retention = asyncio.create_task(store.truncate_prefix(950))
+    await asyncio.to_thread(writing.wait, 30)
+    found: list[EpochList] = []
+
+    def change(epochs: EpochList) -> EpochList:
+        found.append(epochs)
+        return epochs.truncate_suffix(2500)
+
+    opened = asyncio.create_task(asyncio.to_thread(store.change_now, change))
+    await asyncio.to_thread(gate.set)
+    await asyncio.gather(retention, opened)
+    assert [entry.epoch for entry in found[0].entries] == [2, 3]
+    assert [entry.epoch for entry in store.epochs.entries] == [2, 3]
+    assert store.path.read_bytes() == encode_epochs(store.epochs)
+    store.close()
