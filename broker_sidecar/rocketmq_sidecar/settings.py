@@ -21,9 +21,6 @@ _LEASE_MARGIN_MS = 100
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
-CONTROLLER_SUSPECT_TIMEOUT_MS = 3000
-"""brokerSuspectTimeoutMs, the controllers' default: silence after which they elect another master."""
-
 BROKER_KEYS = frozenset(
     {
         "brokerId",

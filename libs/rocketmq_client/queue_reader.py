@@ -80,7 +80,6 @@ class Pulled(msgspec.Struct, frozen=True):
     next_offset: int
     min_offset: int
     max_offset: int
-    suggested_broker_id: int
 
 
 class QueueReader:
@@ -130,9 +129,7 @@ class QueueReader:
             except FormatError as error:
                 raise ClientError(f"{address} sent no records: {error}") from error
             messages = [_message(record, answer.body, self.queue.broker_name) for record in records]
-        return Pulled(
-            messages, fields.next_begin_offset, fields.min_offset, fields.max_offset, fields.suggest_which_broker_id
-        )
+        return Pulled(messages, fields.next_begin_offset, fields.min_offset, fields.max_offset)
 
     async def min_offset(self) -> int:
         """The first logical offset that is still there.

@@ -23,11 +23,9 @@ from rocketmq_formats.remoting.client import (
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import (
     BrokerData,
-    GetRouteInfoRequestHeader,
     QueueData,
     TopicRouteData,
     encode_route,
-    wants_standard_json,
 )
 from rocketmq_formats.remoting.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rocketmq_formats.topics import DataVersion, GroupRetryPolicy, SubscriptionGroupConfig
@@ -81,15 +79,6 @@ def test_a_route_for_old_clients_has_bare_ids() -> None:
     body = encode_route(ROUTE, standard=False)
     assert b'"brokerAddrs":{0:"h:0",2:"h:2",10:"h:10"}' in body
     assert decode_body(TopicRouteData, body) == ROUTE
-
-
-def test_which_route_a_client_gets() -> None:
-    plain, asking = (
-        GetRouteInfoRequestHeader(topic="t"),
-        decode_header(GetRouteInfoRequestHeader, {"topic": "t", "acceptStandardJsonOnly": "true"}),
-    )
-    assert [wants_standard_json(version, plain) for version in (0, 400, 401, 479)] == [False, False, True, True]
-    assert wants_standard_json(0, asking)
 
 
 def test_maps_with_other_keys_are_a_bug() -> None:

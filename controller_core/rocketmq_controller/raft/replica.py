@@ -63,7 +63,6 @@ class Replica:
         self._told: tuple[Role, int, Node | None, bool] | None = None
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._fatal: FatalRaftError | None = None
-        self._fatal_future: asyncio.Future[FatalRaftError] | None = None
         self.port = 0
         """Port that the other members reach, once started."""
 
@@ -77,7 +76,6 @@ class Replica:
         """
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        self._fatal_future = self._loop.create_future()
         events = Events(self._receive, lambda _: self._wake(), self._disconnected)
         transport = TcpTransport(settings.self_id, settings.peers, settings.secret, events)
         store = open_store(settings.store_path, settings.self_id, settings.others)
@@ -185,12 +183,6 @@ class Replica:
             raise NotLeaderError(None)
         return self._machine.status()
 
-    async def wait_fatal(self) -> FatalRaftError:
-        """Wait until this member cannot go on; returns why."""
-        if self._fatal_future is None:
-            raise NotLeaderError(None)
-        return await asyncio.shield(self._fatal_future)
-
     # -- driving the machine
 
     def _alive(self) -> RaftMachine:
@@ -289,8 +281,6 @@ class Replica:
         self._settle_waiters(leaving=True)
         if self._transport is not None:
             self._transport.abort()
-        if self._fatal_future is not None and not self._fatal_future.done():
-            self._fatal_future.set_result(fatal)
         if self._on_fatal is not None:
             self._on_fatal(fatal)
 

@@ -70,11 +70,6 @@ class JavaProcess(OwnedProcess):
             stdin_open=True,
         )
 
-    @property
-    def java_log_folder(self) -> Path:
-        """Where RocketMQ's own log files are."""
-        return self.folder / "logs" / "rocketmqlogs"
-
     def wait_port(self, timeout: float = 60.0) -> float:
         """Wait until every port accepts connections; returns the seconds since the start of the process."""
         deadline = time.monotonic() + timeout

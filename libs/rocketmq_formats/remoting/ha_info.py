@@ -57,10 +57,3 @@ class HARuntimeInfo(Body, frozen=True):
     in_sync_slave_nums: Int32 = 0
     ha_connection_info: Sequence[HAConnectionRuntimeInfo] = ()
     ha_client_runtime_info: HAClientRuntimeInfo = HAClientRuntimeInfo()
-
-
-# 908 RESET_MASTER_FLUSH_OFFSET
-
-
-class ResetMasterFlushOffsetHeader(Header, frozen=True):
-    master_flush_offset: Int64 | None = None

@@ -140,11 +140,6 @@ class TopicRouteData(Body, frozen=True):
     topic_queue_mapping_by_broker: Mapping[str, TopicQueueMappingInfo] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def wants_standard_json(version: int, header: GetRouteInfoRequestHeader) -> bool:
-    """Which of the two encodings of a route the sender of this 105, with this `version` field, gets."""
-    return version >= STANDARD_JSON_VERSION or bool(header.accept_standard_json_only)
-
-
 def encode_route(route: TopicRouteData, *, standard: bool) -> bytes:
     """A route as JSON: standard and plain ASCII, or, for older clients, with bare integer keys."""
     return fastjson.escape(encode_body(route)) if standard else fastjson.dumps(msgspec.to_builtins(route))

@@ -71,18 +71,3 @@ def iter_units(buffer: Buffer) -> Iterator[Unit]:
 def is_unit(unit: Unit) -> bool:
     """Whether something was written here; the end of a queue's last file is filled with zeros."""
     return unit[0] >= 0 and unit[1] > 0
-
-
-def count_units(buffer: Buffer) -> int:
-    """Units in front of the first that is none; bytes after the last whole unit are not looked at.
-
-    A queue has no holes, so this halves its way down: right for a file as it was written, not for a damaged one.
-    """
-    low, high = 0, len(buffer) // UNIT_SIZE
-    while low < high:
-        middle = (low + high) // 2
-        if is_unit(unpack_unit(buffer, middle * UNIT_SIZE)):
-            low = middle + 1
-        else:
-            high = middle
-    return low

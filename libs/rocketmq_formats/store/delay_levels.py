@@ -51,10 +51,6 @@ def delay_level(properties: bytes, levels: Sequence[int]) -> int:
     return max(0, min(int(text), len(levels)))
 
 
-def queue_id_of_level(level: int) -> int:
-    return level - 1
-
-
 def unit_tags_code(topic: bytes, properties: bytes, store_timestamp: int, levels: Sequence[int]) -> int:
     """The third field of a record's consume queue unit: hash of its tags, or when it is to be delivered, in ms.
 

@@ -24,7 +24,6 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.controller import EpochEntry
 
 FILE_NAME: Final = "epochFileCheckpoint"
-BACKUP_FILE_NAME: Final = "epochFileCheckpoint.bak"
 
 MAX_ENTRIES: Final = 1000
 """Most entries kept: a Java master can send no more in a handshake."""

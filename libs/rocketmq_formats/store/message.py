@@ -21,8 +21,8 @@
 
 A blank record fills the end of a file: totalSize = the bytes left, magic 0xCBD43194, anything. All big-endian, signed.
 
-The store writes and scans these, the sidecar finds whole records with them, the client reads what it pulled; so all of
-it is made for speed: one struct call for everything in front of the body, text stays bytes.
+The store writes and scans these, the client reads what it pulled; so all of it is made for speed: one struct call for
+everything in front of the body, text stays bytes.
 Source: commit log reference, sections 2 and 4 (`MessageExtEncoder`, `CommitLog.checkMessageAndReturnSize`).
 """
 
@@ -338,27 +338,6 @@ def read_records(buffer: Buffer, *, check_crc: bool) -> list[Record]:
         records.append(record)
         position += record.size
     return records
-
-
-def whole_records(buffer: Buffer, position: int, limit: int) -> tuple[int, bool]:
-    """Walk the records between `position` and `limit` by size and magic alone; nothing else of them is looked at.
-
-    Returns:
-        Where the last whole record (or blank) ends, and whether that is a blank, behind which the next file goes on.
-        Stops at the first place that starts no record, or one that reaches beyond `limit`; never raises.
-    """
-    limit = min(limit, len(buffer))
-    while limit - position >= BLANK_SIZE:
-        size, magic = _unpack_start(buffer, position)
-        if magic in _MAGICS:
-            if size < SMALLEST_RECORD or size > limit - position:
-                break
-            position += size
-        elif magic == MAGIC_BLANK and BLANK_SIZE <= size <= limit - position:
-            return position + size, True
-        else:
-            break
-    return position, False
 
 
 def _blank(buffer: Buffer, position: int, limit: int) -> Blank:

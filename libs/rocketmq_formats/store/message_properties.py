@@ -96,15 +96,6 @@ def find_property(data: bytes, name: str) -> str | None:
     return None
 
 
-def add_property(data: bytes, name: str, value: str) -> bytes:
-    """With one more pair at the end; whatever had this name counts no more (see `remove_property`).
-
-    Raises:
-        PropertiesError: as `format_properties`.
-    """
-    return join_properties(data, _pair(name, value))
-
-
 def remove_property(data: bytes, name: str) -> bytes:
     """Without the pairs of this name."""
     prefix = _prefix(name)

@@ -8,11 +8,7 @@ from typing import Final
 
 from rocketmq_formats.errors import FormatError
 
-COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
-BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
-INDEX: Final = "index"
-CONFIG: Final = "config"
 ABORT: Final = "abort"
 """There from start to clean shutdown; its text is the process id."""
 LOCK: Final = "lock"

@@ -23,7 +23,6 @@ from rocketmq_formats.store.message import (
     read_record,
     read_records,
     record_size,
-    whole_records,
 )
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -172,8 +171,6 @@ def test_arbitrary_bytes_are_records_or_record_errors(data: bytes, check_crc: bo
         read_record(data, 0, len(data), check_crc=check_crc)
     with contextlib.suppress(RecordError):
         read_records(data, check_crc=check_crc)
-    end, _ = whole_records(data, 0, len(data))
-    assert 0 <= end <= len(data)
 
 
 @given(FIELDS, st.data())
@@ -271,28 +268,3 @@ def test_a_pull_body_is_nothing_but_records() -> None:
     for broken in (one + two[:-1], one + b"\0", one + encode_blank(8)):
         with pytest.raises(RecordError):
             read_records(broken, check_crc=True)
-
-
-def test_whole_records_stop_where_no_record_starts() -> None:
-    one, two = encode_record(**SIMPLE), encode_record(**{**SIMPLE, "topic": b"t" * 200})
-    end = len(one) + len(two)
-    assert whole_records(one + two, 0, end) == (end, False)
-    assert whole_records(memoryview(one + two), len(one), end) == (end, False)
-    assert whole_records(one + two[:-1], 0, end) == (len(one), False)
-    assert whole_records(one + two, 0, end - 1) == (len(one), False)
-    assert whole_records(one + bytes(100), 0, len(one) + 100) == (len(one), False)
-    assert whole_records(one + encode_blank(30).ljust(30, b"x") + two, 0, 1000) == (len(one) + 30, True)
-    assert whole_records(one + encode_blank(31).ljust(30, b"x"), 0, 1000) == (len(one), False)
-    too_small = struct.pack(">iI", 90, message.MAGIC_V1).ljust(200, b"\0")
-    assert whole_records(one + too_small, 0, 1000) == (len(one), False)
-
-
-@given(st.lists(FIELDS, max_size=5), st.integers(0, 400))
-def test_a_cut_log_ends_with_its_last_whole_record(batch: list[dict[str, Any]], cut: int) -> None:
-    records = [encode_record(**fields) for fields in batch]
-    log = b"".join(records)
-    limit = min(cut, len(log))
-    ends = [0]
-    for record in records:
-        ends.append(ends[-1] + len(record))
-    assert whole_records(log[:limit], 0, limit) == (max(end for end in ends if end <= limit), False)

@@ -31,7 +31,6 @@ from rocketmq_formats.store.delay_levels import (
     DelayLevelError,
     delay_level,
     parse_levels,
-    queue_id_of_level,
 )
 from rocketmq_formats.store.segment_names import SegmentNameError, queue_id_of, segment_name, segment_offset
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
@@ -126,10 +125,6 @@ def test_a_message_asks_for_a_level(properties: bytes, level: int) -> None:
 def test_a_delay_that_is_no_number_is_refused(value: bytes) -> None:
     with pytest.raises(DelayLevelError):
         delay_level(b"DELAY\x01" + value, (1, 2, 3))
-
-
-def test_level_1_waits_in_queue_0() -> None:
-    assert queue_id_of_level(1) == 0
 
 
 # tables
