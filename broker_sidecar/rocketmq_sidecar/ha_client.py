@@ -1,7 +1,8 @@
 """The slave's connection to its master: the socket around `domain.ha_slave`, and the log written. Driven by `follower`.
 
 Bytes of the log go from the socket straight into the mapped file when a batch is large; small ones come in many at a
-time through a scratch buffer. One acknowledgement covers all that a turn of the loop brought.
+time through a scratch buffer. One acknowledgement covers all that a turn of the loop brought. Far behind, threads make
+the pages ready that come next (`page_maker`).
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from rocketmq_sidecar.domain.replication_errors import TruncationError
 from rocketmq_sidecar.domain.truncate import check_cut
 from rocketmq_sidecar.epoch_store import EpochStore
 from rocketmq_sidecar.finish import finish
+from rocketmq_sidecar.page_maker import PageMaker
 from rocketmq_store.errors import StoreError
 from rocketmq_store.segments import MappedFiles
 
@@ -69,6 +71,7 @@ class MasterConnection:
         self._scratch = memoryview(bytearray(SCRATCH))
         self._filled = 0
         self._body_left = 0
+        self._pages: PageMaker | None = None
         self._job: asyncio.Task[None] | None = None
         self._awaited: asyncio.TimerHandle | None = None
         self._reading = False
@@ -127,6 +130,8 @@ class MasterConnection:
         except (OSError, FrameError, TruncationError, StoreError, StorageError) as error:
             self.end(error)
             return
+        if self._pages is not None:
+            self._pages.written(self.session.max_offset)
         self._acknowledge()
 
     def _receive(self) -> bool:
@@ -189,6 +194,7 @@ class MasterConnection:
     def _on_handshake(self, master: MasterHandshake) -> None:
         action = self.session.on_handshake(master)
         if action is not None:
+            self._pages = PageMaker(self._files, action.offset, master.max_offset)
             self._start_job(self._align(action))
 
     def _do(self, action: Action, packet: TransferHeader) -> None:
@@ -345,6 +351,8 @@ class MasterConnection:
         for timer in (self._ticks, self._awaited):
             if timer is not None:
                 timer.cancel()
+        if self._pages is not None:
+            self._pages.close()
         self.session.on_closed()
         self._socket.close()
         self._tell()
@@ -355,6 +363,7 @@ class MasterConnection:
         """After `end`: until the last thread that works on the log is through."""
         if self._job is not None:
             self._job.cancel()
-        pending = [work for work in (self._job, self._flushing) if work is not None]
+        pages = () if self._pages is None else self._pages.running
+        pending = [work for work in (self._job, self._flushing, *pages) if work is not None]
         if pending:
             await asyncio.wait(pending)

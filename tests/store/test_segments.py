@@ -292,3 +292,9 @@ def test_a_log_that_is_begun_anew_keeps_its_files(files: MappedFiles) -> None:
     again()
     slow()
     assert len(list(files.directory.iterdir())) == 3
+
+
+def test_pages_made_ahead_change_nothing(files: MappedFiles) -> None:
+    files.write(0, b"abc")
+    assert files.segment_at(0).populate(0, 2 * SIZE)
+    assert bytes(files.read(0, SIZE)) == b"abc" + bytes(SIZE - 3)
