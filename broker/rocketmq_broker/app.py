@@ -5,7 +5,8 @@ make us master at once. End: what was accepted is answered, then the group is le
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 import structlog
 
@@ -30,7 +31,7 @@ from rocketmq_broker.tables import ConsumerTables
 from rocketmq_broker.topic_admin import TopicAdmin
 from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
-from rocketmq_formats.store.config_files import TOPICS_FILE, TopicsFile, encode_config
+from rocketmq_formats.store.config_files import TOPICS_FILE, EntryTexts, TopicsFile
 from rocketmq_formats.store.message_id import encode_host
 from rocketmq_runtime.client import RemotingClient
 from rocketmq_runtime.server import RemotingServer, ServerLimits
@@ -62,7 +63,8 @@ class BrokerApp:
             auto_create=settings.auto_create_topic_enable,
             default_queue_nums=settings.default_topic_queue_nums,
         )
-        self.topics_file = TableFile(settings.root / "config" / TOPICS_FILE, self._render_topics)
+        self._topic_texts = EntryTexts()
+        self.topics_file = TableFile(settings.root / "config" / TOPICS_FILE, self._topics_now)
         self.waiting = WaitingSends(
             self.role,
             slave_timeout_ms=settings.slave_timeout,
@@ -258,10 +260,9 @@ class BrokerApp:
             self.topics.load(file.data_version, file.topic_config_table.values())
         self.topics.on_change(self.topics_file.changed)
 
-    def _render_topics(self) -> bytes:
-        return encode_config(
-            TopicsFile(data_version=self.topics.version, topic_config_table=dict(sorted(self.topics.table.items())))
-        )
+    def _topics_now(self) -> Callable[[], bytes]:
+        frame = TopicsFile(data_version=self.topics.version)
+        return partial(self._topic_texts.encode, frame, dict(self.topics.table))
 
 
 def store_settings(settings: BrokerSettings) -> StoreSettings:

@@ -1,7 +1,7 @@
 """Keeps a table of the broker in its file under `{storePathRootDir}/config`: topics, groups, offsets.
 
-A change asks for a write; writes happen in a thread, one at a time per file, and one write covers all the changes that
-came before it began. Who must not answer before its change is on disk awaits `saved`.
+A change asks for a write; texts are made and written in a thread, one at a time per file, and one write covers all the
+changes that came before it began. Who must not answer before its change is on disk awaits `saved`.
 """
 
 import asyncio
@@ -23,13 +23,16 @@ RETRY_SECONDS = 10.0
 
 F = TypeVar("F", bound=Body)
 
+Snapshot = Callable[[], Callable[[], bytes]]
+"""Called in the event loop: quick. What it returns gives the file's whole content as it was then, in a thread."""
+
 
 class TableFile:
-    """One file; `render` gives its whole content and is called in the event loop."""
+    """One file."""
 
-    def __init__(self, path: Path, render: Callable[[], bytes]) -> None:
+    def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path = path
-        self._render = render
+        self._snapshot = snapshot
         self._loop = asyncio.get_running_loop()
         self._wanted = 0
         self._saved = 0
@@ -81,7 +84,7 @@ class TableFile:
     async def _write_once(self) -> StorageError | None:
         """What went wrong."""
         try:
-            await self._loop.run_in_executor(None, write_atomically, self._path, self._render())
+            await self._loop.run_in_executor(None, _write, self._path, self._snapshot())
         except StorageError as error:
             return error
         except Exception as error:
@@ -114,6 +117,10 @@ class TableFile:
                     done.set_result(None)
                 else:
                     done.set_exception(error)
+
+
+def _write(path: Path, render: Callable[[], bytes]) -> None:
+    write_atomically(path, render())
 
 
 class TableDamagedError(Exception):

@@ -7,6 +7,7 @@ Source: commit log reference, section 13.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from rocketmq_broker.domain.offsets import ConsumerOffsets
 from rocketmq_broker.domain.role import ReplicaRole, Role
@@ -21,6 +22,7 @@ from rocketmq_formats.store.config_files import (
     SUBSCRIPTION_GROUPS_FILE,
     ConsumerOffsetsFile,
     DelayOffsetsFile,
+    EntryTexts,
     SubscriptionGroupsFile,
     encode_config,
 )
@@ -65,11 +67,12 @@ class ConsumerTables:
         self.settle_delays: Callable[[], None] = _nothing
         """Brings `delays` up to date; set by the service that delivers."""
         self._config = settings.root / "config"
-        self.groups_file = TableFile(self._config / SUBSCRIPTION_GROUPS_FILE, self._render_groups)
+        self._group_texts = EntryTexts()
+        self.groups_file = TableFile(self._config / SUBSCRIPTION_GROUPS_FILE, self._groups_now)
         self._offsets_changes = _Changes(self.offsets, role)
         self._delays_changes = _Changes(self.delays, role)
-        self._offsets_file = TableFile(self._config / CONSUMER_OFFSETS_FILE, self._render_offsets)
-        self._delays_file = TableFile(self._config / DELAY_OFFSETS_FILE, self._render_delays)
+        self._offsets_file = TableFile(self._config / CONSUMER_OFFSETS_FILE, self._offsets_now)
+        self._delays_file = TableFile(self._config / DELAY_OFFSETS_FILE, self._delays_now)
 
     def load(self) -> None:
         """Take over what the files kept.
@@ -140,27 +143,26 @@ class ConsumerTables:
         if self._delays_changes.to_save():
             self._delays_file.changed()
 
-    def _render_groups(self) -> bytes:
-        return encode_config(
-            SubscriptionGroupsFile(
-                data_version=self.groups.version,
-                forbidden_table=self.groups.forbidden,
-                subscription_group_table=dict(sorted(self.groups.table.items())),
-            )
-        )
+    # what the files are to hold; see `persistence.Snapshot`
 
-    def _render_offsets(self) -> bytes:
-        """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts."""
-        frame = encode_config(ConsumerOffsetsFile(data_version=self.offsets.version))
-        head, _, tail = frame.rpartition(b"{}")
-        keys = sorted(self.offsets.texts())
-        lines = b",".join([b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in keys])
-        return b"%b{%b\n\t}%b" % (head, lines, tail) if lines else frame
+    def _groups_now(self) -> Callable[[], bytes]:
+        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=self.groups.forbidden)
+        return partial(self._group_texts.encode, frame, dict(self.groups.table))
 
-    def _render_delays(self) -> bytes:
-        return encode_config(
-            DelayOffsetsFile(data_version=self.delays.version, offset_table=dict(sorted(self.delays.table.items())))
-        )
+    def _offsets_now(self) -> Callable[[], bytes]:
+        return partial(_offsets_text, self.offsets.version, list(self.offsets.texts()))
+
+    def _delays_now(self) -> Callable[[], bytes]:
+        table = dict(sorted(self.delays.table.items()))
+        return partial(encode_config, DelayOffsetsFile(data_version=self.delays.version, offset_table=table))
+
+
+def _offsets_text(version: DataVersion, texts: list[tuple[str, bytes]]) -> bytes:
+    """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts."""
+    frame = encode_config(ConsumerOffsetsFile(data_version=version))
+    head, _, tail = frame.rpartition(b"{}")
+    lines = b",".join([b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in sorted(texts)])
+    return b"%b{%b\n\t}%b" % (head, lines, tail) if lines else frame
 
 
 class _Changes:

@@ -1,6 +1,8 @@
 """Errors where nobody waits for them: a timer, a task, a callback goes on, and whoever does wait gets an answer."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from rocketmq_broker.persistence import TableFile
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.replica_link import FromSidecar, Hello
+from rocketmq_formats.topics import TopicConfig
 from rocketmq_runtime.filesystem import DiskFullError, StorageError
 from rocketmq_store.model import Appended, Draft, GetResult
 from tests.broker.broker_kit import Group, pull_request, running
@@ -84,7 +87,7 @@ async def test_a_table_that_found_no_room_is_written_again(tmp_path: Path, monke
         loop.call_soon_threadsafe(written.set)
 
     monkeypatch.setattr(persistence, "write_atomically", write)
-    file = TableFile(tmp_path / "table.json", lambda: b"{}")
+    file = TableFile(tmp_path / "table.json", lambda: lambda: b"{}")
     file.changed()
     with pytest.raises(DiskFullError):
         await file.saved()
@@ -103,7 +106,7 @@ async def test_a_full_disk_is_reported_once_not_once_per_change(
             raise DiskFullError(tmp_path, "no room")
 
     monkeypatch.setattr(persistence, "write_atomically", write)
-    file = TableFile(tmp_path / "table.json", lambda: b"{}")
+    file = TableFile(tmp_path / "table.json", lambda: lambda: b"{}")
     for _ in range(3):
         file.changed()
         with pytest.raises(DiskFullError):
@@ -126,7 +129,7 @@ async def test_a_table_that_found_no_room_is_tried_once_more_at_the_end(
         raise DiskFullError(tmp_path, "no room")
 
     monkeypatch.setattr(persistence, "write_atomically", write)
-    file = TableFile(tmp_path / "table.json", lambda: b"{}")
+    file = TableFile(tmp_path / "table.json", lambda: lambda: b"{}")
     file.changed()
     with pytest.raises(DiskFullError):
         await file.saved()
@@ -134,15 +137,45 @@ async def test_a_table_that_found_no_room_is_tried_once_more_at_the_end(
     assert len(tries) == 2
 
 
-async def test_a_table_that_cannot_be_rendered_is_an_error_of_whoever_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["in the loop", "in the thread"])
+async def test_a_table_that_cannot_be_rendered_is_an_error_of_whoever_waits(tmp_path: Path, where: str) -> None:
     def render() -> bytes:
         raise ValueError("a defect")
 
-    file = TableFile(tmp_path / "table.json", render)
+    def snapshot() -> Callable[[], bytes]:
+        if where == "in the loop":
+            render()
+        return render
+
+    file = TableFile(tmp_path / "table.json", snapshot)
     file.changed()
     with pytest.raises(StorageError, match="a defect"):
         await file.saved()
     await file.close()
+
+
+async def test_tables_are_made_in_a_thread_from_what_they_were(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        loop_thread, threads = threading.get_ident(), set()
+        real = group.app.topics_file._snapshot
+
+        def snapshot() -> Callable[[], bytes]:
+            render = real()
+            group.app.topics.put(TopicConfig(topic_name="After"), state_version=1, now_ms=1)
+
+            def rendered() -> bytes:
+                threads.add(threading.get_ident())
+                texts.append(render())
+                return texts[-1]
+
+            return rendered
+
+        texts: list[bytes] = []
+        group.app.topics_file._snapshot = snapshot
+        group.app.topics.put(TopicConfig(topic_name="Before"), state_version=1, now_ms=1)
+        await group.app.topics_file.saved()
+        assert [(b"Before" in text, b"After" in text) for text in texts] == [(True, False), (True, True)]
+        assert loop_thread not in threads
 
 
 async def test_the_offsets_go_on_being_saved_after_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

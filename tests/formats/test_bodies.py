@@ -174,3 +174,16 @@ def test_the_slow_reader_takes_no_more_than_its_limit() -> None:
     with pytest.raises(BodyError):
         decode_body(dict[int, str], data)
     assert decode_body(dict[int, str], data, loose_limit=2 * LOOSE_LIMIT) == {0: "x" * LOOSE_LIMIT}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": {3, 1}, "a": frozenset("yx")}, b'{"a":["x","y"],"b":[1,3]}'),
+        ({"b": 1, "a": {10: 1, 9: 2}}, b'{"a":{"10":1,"9":2},"b":1}'),
+        ({10: {"b": 1, "a": 2}, 9: {}}, b'{"10":{"a":2,"b":1},"9":{}}'),
+        ({"z": 1, "\u00e4": 2, "\U0001f600": 3, "\uffff": 4}, '{"z":1,"\u00e4":2,"\uffff":4,"\U0001f600":3}'.encode()),
+    ],
+)
+def test_keys_and_sets_are_sorted_whatever_the_keys_are(value: object, text: bytes) -> None:
+    assert encode_body(value) == text

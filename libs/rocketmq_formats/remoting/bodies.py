@@ -16,6 +16,7 @@ LOOSE_LIMIT: Final = 1024 * 1024
 """Largest body given to the fastjson reader, in bytes: it is Python and takes about half a second for so many."""
 
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -24,7 +25,10 @@ class Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def encode_body(value: object) -> bytes:
     """`value` (a body struct or builtins) as JSON with sorted keys; sets are sorted, integer keys quoted."""
-    # two steps, because the JSON encoder cannot sort tables with integer keys
+    try:
+        return _encode_sorted(value)
+    except TypeError:
+        pass  # it cannot sort tables with integer keys; the other way takes ten times as long
     return _encode(msgspec.to_builtins(value, str_keys=True, order="sorted"))
 
 
