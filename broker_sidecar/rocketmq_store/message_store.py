@@ -16,7 +16,7 @@ A life:
     end:     await flusher.stop(); store.close()
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -31,7 +31,8 @@ from rocketmq_store.consume_queues import ConsumeQueues
 from rocketmq_store.dispatch import Dispatcher
 from rocketmq_store.durability import Durability
 from rocketmq_store.errors import NotWriterError, RecoveryInterruptedError, StoreFullError
-from rocketmq_store.model import Appended, Draft, GetResult, Recovered, StoreSettings
+from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
+from rocketmq_store.queue_reading import QueueReading
 from rocketmq_store.reading import Reader
 from rocketmq_store.retention import LogFile, delete_before
 from rocketmq_store.room import Room
@@ -45,7 +46,7 @@ MAX_UNANNOUNCED: Final = 32 * 1024 * 1024
 """The sidecar writes at most so many bytes behind the offset that it announced last."""
 
 
-class MessageStore:
+class MessageStore(QueueReading):
     """See the module. Not thread-safe."""
 
     def __init__(self, settings: StoreSettings) -> None:
@@ -55,11 +56,11 @@ class MessageStore:
         self.files = MappedFiles(settings.commit_log_path, settings.file_size, writer=self.writer)
         self._root = RootFiles(settings.root)
         self._log = CommitLog(self.files, self.writer)
-        self._queues = ConsumeQueues(settings.root / segment_names.CONSUME_QUEUE, settings.consume_queue_file_size)
+        queues = ConsumeQueues(settings.root / segment_names.CONSUME_QUEUE, settings.consume_queue_file_size)
+        super().__init__(queues, Reader(self._log, settings))
         self._checkpoint = CheckpointFile(settings.root / checkpoint.FILE_NAME)
         self._dispatcher = Dispatcher(self._log, self._queues, parse_levels(settings.delay_levels))
         self._appender = Appender(self._log, self._queues, self._dispatcher, settings.max_message_size)
-        self._reader = Reader(self._log, settings)
         self.durability = Durability(self._log, self._queues, self._checkpoint, self._dispatcher)
         """What flush.py runs in its thread."""
         self._confirm_offset = 0
@@ -238,7 +239,7 @@ class MessageStore:
         self._log.set_max_offset(min(self._log.max_offset, offset))
         self._files_changed = True
 
-    # Dispatch and reading
+    # Dispatch, and reading from the log (from queues: `QueueReading`)
 
     def dispatch(self, confirm_offset: int) -> set[tuple[str, int]]:
         """Make the messages that end at or before `confirm_offset` visible. Returns the (topic, queue id) that have new
@@ -262,63 +263,12 @@ class MessageStore:
         """The last `dispatch` or `extend` has left something to do."""
         return self._dispatcher.unfinished
 
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        max_messages: int = 32,
-        max_bytes: int = 262_144,
-        tag_codes: Collection[int] = (),
-    ) -> GetResult:
-        """Messages of a queue from the queue offset `offset`. `tag_codes`: Java hash codes of the tags wanted, empty
-        for all. At least one message if there is one, however large."""
-        queue = self._queues.find(topic, queue_id)
-        return self._reader.get(queue, offset, max_messages, max_bytes, tag_codes)
-
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The record that begins at `physical_offset`; None if none does (it is checked, CRC included), or if consumers
         may not see it yet: a failover may take it back. Query by message id, CONSUMER_SEND_MSG_BACK."""
         record = self._log.record_at(physical_offset)
         visible = max(self.confirm_offset, self.dispatched_offset)
         return None if record is None or physical_offset + len(record) > visible else record
-
-    def record_of(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
-        """The record at a queue offset; None if the queue does not have it."""
-        queue = self._queues.find(topic, queue_id)
-        return None if queue is None else self._reader.record_of(queue, offset)
-
-    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offsets; max is one behind the last visible message. (0, 0) for an unknown queue."""
-        queue = self._queues.find(topic, queue_id)
-        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-
-    def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """What the next message appended to the queue gets; at least the max of `queue_bounds` (GET_MAX_OFFSET with
-        committed=false)."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.next_offset
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
-        """SEARCH_OFFSET_BY_TIMESTAMP: the first queue offset stored at or after `timestamp` (ms), the max offset if
-        there is none; `upper`: the last one stored at or before it, 0 if there is none."""
-        queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else self._reader.offset_by_time(queue, timestamp, upper=upper)
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """storeTimestamp (ms) of the message at a queue offset, -1 if there is none (GET_EARLIEST_MSG_STORETIME with
-        the min offset)."""
-        queue = self._queues.find(topic, queue_id)
-        return -1 if queue is None else self._reader.store_time(queue, offset)
-
-    def queues(self) -> dict[str, list[int]]:
-        """Topics with the ids of their queues that have messages, or had."""
-        return self._queues.by_topic()
-
-    def delete_topic(self, topic: str) -> None:
-        """Forget a topic's consume queues; its messages go with the log's files. Raises `OSError`."""
-        self._queues.delete_topic(topic)
 
     # Housekeeping
 
