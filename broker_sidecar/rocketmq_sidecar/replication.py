@@ -8,7 +8,7 @@ Source: ha reference; RIP-44 replication.
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -16,25 +16,20 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.frames import SlaveHandshake
-from rocketmq_formats.store.epoch_file import EpochFileError
 from rocketmq_runtime.client import RemotingClient
 from rocketmq_sidecar.domain.confirm import AckRule
 from rocketmq_sidecar.domain.ha_master import Mastership, begun
 from rocketmq_sidecar.domain.ha_slave import SlaveSession
 from rocketmq_sidecar.domain.replication_errors import ReplicationError, StaleEpochError
 from rocketmq_sidecar.domain.sync_set import SyncSet
-from rocketmq_sidecar.domain.truncate import HEAD_OF_RECORD, corrected
-from rocketmq_sidecar.epoch_store import EpochStore
 from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.follower import Follower
 from rocketmq_sidecar.ha_client import MasterConnection
 from rocketmq_sidecar.ha_server import HaServer
-from rocketmq_sidecar.log_mark import FILE_NAME as MARK_NAME
-from rocketmq_sidecar.log_mark import LogMark, LogMarkError
+from rocketmq_sidecar.replica_log import ReplicaLog
 from rocketmq_sidecar.replication_settings import ReplicationSettings
 from rocketmq_sidecar.replication_status import StatusReporter, View
 from rocketmq_store.segments import MappedFiles
-from rocketmq_store.writer_lock import WriterLock
 
 __all__ = ["Replication", "ReplicationError", "ReplicationSettings", "StaleEpochError"]
 
@@ -82,18 +77,13 @@ class Replication:
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_sync_set_wanted, self._on_master_lost = on_sync_set_wanted, on_master_lost
-        self._store = EpochStore(settings.epoch_file)
-        self._mark = LogMark(settings.store_path / MARK_NAME)
-        self._lock = WriterLock(settings.store_path / "writer.lock")
-        self._files: MappedFiles | None = None
+        self._log = ReplicaLog(settings)
         self._broker_id = -1
-        self._max_offset = self._flushed_offset = self._confirm_offset = 0
         self._server: HaServer | None = None
         self._client: RemotingClient | None = None
         self._follower: Follower | None = None
         self._status = StatusReporter(settings, on_status)
         self._ha_port = settings.ha_listen_port
-        self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Open the HA port, which stays open whatever the role; connections are refused unless master.
@@ -102,11 +92,7 @@ class Replication:
             OSError: the port is taken.
             ReplicationError: the epoch file is unreadable, and its `.bak` too; or `.broker.mark` is.
         """
-        try:
-            self._store.load()
-            self._mark.load()
-        except (EpochFileError, LogMarkError) as error:
-            raise ReplicationError(str(error)) from error
+        self._log.load()
         self._client = RemotingClient()
         settings = self.settings
         not_catchup = settings.ha_max_time_slave_not_catchup / 1000
@@ -130,11 +116,7 @@ class Replication:
         if self._client is not None:
             await self._client.close()
         self._status.close()
-        if self._background:
-            await asyncio.wait(self._background)
-        self._store.close()
-        if self._files is not None:
-            self._files.close()
+        await self._log.close()
 
     @property
     def ha_port(self) -> int:
@@ -160,28 +142,14 @@ class Replication:
         """
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
-        if self._files is None or self._files.file_size != hello.file_size:
-            self._files = MappedFiles(self.settings.commit_log_path, hello.file_size, writer=self._lock)
-            self._files.load()
-        else:
-            self._files.refresh()
-        if not (self._max_offset > hello.max_offset and self._is_written(hello.max_offset)):
-            self._max_offset = hello.max_offset
-        self._confirm_offset = min(hello.confirm_offset, self._max_offset)
-        lost = self._mark.missing(self._max_offset, identified=self._broker_id >= 1)
-        if self._mark.offset is None and lost is None:
-            self._mark.save(0)
-        # not `save_now`: entries that retention forgets at this moment must not come back
-        self._store.change_now(lambda epochs: corrected(epochs, self._max_offset))
-        self._grown(self._max_offset)
+        lost = self._log.opened(hello, identified=self._broker_id >= 1)
         self._changed()
         return lost
 
     def forgiven(self) -> None:
         """The group goes on without what `opened` found missing: what is there is this replica's log. Raises
         `StorageError`."""
-        self._mark.save(0)
-        self._grown(self._max_offset)
+        self._log.forgiven(refresh=self._follower is None)
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
         """Master of `epoch`, which begins at `max_offset` (the broker's `Prepared`: a whole record's end).
@@ -195,10 +163,10 @@ class Replication:
         """
         server, files = self._ready()
         await self.unfollow()
-        epochs = begun(self._store.epochs, epoch, max_offset)
-        await finish(self._store.save(epochs))
+        epochs = begun(self._log.epoch_store.epochs, epoch, max_offset)
+        await finish(self._log.epoch_store.save(epochs))
         files.refresh()
-        self._max_offset = max_offset
+        self._log.max_offset = max_offset
         loop_time = asyncio.get_running_loop().time()
         sync_set = SyncSet(self._broker_id, sync_state_set, loop_time)
         master = server.mastership
@@ -209,7 +177,7 @@ class Replication:
                 epochs=epochs,
                 max_offset=max_offset,
                 min_offset=files.min_offset,
-                confirm=min(self._confirm_offset, max_offset),
+                confirm=min(self._log.confirm_offset, max_offset),
                 sync_set=sync_set,
                 rule=AckRule(
                     strict=settings.durability == "strict",
@@ -230,7 +198,7 @@ class Replication:
     async def resign(self) -> None:
         """Stop being master: every slave's connection is closed when it returns. Harmless if not master."""
         if self._server is not None and self._server.mastership is not None:
-            self._confirm_offset = self._server.mastership.confirm
+            self._log.confirm_offset = self._server.mastership.confirm
             self._server.end("not master any more")
             self._changed()
 
@@ -249,9 +217,9 @@ class Replication:
             assert self._client is not None
             self._follower = Follower(
                 self._client,
-                self._lock,
+                self._log.lock,
                 connect=self._connection,
-                prepare=self._prepare,
+                prepare=self._log.prepare,
                 on_trouble=self._on_trouble,
                 on_change=self._changed,
                 on_lost=self._on_master_lost,
@@ -271,23 +239,23 @@ class Replication:
         """Master: the broker's log reaches to `max_offset`, on disk to `flushed_offset`; slaves get it at once.
 
         Also for `Released.max_offset`, before `follow`: what a slave has to know is where the log really ends."""
-        self._flushed_offset = max(self._flushed_offset, flushed_offset)
         server = self._server
         if self._follower is not None or server is None:
             return
         if server.mastership is None:
-            self._max_offset = max_offset  # less than we knew if the broker has cut a torn record on becoming master
+            # less than we knew if the broker has cut a torn record on becoming master
+            self._log.max_offset = max_offset
             return
-        if max_offset > self._max_offset:
-            self._max_offset = max_offset
+        if max_offset > self._log.max_offset:
+            self._log.max_offset = max_offset
             server.appended(max_offset)
         server.flushed(flushed_offset)
-        self._grown(flushed_offset)
+        self._log.grown(flushed_offset)
 
     def retained(self, min_offset: int) -> None:
         """The broker deleted expired files: epochs that end at or before `min_offset` are forgotten."""
-        if self._files is not None and self._follower is None:
-            self._files.refresh()  # while following, a thread may be cutting the log
+        if self._log.files is not None and self._follower is None:
+            self._log.files.refresh()  # while following, a thread may be cutting the log
         master = None if self._server is None else self._server.mastership
         if master is not None:
             master.min_offset = min_offset
@@ -295,7 +263,7 @@ class Replication:
         elif self._follower is not None and self._follower.connection is not None:
             session = self._follower.connection.session
             session.epochs = session.epochs.truncate_prefix(min_offset)
-        self._later(self._store.truncate_prefix(min_offset))
+        self._log.later(self._log.epoch_store.truncate_prefix(min_offset))
         self._changed()
 
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:
@@ -315,32 +283,25 @@ class Replication:
     @property
     def max_offset(self) -> int:
         """End of the log in bytes, for heartbeats: as master the broker's, as slave what was received."""
-        return self._max_offset
+        return self._log.max_offset
 
     @property
     def confirm_offset(self) -> int:
         """What consumers may see."""
         master = None if self._server is None else self._server.mastership
-        return self._confirm_offset if master is None else master.confirm
+        return self._log.confirm_offset if master is None else master.confirm
 
     @property
     def last_epoch(self) -> int:
         """Last epoch of the epoch file, -1 if it has none; for heartbeats."""
-        return self._store.epochs.last_epoch
+        return self._log.epoch_store.epochs.last_epoch
 
     # Inside
 
     def _ready(self) -> tuple[HaServer, MappedFiles]:
-        if self._server is None or self._files is None or self._broker_id < 1:
+        if self._server is None or self._log.files is None or self._broker_id < 1:
             raise ReplicationError("a role before start, identified and opened")
-        return self._server, self._files
-
-    def _later(self, work: Coroutine[None, None, None]) -> None:
-        """Do what nobody waits for; a failure is logged where it happens."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self._server, self._log.files
 
     def _progressed(self) -> None:
         assert self._server is not None
@@ -349,66 +310,33 @@ class Replication:
             self._on_progress(Progress(master.epoch, master.acked, master.confirm, master.sync_set.size))
 
     def _replicated(self, max_offset: int, confirm_offset: int) -> None:
-        self._max_offset, self._confirm_offset = max_offset, confirm_offset
+        self._log.max_offset, self._log.confirm_offset = max_offset, confirm_offset
         self._on_replicated(max_offset, confirm_offset)
-        self._grown(max_offset)
+        self._log.grown(max_offset, refresh=False)
         self._changed()
 
-    def _grown(self, end: int) -> None:
-        """Write down how far the log reaches, if it is time."""
-        files = self._files
-        if files is None or not self._mark.is_due(end):
-            return
-        if end > files.end and self._follower is None:
-            files.refresh()
-        record = self._mark.next(files, end)
-        if record is not None:
-            flush, turn = files.flusher(*record), self._mark.turn
-
-            def write() -> None:
-                flush()
-                self._mark.write(record[1], turn)
-
-            self._later(self._in_thread(write))
-
-    async def _in_thread(self, work: Callable[[], None]) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, work)
-
     async def _truncate_broker(self, offset: int) -> None:
-        await self._in_thread(lambda: self._mark.lower(offset))
+        await self._log.lower_mark(offset)
         await self._cut_broker(offset)
 
-    def _prepare(self) -> None:
-        """With the writer lock just taken: nothing may stand behind the end of the log."""
-        assert self._files is not None
-        self._files.load()
-        if self._is_written(self._max_offset):
-            log.warning("bytes behind the end of the log removed", max_offset=self._max_offset)
-            self._files.truncate(self._max_offset)
-
-    def _is_written(self, offset: int) -> bool:
-        """Whether something begins at `offset`; what is behind the end of the log is zeros."""
-        files = self._files
-        return files is not None and files.min_offset <= offset < files.end and any(files.read(offset, HEAD_OF_RECORD))
-
     def _connection(self, sock: socket.socket, epoch: int) -> MasterConnection:
-        assert self._files is not None
-        self._files.refresh()
+        assert self._log.files is not None
+        self._log.files.refresh()
         settings = self.settings
         session = SlaveSession(
             SlaveHandshake(self._broker_id, settings.sync_from_last_file, settings.async_learner),
             followed_epoch=epoch,
-            epochs=self._store.epochs,
-            min_offset=self._files.min_offset,
-            max_offset=self._max_offset,
-            confirm_offset=self._confirm_offset,
-            file_size=self._files.file_size,
+            epochs=self._log.epoch_store.epochs,
+            min_offset=self._log.files.min_offset,
+            max_offset=self._log.max_offset,
+            confirm_offset=self._log.confirm_offset,
+            file_size=self._log.files.file_size,
         )
         return MasterConnection(
             sock,
             session,
-            files=self._files,
-            epoch_store=self._store,
+            files=self._log.files,
+            epoch_store=self._log.epoch_store,
             truncate_broker=self._truncate_broker,
             on_replicated=self._replicated,
             strict=settings.durability == "strict",
@@ -421,4 +349,4 @@ class Replication:
         self._status.changed(self._view)
 
     def _view(self) -> View:
-        return View(self._broker_id, self._store.epochs, self._max_offset, self._server, self._follower)
+        return View(self._broker_id, self._log.epoch_store.epochs, self._log.max_offset, self._server, self._follower)

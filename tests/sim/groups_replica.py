@@ -20,7 +20,7 @@ import rocketmq_sidecar.agent
 import rocketmq_sidecar.broker_link
 import rocketmq_sidecar.follower
 import rocketmq_sidecar.ha_server
-import rocketmq_sidecar.replication
+import rocketmq_sidecar.replica_log
 import rocketmq_sidecar.replication_status
 import rocketmq_store.message_store
 from rocketmq_broker.domain.role import Durability, ReplicaRole
@@ -317,10 +317,10 @@ def shims() -> Iterator[None]:
     clock = SimpleNamespace(time=_time, time_ns=lambda: int(_time() * 1e9), monotonic=_time, perf_counter=_time)
     with ExitStack() as stack:
         for module, name, stand_in in (
-            (rocketmq_sidecar.replication, "EpochStore", _epoch_store),
-            (rocketmq_sidecar.replication, "LogMark", _log_mark),
-            (rocketmq_sidecar.replication, "MappedFiles", SimFiles),
-            (rocketmq_sidecar.replication, "WriterLock", SimWriterLock),
+            (rocketmq_sidecar.replica_log, "EpochStore", _epoch_store),
+            (rocketmq_sidecar.replica_log, "LogMark", _log_mark),
+            (rocketmq_sidecar.replica_log, "MappedFiles", SimFiles),
+            (rocketmq_sidecar.replica_log, "WriterLock", SimWriterLock),
             (rocketmq_sidecar.agent, "IdentityFiles", _identity_files),
             (rocketmq_sidecar.agent, "time", clock),
             (rocketmq_sidecar.replication_status, "time", clock),

@@ -99,8 +99,7 @@ class Replica:
 
     async def settled(self) -> None:
         """What replication writes down beside its work is written."""
-        while self.replication._background:
-            await asyncio.wait(self.replication._background)
+        await self.replication._log.settled()
 
     async def stop(self) -> None:
         await self.replication.stop()

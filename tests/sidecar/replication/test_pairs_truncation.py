@@ -61,18 +61,18 @@ async def test_a_truncation_that_is_interrupted_is_made_good(
             await asyncio.Event().wait()
 
         client = one.replication
-        save = client._store.save
+        save = client._log.epoch_store.save
 
         async def fail(list_of_epochs: EpochList) -> None:
             if crash == "epochs":
                 await save(list_of_epochs)
             reached.set()
-            raise StorageError(client._store.path, "the disk is gone")
+            raise StorageError(client._log.epoch_store.path, "the disk is gone")
 
         if crash == "broker":
             monkeypatch.setattr(client, "_truncate_broker", stuck)
         else:
-            monkeypatch.setattr(client._store, "save", fail)
+            monkeypatch.setattr(client._log.epoch_store, "save", fail)
         await one.follow(two, 4)
         await reached.wait()
         await client.unfollow()  # what is left is what a crash leaves
