@@ -55,11 +55,13 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, start: int, size: int) -> "Segment":
-        """Make the file with all its blocks; full length first, which is one step: no crash leaves another length
-        than 0 or `size`. Raises `StoreFullError` (the file is gone again) or `OSError`."""
+        """Make the file with all its blocks; it has no length, so that the other process does not count it in, until it
+        has them (where the file system can do so). No crash leaves another length than 0 or `size`. Raises
+        `StoreFullError` (the file is gone again) or `OSError`."""
         with full_disk_errors(path):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
+                reserve_blocks(fd, size)
                 os.ftruncate(fd, size)
                 segment = cls(path, start, size)
                 segment.allocate()
@@ -165,9 +167,9 @@ def close_behind(segments: list[Segment]) -> None:
 
 
 def reserve_blocks(fd: int, size: int) -> bool:
-    """Give an empty file `size` bytes of blocks without writing any; False if the file system has no such thing (the C
-    library would write zeros then). Raises `OSError`."""
-    return _allocated(fd, 0, 0, size)
+    """Give an empty file `size` bytes of blocks but no length; False if the file system cannot (the C library would then
+    write zeros). Raises `OSError`."""
+    return _allocated(fd, _KEEP_SIZE, 0, size)
 
 
 def _allocated(fd: int, mode: int, position: int, length: int) -> bool:

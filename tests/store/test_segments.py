@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_store import segment
 from rocketmq_store.errors import (
     NotWriterError,
     OutOfRangeError,
@@ -240,12 +241,12 @@ def test_a_file_that_a_thread_is_making_does_not_count_yet(
 ) -> None:
     real = Segment.allocate
 
-    def allocate(segment: Segment) -> None:
-        if segment.start == SIZE:
+    def allocate(made: Segment) -> None:
+        if made.start == SIZE:
             files.refresh()  # by the event loop meanwhile
             if not room:
                 raise StoreFullError("no room")
-        real(segment)
+        real(made)
 
     files.write(0, b"a")
     monkeypatch.setattr(Segment, "allocate", allocate)
@@ -298,3 +299,32 @@ def test_pages_made_ahead_change_nothing(files: MappedFiles) -> None:
     files.write(0, b"abc")
     assert files.segment_at(0).populate(0, 2 * SIZE)
     assert bytes(files.read(0, SIZE)) == b"abc" + bytes(SIZE - 3)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_the_other_process_does_not_see_a_file_that_may_find_no_room(
+    files: MappedFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: bool
+) -> None:
+    # It would go on reading zeros from a file that is gone, when there is another one of its name.
+    files.write(0, b"a")
+    reader = loaded(tmp_path, WriterLock(tmp_path / "writer.lock"))
+    real = segment.reserve_blocks
+
+    def reserve(handle: int, size: int) -> bool:
+        reader.refresh()
+        if not room:
+            raise OSError(28, "No space left on device")
+        done = real(handle, size)
+        reader.refresh()
+        assert reader.file_starts == [0]
+        return done
+
+    monkeypatch.setattr(segment, "reserve_blocks", reserve)
+    if not room:
+        with pytest.raises(StoreFullError):
+            files.preallocate_next()
+        assert reader.file_starts == [0]
+        monkeypatch.undo()
+    files.write(SIZE, b"b")
+    reader.refresh()
+    assert bytes(reader.read(SIZE, 1)) == b"b"
