@@ -98,7 +98,7 @@ class Elections:
         return heard.refused or HEARTBEAT_SUCCESS
 
     def on_register(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> None:
-        """1003: who registers over a new connection may have lost what it reported before."""
+        """1003: who registers over a new connection has begun another life."""
         self._heartbeats.on_registered(header.broker_name, header.broker_id, connection_id)
 
     def on_connection_closed(self, connection_id: int) -> None:

@@ -184,19 +184,23 @@ def test_touch_over_another_connection_voids_the_report() -> None:
     assert (entry.epoch, entry.max_offset, entry.confirm_offset, entry.connection_id) == (-1, -1, -1, 5)
 
 
-def test_registration_over_another_connection_voids_the_report_and_nothing_else() -> None:
+def test_registration_over_another_connection_ends_the_life_before() -> None:
+    """A lease, a stall or a half-open connection may have made the old life outlast its end; whether the new one is to
+    be elected, it says itself: one that lost its log does not."""
     table = HeartbeatTable()
     for broker_id in (1, 2):
-        table.on_heartbeat(beat(broker_id, epoch=2, max_offset=900), broker_id, 0.0)
+        table.on_heartbeat(beat(broker_id, epoch=2, max_offset=900, write_lease_millis=2400), broker_id, 0.0)
+    assert table.on_connection_closed(1, 0.1) == ()
     table.on_registered(NAME, 1, 11)
     table.on_registered(NAME, 2, 2)
     table.on_registered(NAME, 3, 3)
-    infos = [table.view(0.2).info(NAME, broker_id) for broker_id in (1, 2, 3)]
-    assert [info and (info.epoch, info.max_offset, info.connection_id) for info in infos] == [
-        (-1, -1, 1),
-        (2, 900, 2),
-        None,
-    ]
+    view = table.view(0.2)
+    assert [view.alive(NAME, broker_id) for broker_id in (1, 2, 3)] == [False, True, False]
+    assert table.expired(11.0) == (key(2),)
+    assert table.on_heartbeat(beat(1, max_offset=800), 11, 11.1).came_alive
+    info = table.view(3.1).info(NAME, 1)
+    assert info is not None
+    assert (info.epoch, info.max_offset, info.connection_id) == (-1, 800, 11)
 
 
 def test_heartbeat_over_another_connection_says_all_anew() -> None:
@@ -272,7 +276,8 @@ def test_broker_that_comes_back_after_a_stall_was_never_away() -> None:
     beating(table, period=1.0, until=5)
     table.forgive_stall(10.0)
     assert table.on_connection_closed(1, 10.0) == ()
-    assert not table.on_heartbeat(beat(), 2, 11.0).came_alive
+    assert table.view(11.0).alive(NAME, 1)
+    assert table.on_heartbeat(beat(), 2, 11.0).came_alive, "now it can be elected again"
     assert table.on_connection_closed(2, 10.0 + liveness.DEFAULT_GRACE) == (key(),), "from now on it counts again"
 
 
@@ -351,6 +356,18 @@ def test_closed_connection_of_a_lease_holder_is_death_only_when_the_lease_has_en
     assert table.expired(12.3) == ()
     assert not table.view(12.5).alive(NAME, 1)
     assert table.expired(12.5) == (key(1),)
+
+
+def test_nobody_is_elected_whose_connection_has_closed() -> None:
+    """A lease keeps others from taking its place, but what came back since, perhaps without its log, is another life.
+    A controller that led not yet when it registered knows no more than that."""
+    table, group = HeartbeatTable(), make_group(master=None)
+    beating(table, period=0.5, until=10.0, write_lease_millis=2400)
+    table.on_connection_closed(1, 10.2)
+    assert table.view(10.3).alive(NAME, 1)
+    assert not decide.needs_election(group, table.view(10.3), CLEAN)
+    assert table.on_heartbeat(beat(1), 11, 10.4).came_alive
+    assert decide.needs_election(group, table.view(10.4), CLEAN)
 
 
 def test_lease_given_back_is_no_lease() -> None:

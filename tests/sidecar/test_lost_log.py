@@ -90,3 +90,25 @@ def test_a_restarted_master_that_lost_its_log_makes_room_for_another() -> None:
         world.start(emptied)
         world.run_until(world.in_order)
         assert world.master() is not emptied
+
+
+def test_an_election_that_somebody_else_asks_for_does_not_find_it_either() -> None:
+    """To the controllers the life before may last as long as its lease, though its connection has closed."""
+    world = World(3, relaxed=True)
+    emptied, member, stranger = world.nodes
+    for node in (emptied, member):
+        world.start(node)
+        world.run(1)
+    world.run_until(lambda: world.controllers.group is not None and len(world.controllers.group.sync_state_set) == 2)
+    assert world.master() is emptied
+    world.run(3)
+    all_down(world)
+    empty(emptied)
+    world.start(emptied)
+    world.run(0.1)
+    world.start(stranger)
+    world.run(5)
+    assert world.accepting() == []
+    world.start(member)
+    world.run_until(world.in_order)
+    assert world.master() is member

@@ -97,6 +97,7 @@ class Controllers:
             case ApplyBrokerIdRequestHeader() as header:
                 return self._made(decide.apply_broker_id(self.group, header))
             case RegisterBrokerToControllerRequestHeader() as header:
+                self.heartbeats.on_registered(NAME, header.broker_id, node.connection)
                 return self._made(decide.register_broker(self.group, header, view, connection_id=node.connection))
             case ElectMasterRequestHeader() as header:
                 self.heartbeats.touch(BrokerKey(CLUSTER, NAME, header.broker_id), node.connection, now)

@@ -28,7 +28,8 @@ def elect(
     """The master to be, the present one included; None if nobody may be.
 
     The syncStateSet is asked first, and only with unclean election all replicas after it. A live old master keeps its
-    role unless another one is preferred; if one is preferred, it is that one or nobody.
+    role unless another one is preferred; if one is preferred, it is that one or nobody. Nobody is elected whose
+    connection has closed: what comes back over another is another life, perhaps without its log.
     """
     winner = _among(group, group.sync_state_set, view, preferred)
     if winner is None and options.enable_elect_unclean_master:
@@ -39,10 +40,14 @@ def elect(
 def _among(
     group: BrokerGroup, broker_ids: Iterable[BrokerId], view: LivenessView, preferred: BrokerId | None
 ) -> BrokerId | None:
-    candidates = [broker_id for broker_id in broker_ids if view.alive(group.broker_name, broker_id)]
-    wanted = group.master_broker_id if preferred is None else preferred
-    if wanted in candidates:
+    name, master = group.broker_name, group.master_broker_id
+    living = {
+        broker_id: view.info(name, broker_id) or _UNKNOWN for broker_id in broker_ids if view.alive(name, broker_id)
+    }
+    wanted = master if preferred is None else preferred
+    if wanted is not None and wanted == master and wanted in living:
         return wanted
-    if preferred is not None or not candidates:
-        return None
-    return min(candidates, key=lambda broker_id: rank(broker_id, view.info(group.broker_name, broker_id) or _UNKNOWN))
+    candidates = {broker_id: info for broker_id, info in living.items() if info.connected}
+    if preferred is not None:
+        return preferred if preferred in candidates else None
+    return min(candidates, key=lambda broker_id: rank(broker_id, candidates[broker_id]), default=None)

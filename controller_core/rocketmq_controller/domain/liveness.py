@@ -18,7 +18,7 @@ not by a controller that has just taken over and cannot know what its predecesso
 now, but would have one as master: a new leader waits for it through the grace period.
 
 A broker may have been restarted whenever it turns up over another connection: what it reported before is void, since it
-may have lost of its log.
+may have lost of its log. If it registers there, it has been: it is dead until it beats.
 
 Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
 - A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
@@ -69,7 +69,7 @@ class Heard(msgspec.Struct, frozen=True):
     """What a heartbeat led to."""
 
     came_alive: bool = False
-    """It was unknown or dead before: its group may be able to elect now."""
+    """It was unknown, dead or without a connection before: its group may be able to elect now."""
     refused: Decision | None = None
     """The answer if it was not taken in; otherwise it is `HEARTBEAT_SUCCESS` (most are oneway and want none)."""
 
@@ -191,10 +191,11 @@ class HeartbeatTable:
 
     def on_registered(self, broker_name: str, broker_id: int, connection_id: int) -> None:
         """registerBroker: no sign of life that counts, but over another connection than its heartbeats the word of a
-        broker that has been restarted, so that its last report is void."""
+        broker that has been restarted. Its life before is over, with what it said and any lease; the new one begins
+        when it beats or asks for an election. It may not want to be elected: its log may be gone."""
         entry = self._entries.get((broker_name, broker_id))
         if entry is not None and entry.connection_id != connection_id:
-            entry.forget_report()
+            self._bury(entry)
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
         """The living brokers that were on the connection: dead at once, unless a lease lasts or we caused it."""
@@ -294,8 +295,8 @@ class HeartbeatTable:
         return len(self._entries) < self._max_entries
 
     def _hear(self, entry: BrokerEntry, connection_id: int, now: float) -> bool:
-        """Note a sign of life; True if the broker was not alive before."""
-        came_alive = not self.is_alive(entry, now)
+        """Note a sign of life; True if the broker was not alive before, or without a connection."""
+        came_alive = entry.connection_id is None or not self.is_alive(entry, now)
         if entry.connection_id != connection_id:
             self._leave_connection(entry)
             entry.connection_id = connection_id
@@ -349,4 +350,7 @@ class TableView:
         if entry is None or not self._table.is_alive(entry, self._now):
             return None
         lease = max(0.0, entry.last_heartbeat + entry.lease - self._now)
-        return BrokerLiveInfo(entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id, lease)
+        connected = entry.connection_id is not None
+        return BrokerLiveInfo(
+            entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id, lease, connected
+        )

@@ -126,6 +126,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True):
     connection_id: int | None = None
     lease: float = 0.0
     """Seconds for which it may still acknowledge alone, as master with durability=relaxed."""
+    connected: bool = True
+    """Whether the connection of its last heartbeat is open; one without is not to be replaced yet, nor elected."""
 
 
 class LivenessView(Protocol):
