@@ -63,10 +63,6 @@ class SimDisk:
 
     # What a test does to the disk
 
-    def fail_next(self, error: int) -> None:
-        """Let the next call raise `OSError(error)`."""
-        self.fail_call(self.calls + 1, error)
-
     def fail_call(self, number: int, error: int) -> None:
         """Let the call with this number (the first is 1) raise `OSError(error)`.
 
@@ -104,6 +100,13 @@ class SimDisk:
         inode.image[offset] ^= 1 << bit
         if offset < len(inode.durable):
             inode.durable[offset] ^= 1 << bit
+
+    def remove(self, path: Path) -> None:
+        """Somebody removed the file, durably."""
+        for names in (self._names, self._durable_names):
+            names.pop(path, None)
+        for renames in self._unsynced_names.values():
+            renames[:] = [one for one in renames if path not in {one.target, one.source}]
 
     def files(self) -> dict[Path, bytes]:
         """What the running process would read."""

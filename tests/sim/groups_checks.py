@@ -41,6 +41,8 @@ class GroupChecker:
         self.granted: dict[int, str] = {}
         self.ids: dict[str, int] = {}
         self.matches = dict.fromkeys((replica.name for replica in replicas), 0)
+        self.emptied: set[str] = set()
+        """Whose disk somebody emptied, until the log is there again; not counted as lost copies meanwhile."""
         self._confirmed: dict[str, int] = {}
 
     # Events
@@ -96,6 +98,9 @@ class GroupChecker:
         for replica in self.replicas:
             if self._matches(replica, self.acked_end):
                 holders += 1
+                self.emptied.discard(replica.name)
+            elif replica.name in self.emptied and self.group.sync_state_set != {self.ids.get(replica.name)}:
+                holders += 1
             elif self.ids.get(replica.name) in self.group.sync_state_set:
                 raise Violation(
                     f"AckedSurvives: {replica.name} is in the SyncStateSet {sorted(self.group.sync_state_set)},"
@@ -104,6 +109,11 @@ class GroupChecker:
                 )
         if holders < self.promise.copies and self.acked_end:
             raise Violation(f"AckedSurvives: {holders} copies of what was acknowledged up to {self.acked_end}")
+
+    def may_be_emptied(self, replica: SimReplica) -> bool:
+        """Whether another member of the SyncStateSet keeps what was acknowledged."""
+        others = () if self.group is None else self.group.sync_state_set - {self.ids.get(replica.name)}
+        return bool(others) and not self.emptied
 
     def prefix_aligned(self, replica: SimReplica, confirmed: int) -> None:
         """What is confirmed on a replica is what was confirmed on any; of its own log too, whole records only."""

@@ -101,6 +101,17 @@ class ReplicaDisk:
             queue.power_cut(rng, trusted)
         self.small.crash(rng)
 
+    def empty(self, keep: set[str]) -> None:
+        """Somebody removed everything but the small files with these names; nothing of the replica runs."""
+        self.segments.clear()
+        self.queues.clear()
+        self.checkpoint[:] = self.durable_checkpoint[:] = bytes(len(self.checkpoint))
+        self.aborted = False
+        for path in self.small.files():
+            if path.name not in keep:
+                self.small.remove(path)
+        self.changed(0)
+
     def log(self, start: int, end: int) -> bytes:
         """Bytes of the log as the processes see them."""
         parts = []

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rocketmq_broker.domain.role import Role
+from rocketmq_sidecar import log_mark, meta_files
+from tests.sim.groups_disk import ROOT
 from tests.sim.groups_ends import Weather
 from tests.sim.groups_loop import Process
 from tests.sim.groups_replica import SimReplica
@@ -32,6 +34,7 @@ class Storm:
             (self.reset, 3),
             (self.weather, 3),
             (self.slow_disk, 2),
+            (self.empty, 2),
             (self.kill_controller, 2),
             (self.stop_controller, 2),
             (self.move_leader, 2),
@@ -116,6 +119,31 @@ class Storm:
         replica = self._replica()
         replica.disk.small.crash_at = replica.disk.small.calls + self.rng.randint(1, 15)
         self.world.tell("%s will lose power in a write", replica.name)
+
+    def empty(self) -> None:
+        """rm: of everything, or all but the names with a dot; the identity is put back. Often while all are down."""
+        replica = self._replica()
+        shortest = 1.0
+        for one in self.world.replicas if self.rng.random() < 0.5 else [replica]:
+            after = 0.1 + self._after()
+            shortest = min(shortest, after)
+            for process in one.halves:
+                self.world.kill(one, process, after=after)
+        self.world.schedule.after(shortest / 2, lambda: self._empty(replica))
+
+    def _empty(self, replica: SimReplica) -> None:
+        if replica.halves or replica.name in self.world.network.dark or not self.world.checker.may_be_emptied(replica):
+            return
+        keep = {meta_files.FILE_NAME, meta_files.TEMPORARY_FILE_NAME}
+        mark = replica.disk.small.files().get(ROOT / log_mark.FILE_NAME, b"0")
+        if self.rng.random() < 0.7:
+            if int(mark) == 0:
+                return  # the first message has arrived just before the end
+            keep.add(log_mark.FILE_NAME)
+        self.world.tell("the disk of %s is emptied but for %s", replica.name, sorted(keep))
+        self.world.checker.emptied.add(replica.name)
+        replica.disk.empty(keep)
+        self.world.checker.look(replica)
 
     def slow_disk(self) -> None:
         replica = self._replica()

@@ -14,6 +14,7 @@ from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_sidecar.domain import ha_master, ha_slave
 from rocketmq_sidecar.domain.ha_master import Mastership
 from rocketmq_sidecar.epoch_store import EpochStore
+from rocketmq_sidecar.log_mark import LogMark
 from rocketmq_sidecar.meta_files import IdentityFiles, Kept
 from tests.sim.checks import Violation
 from tests.sim.groups import run
@@ -69,6 +70,7 @@ DEFECTS: dict[str, tuple[Any, str, Callable[..., Any], tuple[str, ...]]] = {
         _forgetful,
         ("AckedSurvives", "PrefixAligned", "QueuesComplete", "Alive", "WholeRecords"),
     ),
+    "an emptied log is not noticed": (LogMark, "missing", lambda *_, **__: None, ("AckedSurvives",)),
     "the identity is not read": (IdentityFiles, "load", lambda _: Kept(None, None), ("IdentityForever",)),
 }
 
