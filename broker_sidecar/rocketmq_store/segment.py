@@ -167,8 +167,8 @@ def close_behind(segments: list[Segment]) -> None:
 
 
 def reserve_blocks(fd: int, size: int) -> bool:
-    """Give an empty file `size` bytes of blocks but no length; False if the file system cannot (the C library would then
-    write zeros). Raises `OSError`."""
+    """Give an empty file `size` bytes of blocks but no length; False if the file system cannot do so (the C library
+    would write zeros then). Raises `OSError`."""
     return _allocated(fd, _KEEP_SIZE, 0, size)
 
 

@@ -1,7 +1,7 @@
 """Keeps strangers from filling the log: a line about the same trouble passes once in a while.
 
-Used wherever a line answers something that others send as often as they like: the name server's door, the transport
-between controllers.
+Used wherever a line answers something that others send as often as they like: the remoting server, the name server's
+door, the transport between controllers.
 """
 
 from collections.abc import Callable
@@ -12,20 +12,24 @@ MAX_KEYS: Final = 1000
 
 
 class Quiet:
-    """`quiet(key)` is true when a line about `key` may be written: once in `seconds`."""
+    """`quiet(key)` is true when a line about `key` may be written: a few times in `seconds`."""
 
-    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
-        """`clock`: seconds that only grow."""
+    def __init__(self, clock: Callable[[], float], seconds: float, *, lines: int = 1) -> None:
+        """`clock`: seconds that only grow. `lines`: how many in `seconds` for each key."""
         self._clock = clock
         self._seconds = seconds
-        self._last: dict[str, float] = {}
+        self._lines = lines
+        self._periods: dict[str, tuple[float, int]] = {}
+        """Begin of the period, lines in it."""
 
     def __call__(self, key: str) -> bool:
         now = self._clock()
-        last = self._last.get(key)
-        if last is not None and now - last < self._seconds:
+        begin, lines = self._periods.get(key, (now, 0))
+        if now - begin >= self._seconds:
+            begin, lines = now, 0
+        if lines >= self._lines:
             return False
-        if len(self._last) >= MAX_KEYS:
-            self._last.clear()
-        self._last[key] = now
+        if lines == 0 and len(self._periods) >= MAX_KEYS:
+            self._periods.clear()
+        self._periods[key] = (begin, lines + 1)
         return True

@@ -2,13 +2,12 @@
 
 Requests go to one `Handler`. It answers at once, later (a future), or never (oneway); answers made in one turn of the
 loop leave in one write. Everything a stranger can make grow is bounded here: connections, bytes of unfinished frames,
-requests in flight, answers not taken, idle time.
+requests in flight, answers not taken, idle time, lines in the log.
 """
 
 import asyncio
 import enum
 import itertools
-import resource
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
@@ -19,6 +18,9 @@ from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.connection import RemotingConnection
+from rocketmq_runtime.open_files import OpenFiles
+from rocketmq_runtime.open_files import raise_file_limit as _raise_file_limit
+from rocketmq_runtime.quiet import Quiet
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +29,8 @@ FLUSH_BYTES = 64 * 1024
 requests, and only a write finds out whether the peer takes their answers."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
-OTHER_FILES = 1024
-"""Descriptors that strangers cannot take, where the limit of open files allows so many: half of it where not."""
+LOG_SECONDS, LOG_LINES = 60.0, 60
+"""So many lines in so many seconds about connections of one host that are closed for one kind of reason."""
 
 
 class Deferred(enum.Enum):
@@ -110,7 +112,8 @@ class Peer(asyncio.Protocol):
         try:
             self._backlog.extend(self._frames.receive_data(data))
         except FrameError as error:
-            log.warning("frame refused, connection closed", peer=self.address, reason=str(error))
+            if self._server.may_log("frame", self.address):
+                log.warning("frame refused, connection closed", peer=self.address, reason=str(error))
             self.close()
             return
         self._account_unfinished()
@@ -272,7 +275,8 @@ class Peer(asyncio.Protocol):
             not self._transport.is_closing()
             and self._transport.get_write_buffer_size() > self._server.limits.max_unsent_bytes
         ):
-            log.warning("peer does not take its answers, connection closed", peer=self.address)
+            if self._server.may_log("answers", self.address):
+                log.warning("peer does not take its answers, connection closed", peer=self.address)
             self.abort()
 
     def _account_unfinished(self) -> None:
@@ -281,25 +285,14 @@ class Peer(asyncio.Protocol):
             self._server.unfinished_bytes += unfinished - self._unfinished
             self._unfinished = unfinished
             if not self._closing and self._server.unfinished_bytes > self._server.limits.max_unfinished_bytes:
-                log.warning("too many bytes of unfinished frames, connection closed", peer=self.address)
+                if self._server.may_log("unfinished", self.address):
+                    log.warning("too many bytes of unfinished frames, connection closed", peer=self.address)
                 self._backlog.clear()
                 self.abort()
 
 
 def _failure(request: RemotingCommand, error: BaseException) -> RemotingCommand:
     return response(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"[:MAX_REMARK])
-
-
-class _OpenFiles:
-    """What the servers of this process share: its limit of open files. Without descriptors left the process could not
-    open its own files, which some can only take for a failing disk."""
-
-    wanted = 0
-    """Connections that all listening servers may have by their limits."""
-    open = 0
-    """Connections that they have."""
-    room = 0
-    """Connections that the limit of open files leaves room for."""
 
 
 class RemotingServer:
@@ -316,7 +309,7 @@ class RemotingServer:
         self._peers: dict[int, Peer] = {}
         self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self._last_refusal_logged = float("-inf")
+        self._may_log = Quiet(self.now, LOG_SECONDS, lines=LOG_LINES)
         self._emptied: asyncio.Future[None] | None = None
         """Made by `stop`, done when the last connection is gone."""
 
@@ -329,8 +322,8 @@ class RemotingServer:
         self._server = await self.loop.create_server(
             lambda: Peer(self, next(self._ids)), self._host, self._port, backlog=1024, reuse_address=True
         )
-        _OpenFiles.wanted += self.limits.max_connections
-        _OpenFiles.room = _raise_file_limit(_OpenFiles.wanted)
+        OpenFiles.wanted += self.limits.max_connections
+        OpenFiles.room = _raise_file_limit(OpenFiles.wanted)
         self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
 
     @property
@@ -350,7 +343,7 @@ class RemotingServer:
         if self._server is None:
             return
         if self._emptied is None:
-            _OpenFiles.wanted -= self.limits.max_connections
+            OpenFiles.wanted -= self.limits.max_connections
         self._emptied = self.loop.create_future()
         self._server.close()
         for peer in list(self._peers.values()):
@@ -362,30 +355,33 @@ class RemotingServer:
     def now(self) -> float:
         return self.loop.time()
 
+    def may_log(self, kind: str, address: str) -> bool:
+        """Whether a closed connection is written down: a line a second for each kind of reason and host."""
+        return self._may_log(f"{kind} {address.rpartition(':')[0]}")
+
     def opened(self, peer: Peer) -> None:
         """Called by the connection itself."""
         if self._emptied is not None:
             peer.abort()  # accepted just before the port was closed
             return
-        if len(self._peers) >= self.limits.max_connections or _OpenFiles.open >= _OpenFiles.room:
+        if len(self._peers) >= self.limits.max_connections or OpenFiles.open >= OpenFiles.room:
             self.refused_connections += 1
-            if self.now() - self._last_refusal_logged > 1.0:
-                self._last_refusal_logged = self.now()
+            if self._may_log("full"):
                 log.warning(
                     "connection refused: limit reached",
-                    limit=min(self.limits.max_connections, _OpenFiles.room),
+                    limit=min(self.limits.max_connections, OpenFiles.room),
                     refused=self.refused_connections,
                 )
             peer.close()
             return
         self._peers[peer.id] = peer
-        _OpenFiles.open += 1
+        OpenFiles.open += 1
 
     def closed(self, peer: Peer) -> None:
         """Called by the connection itself."""
         if self._peers.pop(peer.id, None) is None:
             return
-        _OpenFiles.open -= 1
+        OpenFiles.open -= 1
         if not self._peers and self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
         self.handler.on_close(peer)
@@ -400,18 +396,3 @@ class RemotingServer:
             log.info("idle connection closed", peer=peer.address)
             peer.close()
         self._sweep = self.loop.call_later(self._sweep_period, self._close_idle)
-
-
-def _raise_file_limit(connections: int) -> int:
-    """Lift the soft limit of open files so that `connections` fit, as far as the hard limit allows; how many do."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OTHER_FILES
-    target = soft
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-        if target < wanted:
-            log.warning("open files are limited below max_connections", limit=target, wanted=wanted)
-    if target == resource.RLIM_INFINITY or target >= wanted:
-        return connections
-    return target - min(OTHER_FILES, target // 2)

@@ -5,10 +5,12 @@ import resource
 import struct
 
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
-from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits, _raise_file_limit
+from rocketmq_runtime.open_files import raise_file_limit
+from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits
 from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -197,7 +199,7 @@ def test_files_of_the_process_itself_are_kept_from_strangers(
     lifted: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda _kind, new: lifted.append(new))
-    assert _raise_file_limit(connections) == room
+    assert raise_file_limit(connections) == room
     assert [soft for soft, _ in lifted] in ([], [min(connections + 1024, limits[1])])
 
 
@@ -334,3 +336,14 @@ async def test_a_taken_port_is_an_oserror() -> None:
         with pytest.raises(OSError, match="in use"):
             await second.start()
         await second.stop()
+
+
+async def test_bad_frames_again_and_again_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_runtime.server.LOG_LINES", 2)
+    async with serving(Recorder()) as server:
+        with capture_logs() as lines:
+            for _ in range(5):
+                async with raw(server) as connection:
+                    connection.writer.write(b"\xff" * 64)
+                    await connection.ended()
+        assert [line["event"] for line in lines] == ["frame refused, connection closed"] * 2
