@@ -5,18 +5,16 @@ configuration, 3 a port is taken. What an operator can put right while it runs (
 that still holds the replica, controllers that do not know it) does not end it: /readyz and one log line say so.
 """
 
-import argparse
 import asyncio
 import errno
-import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import structlog
 import uvloop
 
 from rocketmq_runtime import logs
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_runtime.settings import (
     SettingsError,
@@ -25,29 +23,21 @@ from rocketmq_runtime.settings import (
     read_properties_file,
     to_text_values,
 )
-from rocketmq_runtime.version import __version__
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.replication import ReplicationError
 from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
-
-EXIT_FATAL = 1
-EXIT_USAGE = 2
-EXIT_PORT = 3
 
 log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rocketmq-sidecar",
-        description="The process beside a native broker: identity, role, write lease and replication.",
-        epilog="Every key may also come from the environment: ROCKETMQ_<KEY>. Example: %(prog)s -c broker.conf",
+    options = read_arguments(
+        "rocketmq-sidecar",
+        "The process beside a native broker: identity, role, write lease and replication.",
+        example="broker.conf",
+        arguments=arguments,
     )
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="configuration in Java properties form")
-    parser.add_argument("-p", "--print-config", action="store_true", help="print every key with its value and exit")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    options = parser.parse_args(arguments)
     try:
         file = {} if options.config is None else read_properties_file(options.config)
         loaded = build_settings(SidecarSettings, file, from_environment(SidecarSettings))
@@ -69,9 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(settings: SidecarSettings) -> int:
     app = SidecarApp(settings)
     stopping = asyncio.Event()
+    on_end_signals(stopping.set)
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stopping.set)
     ends = [loop.create_task(event.wait()) for event in (stopping, app.agent.failed)]
     starting = loop.create_task(app.start())
     try:

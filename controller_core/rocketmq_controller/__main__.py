@@ -4,12 +4,8 @@ Exit codes: 0 ended by a signal, 1 the state on disk or the machine does not all
 configuration, 3 a port is taken.
 """
 
-import argparse
-import asyncio
-import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import structlog
 import uvloop
@@ -18,28 +14,21 @@ from rocketmq_controller.app import ControllerApp
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.raft import RaftError, RaftSettingsError
 from rocketmq_runtime import logs
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_runtime.settings import SettingsError
-from rocketmq_runtime.version import __version__
-
-EXIT_FATAL = 1
-EXIT_USAGE = 2
-EXIT_PORT = 3
 
 log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rocketmq-controller",
-        description="A RocketMQ controller (RIP-44): keeps SyncStateSets and elects masters.",
-        epilog="Every key may also come from the environment: ROCKETMQ_<KEY>. Example: %(prog)s -c controller.conf",
+    options = read_arguments(
+        "rocketmq-controller",
+        "A RocketMQ controller (RIP-44): keeps SyncStateSets and elects masters.",
+        example="controller.conf",
+        arguments=arguments,
     )
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="configuration in Java properties form")
-    parser.add_argument("-p", "--print-config", action="store_true", help="print every key with its value and exit")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    options = parser.parse_args(arguments)
     try:
         config = LiveConfig.load(options.config)
     except SettingsError as error:
@@ -62,9 +51,7 @@ async def _run(config: LiveConfig) -> int:
     except (SettingsError, RaftSettingsError) as error:
         log.error("configuration refused", reason=str(error))
         return EXIT_USAGE
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, app.stopping.set)
+    on_end_signals(app.stopping.set)
     try:
         await app.start()
         await app.stopping.wait()
