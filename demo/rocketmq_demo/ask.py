@@ -6,6 +6,8 @@ For those who start processes and wait for them: controllers, tests, benchmarks.
 
 import socket
 import time
+import urllib.error
+import urllib.request
 
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame
@@ -47,3 +49,15 @@ def accepts(address: str, *, timeout: float = 1.0) -> bool:
             return True
     except OSError:
         return False
+
+
+def http_get(address: str, path: str, *, timeout: float = 2.0) -> tuple[int, str]:
+    """Status and text of `/metrics`, `/healthz` or `/readyz` at `host:port`; status 0 if nobody answered."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=timeout) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""

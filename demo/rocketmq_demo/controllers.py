@@ -15,15 +15,13 @@ import os
 import secrets
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.ask import ask
+from rocketmq_demo.ask import ask, http_get
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
 from rocketmq_formats import properties
 from rocketmq_formats.errors import HeaderError
@@ -73,14 +71,7 @@ class ControllerProcess(OwnedProcess):
 
     def http(self, path: str, timeout: float = 2.0) -> tuple[int, str]:
         """Status and text of `/metrics`, `/healthz` or `/readyz`; status 0 if nobody answered."""
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.port + 3}{path}", timeout=timeout) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return http_get(f"{HOST}:{self.port + 3}", path, timeout=timeout)
 
     def wait_ready(self, timeout: float = 30.0) -> float:
         """Wait until it knows a leader (it may be one); returns the seconds since its start.

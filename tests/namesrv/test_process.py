@@ -4,15 +4,13 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.ask import ask
+from rocketmq_demo.ask import ask, http_get
 from rocketmq_demo.controllers import metadata
 from rocketmq_demo.processes import clean_environment
 from rocketmq_demo.replica import NameServer
@@ -47,15 +45,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def http(port: int, path: str) -> tuple[int, str]:
-    """Status and text; status 0 without an answer."""
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
+    return http_get(f"{HOST}:{port}", path, timeout=5)
 
 
 def route(server: NameServer, topic: str = "T") -> int:

@@ -3,14 +3,13 @@
 import asyncio
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketmq_demo.apache.ports import PortPool
+from rocketmq_demo.ask import http_get
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.processes import OwnedProcess, clean_environment
 from rocketmq_formats import properties
@@ -71,14 +70,7 @@ class Pair:
 
     def http(self, path: str) -> tuple[int, str]:
         """Status and text of the sidecar's probes; status 0 if nobody answers."""
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.metrics_port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return http_get(f"{HOST}:{self.metrics_port}", path, timeout=5)
 
     async def stop(self) -> None:
         if self.sidecar is not None:
