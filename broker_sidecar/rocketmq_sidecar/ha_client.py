@@ -195,24 +195,24 @@ class MasterConnection:
         action = self.session.on_handshake(master)
         if action is not None:
             self._pages = PageMaker(self._files, action.offset, master.max_offset)
-            self._start_job(self._align(action))
+            self._start_job(lambda: self._align(action))
 
     def _do(self, action: Action, packet: TransferHeader) -> None:
         if isinstance(action, Record):
-            self._start_job(self._record(action, packet.offset))
+            self._start_job(lambda: self._record(action, packet.offset))
         else:
             self._pause()
             log.info("waiting for the controllers to tell of the master's epoch", epoch=action.epoch)
             error = FutureEpochError(f"the controllers did not tell of epoch {action.epoch}, which the master is in")
             self._awaited = self.loop.call_later(WAIT_FOR_EPOCH, self.end, error)
 
-    def _start_job(self, job: Awaitable[None]) -> None:
+    def _start_job(self, job: Callable[[], Awaitable[None]]) -> None:
         self._pause()
         self._job = asyncio.ensure_future(self._work(job))
 
-    async def _work(self, job: Awaitable[None]) -> None:
+    async def _work(self, job: Callable[[], Awaitable[None]]) -> None:
         try:
-            await job
+            await job()
         except Exception as error:  # noqa: BLE001 - whatever it was: this connection must not stay, reading nothing
             self.end(error)
             return
