@@ -76,21 +76,14 @@ class Appender:
         return Appended(start, offset, made[0].queue_offset, ",".join(ids), timestamp, len(drafts))
 
     def _size(self, draft: Draft) -> int:
-        if len(draft.topic) > MAX_TOPIC:
-            raise MessageIllegalError(f"topic of {len(draft.topic)} bytes, {MAX_TOPIC} allowed")
-        if len(draft.properties) > MAX_PROPERTIES:
-            raise PropertiesSizeExceededError(f"{len(draft.properties)} bytes of properties, {MAX_PROPERTIES} allowed")
-        if len(draft.body) > self._max_message_size:
-            raise MessageIllegalError(
-                f"body of {len(draft.body)} bytes, {self._max_message_size} allowed (maxMessageSize)"
-            )
-        return record_size(
-            len(draft.topic),
-            len(draft.body),
-            len(draft.properties),
-            born_host_length=len(draft.born_host),
-            store_host_length=len(draft.store_host),
-        )
+        topic_length, properties_length, body_length = len(draft.topic), len(draft.properties), len(draft.body)
+        if topic_length > MAX_TOPIC:
+            raise MessageIllegalError(f"topic of {topic_length} bytes, {MAX_TOPIC} allowed")
+        if properties_length > MAX_PROPERTIES:
+            raise PropertiesSizeExceededError(f"{properties_length} bytes of properties, {MAX_PROPERTIES} allowed")
+        if body_length > self._max_message_size:
+            raise MessageIllegalError(f"body of {body_length} bytes, {self._max_message_size} allowed (maxMessageSize)")
+        return record_size(topic_length, body_length, properties_length, len(draft.born_host), len(draft.store_host))
 
     def _reserve(self, size: int) -> int:
         before = self._log.max_offset

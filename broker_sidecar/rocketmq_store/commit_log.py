@@ -11,10 +11,12 @@ from typing import Final
 from rocketmq_formats.store.message import (
     BLANK_SIZE,
     Blank,
+    PlainRecord,
     Record,
     RecordError,
     RecordFault,
     encode_blank,
+    read_plain,
     read_record,
 )
 from rocketmq_store.errors import MessageIllegalError, NotWriterError, OutOfRangeError
@@ -150,6 +152,19 @@ class Walker:
         self.offset = start
         self.reason = ""
         self.ended = False
+
+    def next_plain(self) -> PlainRecord | None:
+        """`next` for a record of the commonest kind, without a look at its checksum; None, and nothing has moved: ask
+        `next`."""
+        segment = self._segment
+        if segment is None or self.offset >= segment.end:
+            return None
+        start = segment.start
+        found = read_plain(segment.view, self.offset - start, min(segment.size, self._limit - start))
+        if found is None or found[3] != self.offset:
+            return None
+        self.offset += found[0]
+        return found
 
     def next(self) -> Record | None:
         """The record at `offset`, which moves behind it; None at the limit or at what is no record."""

@@ -87,7 +87,7 @@ class Dispatcher:
                 record.queue_offset,
                 record.physical_offset,
                 record.size,
-                self._code_of(record),
+                self._code_of(record.topic, record.properties, record.physical_offset, record.store_timestamp),
                 record.store_timestamp,
             )
         )
@@ -110,12 +110,12 @@ class Dispatcher:
             return tags_code(message_properties.find_property(properties, message_properties.TAGS))
         return 0
 
-    def _code_of(self, record: Record) -> int:
+    def _code_of(self, topic: bytes, properties: bytes, offset: int, store_timestamp: int) -> int:
         try:
-            return self.tags_code(record.topic, record.properties, record.store_timestamp)
+            return self.tags_code(topic, properties, store_timestamp)
         except DelayLevelError as error:  # the log has it, so it must not stop those behind it
-            log.warning("delayed message without a level, due at once", offset=record.physical_offset, error=str(error))
-            return record.store_timestamp
+            log.warning("delayed message without a level, due at once", offset=offset, error=str(error))
+            return store_timestamp
 
     def run(self, confirm_offset: int) -> set[tuple[str, int]]:
         """Dispatch messages that end at or before `confirm_offset`, `MAX_SCAN` from the log at most (then `unfinished`:
@@ -149,7 +149,19 @@ class Dispatcher:
         """Collect the units of whole messages from `start`; returns where the next one starts and the last one's
         store timestamp."""
         walker = Walker(self._log.files, start, min(limit, self._log.max_offset), check_crc=False)
+        known = self._queues.table
         for _ in range(MAX_SCAN):
+            plain = walker.next_plain()
+            if plain is not None:
+                size, queue_id, queue_offset, offset, timestamp, topic, tail = plain
+                if (queue := known.get((topic, queue_id))) is None:
+                    queue = self._queue_of(topic, queue_id, offset)
+                if queue is not None:
+                    special = _TAGS in tail or topic == _SCHEDULE_TOPIC
+                    code = self._code_of(topic, tail[len(topic) + 3 :], offset, timestamp) if special else 0
+                    queue.put(queue_offset, offset, size, code)
+                    touched.add(queue)
+                continue
             record = walker.next()
             if record is None:
                 self._report_stop(walker, limit)
@@ -157,7 +169,9 @@ class Dispatcher:
             queue = self.queue_of(record)
             timestamp = record.store_timestamp
             if queue is not None:
-                queue.put(record.queue_offset, record.physical_offset, record.size, self._code_of(record))
+                offset = record.physical_offset
+                code = self._code_of(record.topic, record.properties, offset, timestamp)
+                queue.put(record.queue_offset, offset, record.size, code)
                 touched.add(queue)
         self.unfinished = True
         return walker.offset, timestamp
@@ -168,10 +182,13 @@ class Dispatcher:
         sys_flag = record.sys_flag
         if sys_flag & TRANSACTION_MASK not in {0, TRANSACTION_COMMIT} or sys_flag & SysFlag.INNER_BATCH:
             return None
+        return self._queue_of(record.topic, record.queue_id, record.physical_offset)
+
+    def _queue_of(self, topic: bytes, queue_id: int, offset: int) -> ConsumeQueue | None:
         try:
-            return self._queues.get_or_make(record.topic, record.queue_id)
+            return self._queues.get_or_make(topic, queue_id)
         except MessageIllegalError as error:
-            log.warning("message in the log goes into no queue", offset=record.physical_offset, error=str(error))
+            log.warning("message in the log goes into no queue", offset=offset, error=str(error))
             return None
 
     def _report_stop(self, walker: Walker, limit: int) -> None:

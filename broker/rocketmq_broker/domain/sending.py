@@ -31,6 +31,7 @@ from rocketmq_formats.store.message_properties import (
     WAIT,
     format_properties,
     parse_properties,
+    split_properties,
 )
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 
@@ -84,7 +85,8 @@ class Completer:
             RefusedError: transactions and timers, which this broker does not have; properties that cannot be kept.
         """
         raw = properties.encode("utf-8", "replace")
-        pairs = parse_properties(raw)
+        # what is stored counts, and only ASCII is sure to be the same
+        pairs = split_properties(properties) if properties.isascii() else parse_properties(raw)
         unique_key = pairs.get(UNIQ_KEY)
         if unique_key is None and new_unique_key is not None:
             pairs[UNIQ_KEY] = unique_key = new_unique_key()

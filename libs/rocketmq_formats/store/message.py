@@ -134,6 +134,10 @@ class Blank(msgspec.Struct, frozen=True, gc=False):
     """Bytes left in the file, these included."""
 
 
+PlainRecord: TypeAlias = tuple[int, int, int, int, int, bytes, bytes]
+"""size, queueId, queueOffset, physicalOffset, storeTimestamp, topic, and everything behind the body (the properties are
+its end). A tuple, because a slave makes one for every message."""
+
 # everything in front of the body, by the two IPv6 bits of sysFlag (bornHost 1, storeHost 2)
 _HEADS: Final = tuple(struct.Struct(f">iIIiiqqiq{born}sq{store}siqi") for store in (8, 20) for born in (8, 20))
 _HEAD_V4_SIZE: Final = _HEADS[0].size
@@ -146,6 +150,8 @@ _pack_length = _LENGTH.pack
 _SHORT_LENGTHS: Final = tuple(bytes((length,)) for length in range(MAX_TOPIC_V1 + 1))
 
 _HOSTS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_LONGEST_TAIL: Final = 3 + MAX_TOPIC_V1 + MAX_PROPERTIES
+_NOT_PLAIN: Final = _HOSTS | int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH)
 _crc32 = zlib.crc32
 
 
@@ -153,7 +159,6 @@ def record_size(
     topic_length: int,
     body_length: int,
     properties_length: int,
-    *,
     born_host_length: int = 8,
     store_host_length: int = 8,
 ) -> int:
@@ -321,6 +326,30 @@ def read_record(buffer: Buffer, position: int, limit: int, *, check_crc: bool) -
         bytes(buffer[topic_start:topic_end]),
         bytes(buffer[topic_end + 2 : end]),
     )
+
+
+def read_plain(buffer: Buffer, position: int, limit: int) -> PlainRecord | None:
+    """What `read_record` would say of the record at `position`, in short, if it is of the commonest kind: V1, hosts of
+    IPv4, nothing special about it. None: look with `read_record`, whatever it is, damage too."""
+    try:
+        head = _unpack_head_v4(buffer, position)
+    except struct.error:
+        return None
+    size, magic, _, queue_id, _, queue_offset, physical_offset, sys_flag, _, _, timestamp, _, _, _, body_length = head
+    end = position + size
+    body_end = position + _HEAD_V4_SIZE + body_length
+    if magic != MAGIC_V1 or sys_flag & _NOT_PLAIN or end > limit or body_length < 0 or body_end + 3 > end:
+        return None
+    if end - body_end > _LONGEST_TAIL:
+        return None
+    tail = bytes(buffer[body_end:end])
+    topic_end = 1 + tail[0]
+    if topic_end > MAX_TOPIC_V1 + 1 or topic_end + 2 > len(tail):
+        return None
+    properties_length = tail[topic_end] << 8 | tail[topic_end + 1]
+    if topic_end + 2 + properties_length != len(tail) or properties_length > MAX_PROPERTIES:
+        return None
+    return size, queue_id, queue_offset, physical_offset, timestamp, tail[1:topic_end], tail
 
 
 def read_records(buffer: Buffer, *, check_crc: bool) -> list[Record]:

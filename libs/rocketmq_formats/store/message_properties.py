@@ -62,10 +62,15 @@ class PropertiesError(FormatError):
 
 def parse_properties(data: bytes) -> dict[str, str]:
     """All properties; bytes that are not UTF-8 become U+FFFD, as in Java. Never raises."""
+    return split_properties(data.decode("utf-8", "replace"))
+
+
+def split_properties(text: str) -> dict[str, str]:
+    """`parse_properties` of what is text already."""
     properties = {}
-    for pair in data.decode("utf-8", "replace").split(PROPERTY_SEPARATOR):
+    for pair in text.split(PROPERTY_SEPARATOR):
         name, _, value = pair.partition(NAME_VALUE_SEPARATOR)
-        if name and value:
+        if value and name:
             properties[name] = value
     return properties
 

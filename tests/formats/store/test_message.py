@@ -20,6 +20,7 @@ from rocketmq_formats.store.message import (
     SysFlag,
     encode_blank,
     encode_record,
+    read_plain,
     read_record,
     read_records,
     record_size,
@@ -210,6 +211,45 @@ def test_a_lying_length_never_passes(fields: dict[str, Any], at: int, lie: int) 
         assert isinstance(record, Record)
         assert at == 84
         assert zlib.crc32(record.body(damaged)) & 0x7FFFFFFF == record.body_crc or not record.body_length
+
+
+@given(FIELDS, st.booleans())
+def test_plain_records_are_those_that_are_nothing_special(fields: dict[str, Any], view: bool) -> None:
+    data: bytes | memoryview = b"pad" + encode_record(**fields) + b"behind"
+    record = read_record(data, 3, len(data), check_crc=False)
+    assert isinstance(record, Record)
+    special = 0x8 | 0x4 | 0x10 | 0x20 | 0x80
+    assert (read_plain(data, 3, len(data)) is None) is bool(record.sys_flag & special or len(record.topic) > 127)
+    if view:
+        data = memoryview(data)
+    compare_plain(data, len(data))
+
+
+@given(FIELDS, st.data())
+def test_a_damaged_record_is_as_plain_as_it_is_a_record(fields: dict[str, Any], data: st.DataObject) -> None:
+    damaged = bytearray(b"pad" + encode_record(**{**fields, "sys_flag": 0}))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(3, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    compare_plain(bytes(damaged), data.draw(st.integers(3, len(damaged))))
+
+
+def compare_plain(data: bytes | memoryview, limit: int) -> None:
+    """What `read_plain` finds at 3, `read_record` finds too."""
+    plain = read_plain(data, 3, limit)
+    if plain is None:
+        return
+    record = read_record(data, 3, limit, check_crc=False)
+    assert isinstance(record, Record)
+    size, queue_id, queue_offset, physical_offset, store_timestamp, topic, tail = plain
+    assert (size, queue_id, queue_offset, physical_offset, store_timestamp, topic) == (
+        record.size,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+        record.store_timestamp,
+        record.topic,
+    )
+    assert tail[len(topic) + 3 :] == record.properties
 
 
 def test_what_is_wrong_has_a_name() -> None:
