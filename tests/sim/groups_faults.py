@@ -13,6 +13,8 @@ from tests.sim.groups_replica import SimReplica
 if TYPE_CHECKING:
     from tests.sim.groups import GroupWorld
 
+_EMPTYING = 6.0
+"""Seconds that it takes: longer than the controllers believe that a replica lives which they do not hear."""
 _LENGTHS = (0.05, 0.3, 1.0, 3.0, 5.0)
 
 
@@ -34,7 +36,7 @@ class Storm:
             (self.reset, 3),
             (self.weather, 3),
             (self.slow_disk, 2),
-            (self.empty, 2),
+            (self.empty, 3),
             (self.kill_controller, 2),
             (self.stop_controller, 2),
             (self.move_leader, 2),
@@ -123,13 +125,11 @@ class Storm:
     def empty(self) -> None:
         """rm: of everything, or all but the names with a dot; the identity is put back. Often while all are down."""
         replica = self._replica()
-        shortest = 1.0
-        for one in self.world.replicas if self.rng.random() < 0.5 else [replica]:
-            after = 0.1 + self._after()
-            shortest = min(shortest, after)
+        for one in self.world.replicas if self.rng.random() < 0.7 else [replica]:
+            after = _EMPTYING + self._after() + (0.0 if one is replica else self.rng.choice((0.0, 2.0)))
             for process in one.halves:
                 self.world.kill(one, process, after=after)
-        self.world.schedule.after(shortest / 2, lambda: self._empty(replica))
+        self.world.schedule.after(_EMPTYING, lambda: self._empty(replica))
 
     def _empty(self, replica: SimReplica) -> None:
         if replica.halves or replica.name in self.world.network.dark or not self.world.checker.may_be_emptied(replica):
