@@ -27,6 +27,9 @@ log = structlog.get_logger(__name__)
 FLUSH_BYTES = 64 * 1024
 """Answers are written when so many bytes wait, not only at the end of the turn: one read can hold thousands of
 requests, and only a write finds out whether the peer takes their answers."""
+REQUESTS_PER_TURN = 32
+"""Handled of one connection before its answers leave and others have their turn: one read can hold hundreds, and a peer
+that has answers works on while the rest are handled."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
 LOG_SECONDS, LOG_LINES = 60.0, 60
@@ -87,6 +90,8 @@ class Peer(asyncio.Protocol):
         self._unfinished = 0
         self._backlog: deque[RemotingCommand] = deque()
         """Requests received but not handled: only while the connection is throttled."""
+        self._turn: asyncio.Handle | None = None
+        """The next one, where the backlog is too long for one."""
         self._in_flight = 0
         self._write_paused = False
         self._reading_paused = False
@@ -200,13 +205,24 @@ class Peer(asyncio.Protocol):
 
     def _work(self) -> None:
         """Handle what was received, as far as the peer takes answers."""
+        if self._turn is not None:
+            return
+        left = REQUESTS_PER_TURN
         while self._backlog and not self._busy:
+            if not left:
+                self._turn = self._server.loop.call_soon(self._next_turn)
+                break
+            left -= 1
             command = self._backlog.popleft()
             if not command.is_response:
                 self._dispatch(command)
                 if self._out_bytes >= FLUSH_BYTES:
                     self._flush()
         self._throttle()
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        self._work()
 
     def _dispatch(self, request: RemotingCommand) -> None:
         try:

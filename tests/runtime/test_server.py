@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
 from rocketmq_runtime.open_files import raise_file_limit
-from rocketmq_runtime.server import DEFERRED, Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.server import DEFERRED, REQUESTS_PER_TURN, Answer, Peer, RemotingServer, ServerLimits
 from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -24,6 +24,23 @@ async def test_pipelined_requests_are_all_answered() -> None:
         answers = [await connection.receive() for _ in range(1000)]
         assert [(answer.opaque, answer.body) for answer in answers] == [(n, str(n).encode()) for n in range(1, 1001)]
         assert all(answer.is_response for answer in answers)
+
+
+async def test_others_have_their_turn_while_many_requests_of_one_peer_are_handled() -> None:
+    handled_at_turns: list[int] = []
+    handler = Recorder()
+
+    def respond(request: RemotingCommand, _peer: Peer) -> Answer:
+        if len(handler.requests) == 1:
+            asyncio.get_running_loop().call_soon(lambda: handled_at_turns.append(len(handler.requests)))
+        return response(request, 0)
+
+    handler.respond = respond
+    async with serving(handler) as server, raw(server) as connection:
+        opaques = range(1, 10 * REQUESTS_PER_TURN)
+        connection.send(*map(ask, opaques))
+        assert [(await connection.receive()).opaque for _ in opaques] == list(opaques)
+    assert handled_at_turns[0] <= REQUESTS_PER_TURN
 
 
 async def test_a_request_cut_into_bytes_is_one_request() -> None:
