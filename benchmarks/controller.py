@@ -19,8 +19,8 @@ from rocketmq_runtime.client import RemotingError
 
 GROUPS = 300
 GROUPS_FOR_MEMORY = 350
-ALTER_SECONDS = 5.0
-FLOOD_SECONDS = 4.0
+ALTER_SECONDS = 4.0
+FLOOD_SECONDS = 3.0
 
 Figures = dict[str, float]
 

@@ -32,7 +32,7 @@ class Quorum(Protocol):
     needs_warm_up: bool
     """Whether a JIT has to see the work first."""
     with_java_client: bool
-    """Whether this machine has Java, and it is wanted."""
+    """Whether sends are measured with Java's client too."""
     folder: Path
     """For what else the run needs; deleted after it."""
 
@@ -83,10 +83,10 @@ class _Java:
 
     options = ("-Xms256m", "-Xmx512m")
     needs_warm_up = True
-    with_java_client = True
 
-    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
-        self.folder, self._ports = folder, ports
+    def __init__(self, folder: Path, ports: Mapping[str, int], *, with_java_client: bool) -> None:
+        self.folder, self.with_java_client = folder, with_java_client
+        self._ports = ports
         self._running = {name: self._start(name) for name in ports}
 
     @property
@@ -125,10 +125,11 @@ def ours(folder: Path, *, with_java_client: bool) -> Iterator[Quorum]:
 
 
 @contextmanager
-def java(folder: Path) -> Iterator[Quorum]:
+def java(folder: Path, *, with_java_client: bool) -> Iterator[Quorum]:
     """Three controllers of Apache RocketMQ 5.3.3."""
     with PortPool() as ports:
-        quorum = _Java(folder, {f"n{number}": ports.block() for number in range(MEMBERS)})
+        blocks = {f"n{number}": ports.block() for number in range(MEMBERS)}
+        quorum = _Java(folder, blocks, with_java_client=with_java_client)
         try:
             yield quorum
         finally:

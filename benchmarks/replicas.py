@@ -25,9 +25,9 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import EpochEntryCache
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
-SECONDS = 2.5
+SECONDS = 2.0
 """Of each point."""
-WARM_UP = 0.8
+WARM_UP = 0.5
 JIT_WARM_UP = 5.0
 """What a JVM gets once, beforehand."""
 FETCHED = 900_000_000
