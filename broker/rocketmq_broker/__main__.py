@@ -4,13 +4,9 @@ Exit codes: 0 ended by a signal, 1 the state on disk or the machine does not all
 configuration, 3 a port is taken.
 """
 
-import argparse
-import asyncio
 import errno
-import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import structlog
 import uvloop
@@ -19,6 +15,7 @@ from rocketmq_broker.app import BrokerApp
 from rocketmq_broker.persistence import TableDamagedError
 from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
 from rocketmq_runtime import logs
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_runtime.settings import (
     SettingsError,
@@ -27,27 +24,19 @@ from rocketmq_runtime.settings import (
     read_properties_file,
     to_text_values,
 )
-from rocketmq_runtime.version import __version__
 from rocketmq_store.errors import RecoveryInterruptedError, StoreError
-
-EXIT_FATAL = 1
-EXIT_USAGE = 2
-EXIT_PORT = 3
 
 log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rocketmq-broker",
-        description="A RocketMQ broker; it takes writes while its sidecar (rocketmq-sidecar) says that it is master.",
-        epilog="Every key may also come from the environment: ROCKETMQ_<KEY>. Example: %(prog)s -c broker.conf",
+    options = read_arguments(
+        "rocketmq-broker",
+        "A RocketMQ broker; it takes writes while its sidecar (rocketmq-sidecar) says that it is master.",
+        example="broker.conf",
+        arguments=arguments,
     )
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="configuration in Java properties form")
-    parser.add_argument("-p", "--print-config", action="store_true", help="print every key with its value and exit")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    options = parser.parse_args(arguments)
     try:
         file = read_properties_file(options.config) if options.config is not None else {}
         loaded = build_settings(BrokerSettings, file, from_environment(BrokerSettings))
@@ -70,9 +59,7 @@ async def _run(settings: BrokerSettings) -> int:
     except OSError as error:
         log.critical("start refused", reason=str(error))
         return EXIT_FATAL
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, app.stopping.set)
+    on_end_signals(app.stopping.set)
     try:
         await app.start()
         await app.stopping.wait()

@@ -1,7 +1,5 @@
-"""What pulling and retrying need to know of consumer groups: narrow interfaces, and stand-ins that allow everything.
-
-The tables themselves (subscription groups, connected consumers, committed offsets) are `consumer_manager.py`'s and its
-neighbours'; `app.py` puts them in. The stand-ins serve tests and let a broker without those tables answer pulls.
+"""What pulling and retrying need to know of consumer groups: narrow interfaces to the tables of `domain/`, which
+`app.py` puts in.
 """
 
 from typing import Protocol
@@ -32,27 +30,3 @@ class OffsetTable(Protocol):
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Take over an offset; False if it cannot be one."""
-
-
-class AllGroups:
-    """Every group exists, with Java's defaults."""
-
-    def find(self, group: str) -> SubscriptionGroupConfig | None:
-        return SubscriptionGroupConfig(group_name=group)
-
-
-class AllSubscribed:
-    """Every group is clustered and subscribes to everything."""
-
-    def message_model(self, _group: str) -> MessageModel | None:
-        return "CLUSTERING"
-
-    def subscription(self, _group: str, topic: str) -> SubscriptionData | None:
-        return SubscriptionData(topic=topic, sub_version=2**62)
-
-
-class NoOffsets:
-    """Commits go nowhere."""
-
-    def commit(self, _group: str, _topic: str, _queue_id: int, _offset: int) -> bool:
-        return True

@@ -59,10 +59,6 @@ class HeldPulls:
         """The pulls that wait for messages of `queue`."""
         return list(self._by_queue.get(queue, ()))
 
-    def of_group(self, group: str) -> list[HeldPull]:
-        """The pulls of a consumer group: its members or its subscription changed."""
-        return [pull for pulls in self._by_queue.values() for pull in pulls if pull.header.consumer_group == group]
-
     def all(self) -> list[HeldPull]:
         return [pull for pulls in self._by_queue.values() for pull in pulls]
 

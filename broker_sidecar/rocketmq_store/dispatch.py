@@ -9,10 +9,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rocketmq_formats.store import message_properties
-from rocketmq_formats.store.delay_levels import DelayLevelError, delay_level
+from rocketmq_formats.store.delay_levels import DelayLevelError, unit_tags_code
 from rocketmq_formats.store.message import Record, SysFlag
-from rocketmq_formats.tags import tags_code
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_store.commit_log import CommitLog, Walker
 from rocketmq_store.consume_queue import ConsumeQueue
@@ -102,13 +100,7 @@ class Dispatcher:
     def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
         """What the unit of a message carries: its tag's hash code or, for a delayed one, when it is due (ms).
         Raises `DelayLevelError`."""
-        if topic == _SCHEDULE_TOPIC:
-            level = delay_level(properties, self._delay_levels)
-            if level:
-                return store_timestamp + self._delay_levels[level - 1]
-        if _TAGS in properties:
-            return tags_code(message_properties.find_property(properties, message_properties.TAGS))
-        return 0
+        return unit_tags_code(topic, properties, store_timestamp, self._delay_levels)
 
     def _code_of(self, topic: bytes, properties: bytes, offset: int, store_timestamp: int) -> int:
         try:

@@ -135,8 +135,3 @@ class Recovered(msgspec.Struct, frozen=True):
     """The last stop was an orderly one."""
     cut: int
     """Offset of a torn tail that was cut off, -1 if there was none."""
-
-
-class QueueKey(msgspec.Struct, frozen=True, gc=False):
-    topic: bytes
-    queue_id: int

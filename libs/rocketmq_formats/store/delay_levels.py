@@ -19,6 +19,7 @@ MAX_LEVELS: Final = 255
 _UNITS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
+_TAGS: Final = TAGS.encode()
 
 
 class DelayLevelError(FormatError):
@@ -61,7 +62,7 @@ def unit_tags_code(topic: bytes, properties: bytes, store_timestamp: int, levels
         level = delay_level(properties, levels)
         if level:
             return store_timestamp + levels[level - 1]
-    return tags_code(find_property(properties, TAGS))
+    return tags_code(find_property(properties, TAGS)) if _TAGS in properties else 0
 
 
 def _delay(match: re.Match[str] | None, text: str) -> int:
