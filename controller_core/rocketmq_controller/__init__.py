@@ -2,8 +2,6 @@
 
 import os
 
-from rocketmq_runtime import quick_structlog as quick_structlog
-
 # Read once, when grpc is first imported: its core writes lines to stderr for failed TLS handshakes and ports in use,
 # past our log, no JSON, and the former at any stranger's pleasure. What matters reaches us as an exception as well.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
