@@ -19,7 +19,8 @@ def table(kept: Kept) -> tuple[str, list[str]]:
     rows = ["| what | Java 5.3.3 | ours | ours / Java | promised | kept |", "|---|---|---|---|---|---|"]
     missed: list[str] = []
     for name, target in TARGETS.items():
-        values, others = kept["ours"].get(name), kept["java"].get(name)
+        our_figure, java_figure = target.figures or (name, name)
+        values, others = kept["ours"].get(our_figure), kept["java"].get(java_figure)
         if not values:
             continue
         ours, java = statistics.median(values), statistics.median(others) if others else None
@@ -27,7 +28,7 @@ def table(kept: Kept) -> tuple[str, list[str]]:
             missed.append(name)
         rows.append(
             f"| {target.what} | {_spread(others, target.unit)} | {_spread(values, target.unit)} "
-            f"| {number(ours / java) if java else '-'} | {_promise(target)} | {'no' if name in missed else 'yes'} |"
+            f"| {number(ours / java) if java else '-'} | {_promise(target)} | {_kept(target, missed=name in missed)} |"
         )
     return "\n".join(rows) + "\n", missed
 
@@ -42,6 +43,12 @@ def _spread(values: Sequence[float] | None, unit: str) -> str:
         return "-"
     median = number(statistics.median(values))
     return f"{median} {unit}" if len(values) < 2 else f"{median} {unit} ({number(min(values))}..{number(max(values))})"
+
+
+def _kept(target: Target, *, missed: bool) -> str:
+    if target.ratio is None and target.bound is None:
+        return "-"
+    return "no" if missed else "yes"
 
 
 def _promise(target: Target) -> str:
