@@ -132,6 +132,12 @@ class Peer(asyncio.Protocol):
         self._write_paused = False
         self._work()
 
+    def eof_received(self) -> None:
+        """The peer says no more. That counts as its end at once (it may have died), but what can be answered is."""
+        while self._backlog and not self._busy:
+            self._handle(self._backlog.popleft())
+        self._flush()  # the connection closes before this turn of the loop is over
+
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             log.debug("connection lost", peer=self.address, reason=str(exc))
@@ -213,16 +219,18 @@ class Peer(asyncio.Protocol):
                 self._turn = self._server.loop.call_soon(self._next_turn)
                 break
             left -= 1
-            command = self._backlog.popleft()
-            if not command.is_response:
-                self._dispatch(command)
-                if self._out_bytes >= FLUSH_BYTES:
-                    self._flush()
+            self._handle(self._backlog.popleft())
         self._throttle()
 
     def _next_turn(self) -> None:
         self._turn = None
         self._work()
+
+    def _handle(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            self._dispatch(command)
+            if self._out_bytes >= FLUSH_BYTES:
+                self._flush()
 
     def _dispatch(self, request: RemotingCommand) -> None:
         try:

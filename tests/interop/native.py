@@ -8,13 +8,22 @@ from rocketmq_demo.apache import admin
 from rocketmq_demo.apache.ledger import Ledger
 from rocketmq_demo.ask import ask
 from rocketmq_demo.replica import Config, NameServer, Replica
+from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
 from tests.interop.lab import CLUSTER, GroupView, Lab
 
 _POLL = 0.05
 _SETTLE = 120.0
+
+
+def registered(nameserver: str, name: str) -> dict[int, str]:
+    """The addresses, by their outward ids, that a name server has for a broker name."""
+    answer = ask(nameserver, request(RequestCode.GET_BROKER_CLUSTER_INFO))
+    table = decode_body(ClusterInfo, answer.body).broker_addr_table
+    return dict(table.get(name, BrokerData(broker_name=name)).broker_addrs)
 
 
 class NativeGroup:
@@ -84,6 +93,15 @@ class NativeGroup:
                 return view
             if time.monotonic() > deadline:
                 raise TimeoutError(f"waited {_SETTLE:g} s for {what}; now {view}")
+            time.sleep(_POLL)
+
+    def wait_named(self, address: str) -> None:
+        """Until every name server names `address` as the master: before that official producers find no route, and
+        give up at once."""
+        deadline = time.monotonic() + _SETTLE
+        while any(registered(server.address, self.name).get(0) != address for server in self.nameservers):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_SETTLE:g} s for {address} to be registered as master of {self.name}")
             time.sleep(_POLL)
 
     def mqadmin(self, *commands: str) -> list[str]:

@@ -1,12 +1,15 @@
 """A broker moves house with its folder: an official broker's is taken over by a replica of ours, with topics, messages,
 offsets and what is delayed; and given back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from rocketmq_demo.apache import clients, servers
 from rocketmq_demo.apache.clients import PushConsumer
+from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.apache.processes import JavaProcess
 from tests.interop.lab import CLUSTER, Lab
 from tests.interop.native import NativeGroup
@@ -23,16 +26,21 @@ def test_there_and_back(lab: Lab) -> None:
     replica, namesrv = ours.replicas[0], ours.namesrv_addr
     expected: list[str] = []
 
-    def start_java() -> JavaProcess:
-        return servers.start_broker(
+    @contextmanager
+    def java_broker() -> Iterator[JavaProcess]:
+        port = lab.ports.broker()
+        with servers.start_broker(
             replica.folder,  # whose store is in the same place
-            port=lab.ports.broker(),
+            port=port,
             controllers=[],
             nameservers=[server.address for server in ours.nameservers],
             cluster=CLUSTER,
             name=ours.name,
             config={**SIZES, "enableControllerMode": False},
-        )
+        ) as java:
+            java.wait_port(120)
+            ours.wait_named(f"{HOST}:{port}")
+            yield java
 
     def use(label: str) -> None:
         """Send and receive; the group goes on where it was."""
@@ -50,19 +58,17 @@ def test_there_and_back(lab: Lab) -> None:
     try:
         for server in ours.nameservers:
             server.wait_listening()
-        with start_java() as java:
-            java.wait_port(120)
+        with java_broker() as java:
             use("theirs")
             java.stop()
 
         replica.start()
-        ours.wait("a master", lambda view: view.master_id is not None)
+        ours.wait_named(replica.address)
         use("ours")
         read(ours.folder / "all-from-ours", "readers", expected)
         replica.process.stop()
 
-        with start_java() as java:
-            java.wait_port(120)
+        with java_broker() as java:
             use("theirs-again")
             read(ours.folder / "all-from-theirs", "others", expected)
             java.stop()

@@ -21,11 +21,10 @@ from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import (
-    BrokerData,
-    ClusterInfo,
     GetRouteInfoRequestHeader,
     TopicRouteData,
 )
+from tests.interop.native import registered
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -85,9 +84,7 @@ class World:
 
     def members(self, number: int, name: str) -> dict[int, str]:
         """The addresses of a broker name by name server `number`."""
-        answer = ask(self.nameservers[number].address, request(RequestCode.GET_BROKER_CLUSTER_INFO))
-        table = decode_body(ClusterInfo, answer.body).broker_addr_table
-        return dict(table.get(name, BrokerData(broker_name=name)).broker_addrs)
+        return registered(self.nameservers[number].address, name)
 
     def ids(self, name: str) -> set[int]:
         """The ids of a broker name that all name servers agree on."""
