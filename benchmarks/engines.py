@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.groups import Copies, JavaGroup, OurGroup, ReplicaGroup
+from benchmarks.groups import Copies, ReplicaGroup, java_group, our_group
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.apache.servers import start_controller
@@ -75,7 +75,7 @@ class _Ours:
         self._cluster.start()
 
     def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
-        return closing(OurGroup(self.folder / "group", self.addresses, copies))
+        return closing(our_group(self.folder / "group", self.addresses, copies))
 
 
 class _Java:
@@ -105,7 +105,7 @@ class _Java:
         self._running = {name: self._start(name) for name in self._ports}
 
     def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
-        return closing(JavaGroup(self.folder / "group", self.addresses, copies))
+        return closing(java_group(self.folder / "group", self.addresses, copies))
 
     def close(self) -> None:
         for process in self._running.values():

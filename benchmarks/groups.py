@@ -5,22 +5,24 @@ keep their defaults (files of 1 GiB, asynchronous flush) except for what `Copies
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.engine import Running
-from rocketmq_demo.replica import NameServer, Replica
+from rocketmq_demo.replica import Config, NameServer, Replica
 
 CLUSTER = "bench"
 NAME = "broker-a"
 FILE_SIZE = 1024 * 1024 * 1024
 _START_TIMEOUT = 90.0
 _JAVA_HEAP = ("-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
-_COMMON = {"mappedFileSizeCommitLog": FILE_SIZE, "diskMaxUsedSpaceRatio": 95}
+M = TypeVar("M", bound=Replica | OfficialBroker)
 
 
 class Copies(enum.Enum):
@@ -71,43 +73,6 @@ class OurMember(Replica):
         return self.folder / "store" / "commitlog"
 
 
-class OurGroup:
-    """Implements `ReplicaGroup`."""
-
-    def __init__(self, folder: Path, controllers: Sequence[str], copies: Copies) -> None:
-        self._folder, self._controllers = folder, controllers
-        self._ports = PortPool()
-        self._nameserver = NameServer(folder / "namesrv", port=self._ports.single())
-        self._nameserver.wait_listening()
-        self._config = {**_COMMON, "durability": "strict" if copies is Copies.ALL else "relaxed"}
-        self.members: list[OurMember] = []
-
-    @property
-    def nameservers(self) -> Sequence[str]:
-        return [self._nameserver.address]
-
-    def add(self) -> OurMember:
-        label = f"broker-{len(self.members) + 1}"
-        member = OurMember(
-            label,
-            folder=self._folder / label,
-            ports=self._ports,
-            controllers=self._controllers,
-            nameservers=self.nameservers,
-            cluster=CLUSTER,
-            name=NAME,
-            config=self._config,
-        )
-        self.members.append(member)
-        return member
-
-    def close(self) -> None:
-        for member in self.members:
-            member.close()
-        self._nameserver.close()
-        self._ports.close()
-
-
 class JavaMember(OfficialBroker):
     """A broker of Apache RocketMQ 5.3.3."""
 
@@ -116,31 +81,31 @@ class JavaMember(OfficialBroker):
         return self.folder / "store" / "commitlog"
 
 
-class JavaGroup:
-    """Implements `ReplicaGroup`."""
+class Group(Generic[M]):
+    """Implements `ReplicaGroup` for the members of either engine."""
 
-    def __init__(self, folder: Path, controllers: Sequence[str], copies: Copies) -> None:
-        self._folder, self._controllers = folder, controllers
-        self._ports = PortPool()
-        port = self._ports.single()
-        self.nameservers = [f"{HOST}:{port}"]
-        self._nameserver = servers.start_nameserver(folder / "namesrv", port=port)
-        self._nameserver.wait_port(_START_TIMEOUT)
-        self._config = {
-            **_COMMON,
-            "allAckInSyncStateSet": copies is Copies.ALL,
-            # The lab's small files are no default of Java's.
-            "mappedFileSizeConsumeQueue": 300_000 * 20,
-            "maxHashSlotNum": 5_000_000,
-            "maxIndexNum": 20_000_000,
-            # In Java's favour: slaves learn a new master's HA address when they register, 30 s apart by default.
-            "registerNameServerPeriod": 10_000,
-        }
-        self.members: list[JavaMember] = []
+    def __init__(
+        self,
+        folder: Path,
+        controllers: Sequence[str],
+        *,
+        ports: PortPool,
+        nameserver: NameServer | JavaProcess,
+        address: str,
+        make: Callable[..., M],
+        config: Config,
+    ) -> None:
+        """`address` is that of `nameserver`, which is closed with the group."""
+        self.nameservers = [address]
+        self.members: list[M] = []
+        self._folder, self._controllers, self._ports = folder, controllers, ports
+        self._nameserver, self._make = nameserver, make
+        self._config = {"mappedFileSizeCommitLog": FILE_SIZE, "diskMaxUsedSpaceRatio": 95, **config}
 
-    def add(self) -> JavaMember:
+    def add(self) -> M:
+        """Another replica with an empty store, not started."""
         label = f"broker-{len(self.members) + 1}"
-        member = JavaMember(
+        member = self._make(
             label,
             folder=self._folder / label,
             ports=self._ports,
@@ -149,13 +114,54 @@ class JavaGroup:
             cluster=CLUSTER,
             name=NAME,
             config=self._config,
-            heap=_JAVA_HEAP,
         )
         self.members.append(member)
         return member
 
     def close(self) -> None:
+        """End everything."""
         for member in self.members:
             member.close()
         self._nameserver.close()
         self._ports.close()
+
+
+def our_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group[OurMember]:
+    """The name server listens."""
+    ports = PortPool()
+    nameserver = NameServer(folder / "namesrv", port=ports.single())
+    nameserver.wait_listening()
+    return Group(
+        folder,
+        controllers,
+        ports=ports,
+        nameserver=nameserver,
+        address=nameserver.address,
+        make=OurMember,
+        config={"durability": "strict" if copies is Copies.ALL else "relaxed"},
+    )
+
+
+def java_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group[JavaMember]:
+    """The name server listens."""
+    ports = PortPool()
+    port = ports.single()
+    nameserver = servers.start_nameserver(folder / "namesrv", port=port)
+    nameserver.wait_port(_START_TIMEOUT)
+    return Group(
+        folder,
+        controllers,
+        ports=ports,
+        nameserver=nameserver,
+        address=f"{HOST}:{port}",
+        make=partial(JavaMember, heap=_JAVA_HEAP),
+        config={
+            "allAckInSyncStateSet": copies is Copies.ALL,
+            # The lab's small files are no default of Java's.
+            "mappedFileSizeConsumeQueue": 300_000 * 20,
+            "maxHashSlotNum": 5_000_000,
+            "maxIndexNum": 20_000_000,
+            # In Java's favour: slaves learn a new master's HA address when they register, 30 s apart by default.
+            "registerNameServerPeriod": 10_000,
+        },
+    )

@@ -13,8 +13,9 @@ from pathlib import Path
 from benchmarks.brokers import BenchError, expect
 from benchmarks.controller import Figures
 from benchmarks.engines import Quorum
+from benchmarks.filled import filled
 from benchmarks.groups import Copies, Member, ReplicaGroup
-from benchmarks.sending import PATIENCE, TOPIC, GroupView, create_topic, fill, send_for, sends_per_second
+from benchmarks.sending import PATIENCE, TOPIC, GroupView, create_topic, send_for, sends_per_second
 from benchmarks.targets import IN_FLIGHT
 from rocketmq_client.producer import Producer
 from rocketmq_demo.apache.load import java_sends_per_second
@@ -52,20 +53,10 @@ async def sends_to_master(quorum: Quorum) -> Figures:
 
 async def fetch(quorum: Quorum) -> Figures:
     """A slave that is started with an empty store while the master has 900 MB."""
-    client = RemotingClient()
-    try:
-        with quorum.group(Copies.MASTER) as group:
-            master = group.add()
-            master.launch()
-            await GroupView(client, quorum.addresses).wait_in_sync(1)
-            async with Producer(group.nameservers) as producer:
-                queues = await create_topic(producer)
-                await fill(queues, FETCHED, body_size=FETCHED_BODY)
-            await asyncio.sleep(2.0)  # what was written is on its way to the disk, and reported
-            end = await _max_offset(client, master.address)
-            return await _fetch(client, quorum, group, end)
-    finally:
-        await client.close()
+    async with filled(quorum, FETCHED, body_size=FETCHED_BODY) as store:
+        await asyncio.sleep(2.0)  # what was written is on its way to the disk, and reported
+        end = await _max_offset(store.client, store.member.address)
+        return await _fetch(store.client, quorum, store.group, end)
 
 
 async def master_lost(quorum: Quorum) -> Figures:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from benchmarks.brokers import BenchError
 from benchmarks.controller import Figures
 from benchmarks.engines import Quorum
+from benchmarks.filled import filled
 from benchmarks.flood import flood
-from benchmarks.groups import NAME, Copies
-from benchmarks.sending import PATIENCE, TOPIC, GroupView, create_topic, fill, send_one_to
+from benchmarks.groups import NAME
+from benchmarks.sending import PATIENCE, TOPIC, send_one_to
 from rocketmq_client.errors import ClientError
-from rocketmq_client.producer import Producer
 from rocketmq_client.queue_reader import BATCH, QueueReader
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import PublishQueue, ReadQueue, Routes
@@ -36,62 +36,42 @@ _POLL = 0.01
 
 async def recovery(quorum: Quorum) -> Sequence[Figures]:
     """kill -9 with 4 GB of 4 KiB messages: until a send is acknowledged and the last old message can be read."""
-    client = RemotingClient()
-    try:
-        with quorum.group(Copies.MASTER) as group:
-            member = group.add()
+    async with filled(quorum, RECOVERED, body_size=RECOVERED_BODY) as store:
+        member, queue_id = store.member, store.queues[0].queue_id
+        last = await _reader(store.client, member.address, queue_id).max_offset() - 1
+        rounds: list[Figures] = []
+        for _ in range(CRASHES):
+            member.process.kill9()
+            began = time.perf_counter()
             member.launch()
-            await GroupView(client, quorum.addresses).wait_in_sync(1)
-            async with Producer(group.nameservers) as producer:
-                queues = await create_topic(producer)
-                began = time.perf_counter()
-                await fill(queues, RECOVERED, body_size=RECOVERED_BODY)
-                filled = RECOVERED / 1e6 / (time.perf_counter() - began)
-            last = await _reader(client, member.address, queues[0].queue_id).max_offset() - 1
-            rounds: list[Figures] = []
-            for _ in range(CRASHES):
-                member.process.kill9()
-                began = time.perf_counter()
-                member.launch()
-                await _until_taken(member.address, queues[0].queue_id, began)
-                taken = time.perf_counter() - began
-                await _until_read(_reader(client, member.address, queues[0].queue_id), last, began)
-                rounds.append(
-                    {
-                        "recovery": time.perf_counter() - began,
-                        "recovery_send": taken,
-                        "recovery_filled_mb_per_second": filled,
-                    }
-                )
-                await asyncio.sleep(1.0)
-            return rounds
-    finally:
-        await client.close()
+            await _until_taken(member.address, queue_id, began)
+            taken = time.perf_counter() - began
+            await _until_read(_reader(store.client, member.address, queue_id), last, began)
+            rounds.append(
+                {
+                    "recovery": time.perf_counter() - began,
+                    "recovery_send": taken,
+                    "recovery_filled_mb_per_second": store.mb_per_second,
+                }
+            )
+            await asyncio.sleep(1.0)
+        return rounds
 
 
 async def pulls(quorum: Quorum) -> Figures:
     """A topic of 1 KiB messages read over and over by prepared requests, then once by our client."""
-    client = RemotingClient()
-    try:
-        with quorum.group(Copies.MASTER) as group:
-            member = group.add()
-            member.launch()
-            await GroupView(client, quorum.addresses).wait_in_sync(1)
-            async with Producer(group.nameservers) as producer:
-                queues = await create_topic(producer)
-                await fill(queues, READ)
-            frames = await _pulls(client, member.address, queues)
-            if quorum.needs_warm_up:
-                await flood(member.address, frames, seconds=FLOOD_SECONDS, window=2, smallest=BATCH * 1024)
-            rate = await flood(member.address, frames, seconds=FLOOD_SECONDS, window=2, smallest=BATCH * 1024)
-            began = time.perf_counter()
-            messages = await read_all(client, Routes(client, group.nameservers), TOPIC, group=_GROUP)
-            return {
-                "pulled_per_second": rate * BATCH,
-                "read_per_second": len(messages) / (time.perf_counter() - began),
-            }
-    finally:
-        await client.close()
+    async with filled(quorum, READ) as store:
+        client, address = store.client, store.member.address
+        frames = await _pulls(client, address, store.queues)
+        if quorum.needs_warm_up:
+            await flood(address, frames, seconds=FLOOD_SECONDS, window=2, smallest=BATCH * 1024)
+        rate = await flood(address, frames, seconds=FLOOD_SECONDS, window=2, smallest=BATCH * 1024)
+        began = time.perf_counter()
+        messages = await read_all(client, Routes(client, store.group.nameservers), TOPIC, group=_GROUP)
+        return {
+            "pulled_per_second": rate * BATCH,
+            "read_per_second": len(messages) / (time.perf_counter() - began),
+        }
 
 
 def _reader(client: RemotingClient, address: str, queue_id: int) -> QueueReader:

@@ -18,6 +18,7 @@ from rocketmq_sidecar.log_mark import LogMark
 from rocketmq_sidecar.meta_files import IdentityFiles, Kept
 from tests.sim.checks import Violation
 from tests.sim.groups import run
+from tests.sim.stories import run_all
 
 CHUNKS, SEEDS = 40, 25
 PATIENCE = 60
@@ -27,12 +28,7 @@ PATIENCE = 60
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_promises_hold_in_every_story(chunk: int) -> None:
-    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        try:
-            run(seed)
-        except Exception:
-            run(seed, story=True)
-            raise
+    run_all(run, range(chunk * SEEDS, (chunk + 1) * SEEDS))
     gc.collect()
 
 

@@ -5,12 +5,14 @@ A failing seed is printed with its story; `python -m tests.sim --seed N` tells i
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import structlog
 
 from tests.sim.controllers import Controllers
 from tests.sim.faults import run
+from tests.sim.stories import run_all
 
 CHUNKS, SEEDS = 20, 50
 
@@ -27,23 +29,13 @@ def quiet() -> Iterator[None]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_invariants_hold_in_every_story(chunk: int) -> None:
-    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        try:
-            run(seed)
-        except Exception:
-            run(seed, story=True)
-            raise
+    run_all(run, range(chunk * SEEDS, (chunk + 1) * SEEDS))
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_controllers_promises_hold_in_every_story(chunk: int) -> None:
-    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        try:
-            run(seed, Controllers)
-        except Exception:
-            run(seed, Controllers, story=True)
-            raise
+    run_all(partial(run, workload=Controllers), range(chunk * SEEDS, (chunk + 1) * SEEDS))
 
 
 def test_a_seed_is_the_same_story_every_time() -> None:
