@@ -1,0 +1,1 @@
+"""`kubectl rocketmq`: what on-call people ask of broker groups, with the rights of the one who asks."""

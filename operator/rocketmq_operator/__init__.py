@@ -1,0 +1,1 @@
+"""The Kubernetes operator: turns BrokerGroup, ControllerCluster and NameServer resources into running processes."""

@@ -1,0 +1,1 @@
+"""What the operator knows and decides: values in, values out, `now` as an argument."""
