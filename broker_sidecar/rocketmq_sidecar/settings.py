@@ -138,6 +138,14 @@ class SidecarSettings(Settings, frozen=True):
     check_sync_state_set_period: Millis = 5000
 
     # the process
+    broker_engine: Literal["native", "apache"] = "native"
+    """Ours. Whose broker this sidecar stands beside: ours, or Apache's, which it observes."""
+    sidecar_grpc_port: Port = 10920
+    """Ours: for operators and tools, see sidecar_admin.proto. 0: off."""
+    sidecar_grpc_tls_cert_file: str = ""
+    sidecar_grpc_tls_key_file: str = ""
+    sidecar_grpc_tls_ca_file: str = ""
+    """With all three, gRPC asks for client certificates signed by this authority (mutual TLS)."""
     metrics_prom_exporter_port: Port = 5558
     """0: off."""
     metrics_prom_exporter_host: str = ""
@@ -162,6 +170,9 @@ class SidecarSettings(Settings, frozen=True):
                 raise ValueError(f"controllerAddr: {error}") from error
         if not 0 < self.ha_port < 65536 or self.ha_port == self.listen_port:
             raise ValueError(f"haListenPort={self.ha_port} is no port of its own beside listenPort={self.listen_port}")
+        tls = (self.sidecar_grpc_tls_cert_file, self.sidecar_grpc_tls_key_file, self.sidecar_grpc_tls_ca_file)
+        if any(tls) and not all(tls):
+            raise ValueError("sidecarGrpcTlsCertFile, sidecarGrpcTlsKeyFile and sidecarGrpcTlsCaFile go together")
         if self.broker_lease_timeout_ms >= self.controller_heart_beat_timeout_mills:
             raise ValueError(
                 f"brokerLeaseTimeoutMs={self.broker_lease_timeout_ms} must be less than"

@@ -1,0 +1,137 @@
+"""How our gRPC services are called: channels with or without mutual TLS, and one set of errors for all statuses.
+
+Used by `sidecars` and `controllers`. Every call has a deadline and is made once: whether to repeat it is the caller's
+decision, who knows whether a change may have been made already.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+import msgspec
+from grpc import aio
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Either way, as the servers have it."""
+
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),  # members and replicas are neighbours
+    ("grpc.use_local_subchannel_pool", 1),  # closing a client closes its connection
+    # The servers allow a ping each 10 s; a watch over a connection that is gone ends after 20 s.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class ApiError(Exception):
+    """A call to one of our services did not do what was asked; the text names the address and the reason."""
+
+    def __init__(self, address: str, status: grpc.StatusCode, reason: str, metadata: Mapping[str, str]) -> None:
+        super().__init__(f"{address}: {reason or status.name}")
+        self.address = address
+        self.status = status
+        self.reason = reason
+        """As the server said it."""
+        self.metadata = metadata
+        """Trailing, what is text of it; `rocketmq-code` and `rocketmq-leader` of the controllers."""
+
+
+class NoAnswerError(ApiError):
+    """Not reached, or no answer in time: whether a change was made is not known. Look, then try again."""
+
+
+class RefusedError(ApiError):
+    """Refused: nothing was changed, and the reason says what to do."""
+
+
+class AbortedError(ApiError):
+    """Tried and not done, or perhaps done: the reason says which. Look, then try again."""
+
+
+_NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+_REFUSED = frozenset(
+    {
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
+
+
+class ClientTls(msgspec.Struct, frozen=True, kw_only=True):
+    """Files (PEM) for mutual TLS; read when a channel is opened."""
+
+    cert_file: str
+    key_file: str
+    """Without a passphrase."""
+    ca_file: str
+    """Who signs the servers' certificates."""
+    server_name: str = ""
+    """What the server's certificate is for, where that is not the address's host (port-forward); empty: the host."""
+
+
+def open_channel(address: str, tls: ClientTls | None) -> aio.Channel:
+    """A channel to `host:port`; nothing is connected before the first call. Needs a running event loop.
+
+    Raises:
+        OSError: a TLS file cannot be read.
+    """
+    if tls is None:
+        return aio.insecure_channel(address, OPTIONS)
+    credentials = grpc.ssl_channel_credentials(
+        root_certificates=Path(tls.ca_file).read_bytes(),
+        private_key=Path(tls.key_file).read_bytes(),
+        certificate_chain=Path(tls.cert_file).read_bytes(),
+    )
+    override = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
+    return aio.secure_channel(address, credentials, (*OPTIONS, *override))
+
+
+def error_of(address: str, error: aio.AioRpcError) -> ApiError:
+    """The typed error for a status."""
+    status = error.code()
+    kind: type[ApiError] = AbortedError
+    if status in _NO_ANSWER:
+        kind = NoAnswerError
+    elif status in _REFUSED:
+        kind = RefusedError
+    metadata = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
+    return kind(address, status, error.details() or "", metadata)
+
+
+async def call(address: str, answer: Awaitable[T]) -> T:
+    """The answer of a call that was made with a deadline.
+
+    Raises:
+        ApiError: one of its kinds.
+    """
+    try:
+        return await answer
+    except aio.AioRpcError as error:
+        raise error_of(address, error) from error
+
+
+@asynccontextmanager
+async def typed_errors(address: str) -> AsyncIterator[None]:
+    """The same around a stream that is being read."""
+    try:
+        yield
+    except aio.AioRpcError as error:
+        raise error_of(address, error) from error
