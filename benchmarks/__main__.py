@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import controller, engines, replicas, report, stores
+from benchmarks import controller, engines, operator, replicas, report, stores
 from benchmarks.controller import Figures
 
 Measure = Callable[[engines.Quorum], Coroutine[Any, Any, Figures | Sequence[Figures]]]
@@ -35,10 +35,11 @@ MEASUREMENTS: dict[str, Measure] = {
     "master_lost": replicas.master_lost,
     "recovery": stores.recovery,
     "pulls": stores.pulls,
+    "operator": operator.reconcile,
 }
-OURS_ONLY = {"restart"}
-"""Java would need minutes to make 100,000 events."""
-ONCE = {"restart", "recovery"}
+OURS_ONLY = {"restart", "operator"}
+"""Java would need minutes to make 100,000 events, and has no operator."""
+ONCE = {"restart", "recovery", "operator"}
 """Takes long to prepare, or has rounds of its own."""
 
 

@@ -68,4 +68,9 @@ TARGETS = {
     ),
     "pulled_per_second": Target("1 KiB messages pulled, 8 pulls of 32 in flight", "/s", True, ratio=1.0),
     "read_per_second": Target("1 KiB messages read with our client", "/s", True, ratio=1.0),
+    "operator_reconciled": Target("300 BrokerGroups made at once, until all are reconciled", "s", False, bound=60.0),
+    "operator_idle_core": Target("the operator with 300 idle groups, of a core", "%", False, bound=2.0),
+    "operator_idle_calls": Target("its API calls per idle group and minute", "", False, bound=1.0),
+    "operator_memory": Target("its memory, resident", "MiB", False),
+    "operator_idle_growth": Target("what that grew by in a quiet minute", "MiB", False, bound=2.0),
 }
