@@ -1,7 +1,7 @@
 """A Kubernetes API server of its own on loopback: etcd and kube-apiserver, no kubelet, no controllers.
 
-Enough to see how an operator does with many resources at once. What a user asked is taken from the audit log, so that the
-server counts the calls and not the one who makes them.
+Enough to see how an operator does with many resources at once. What a user asked is taken from the audit log:
+the server counts the calls and not the one who makes them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is measured of the operator: 300 BrokerGroups made at once on an API server without kubelets, then a quiet minute.
+"""What is measured of the operator: 300 BrokerGroups at once on an API server without kubelets, then a quiet minute.
 
 The groups name controllers that run outside of Kubernetes, so the operator has everything it needs but pods. Calls are
 counted by the API server (its audit log).
