@@ -1,0 +1,96 @@
+"""Runs in a pod: sends numbered messages for as long as it lives, and reads everything back when asked.
+
+`load.py run` notes each acknowledged number, with the time, in a ledger; a send that fails is not tried again, the
+next number is. `load.py report SINCE` reads the whole topic and prints JSON about what was acknowledged until then: `lost` numbers
+that are not there, `duplicated` ones, and the longest time without an acknowledgement since SINCE (of `load.py now`).
+Mounted from a ConfigMap into any image that has the project's packages.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+from rocketmq_client.errors import ClientError
+from rocketmq_client.producer import Producer
+from rocketmq_client.reading import read_all
+from rocketmq_client.routes import Routes
+from rocketmq_runtime.client import RemotingClient, RemotingError
+
+NAMESERVERS = os.environ["NAMESRV_ADDR"].split(";")
+TOPIC = os.environ.get("TOPIC", "ledger")
+LEDGER = Path("/tmp/ledger")
+LANES = 4
+PATIENCE = 0.5
+"""Seconds that one send may take; a hung master costs so much once."""
+PAUSE = 0.01
+READ_SECONDS = 60.0
+
+
+async def run() -> None:
+    """Send until killed."""
+    numbers = iter(range(10**9))
+    with LEDGER.open("a", buffering=1) as ledger:
+        async with Producer(NAMESERVERS, group="ledger-producer", attempts=1, timeout=PATIENCE) as producer:
+
+            async def lane() -> None:
+                while True:
+                    number = next(numbers)
+                    try:
+                        result = await producer.send(TOPIC, b"%d %b" % (number, b"." * 200))
+                    except (ClientError, RemotingError) as error:
+                        print(f"{time.time():.3f} {number} {error}", flush=True)
+                        await asyncio.sleep(2 * PAUSE)
+                        continue
+                    if result.acknowledged:
+                        ledger.write(f"{number} {time.monotonic():.4f}\n")
+                    await asyncio.sleep(PAUSE)
+
+            await asyncio.gather(*(lane() for _ in range(LANES)))
+
+
+async def report(since: float) -> dict[str, object]:
+    """What became of everything acknowledged until now."""
+    # The last line may be half written.
+    rows = [line.split() for line in LEDGER.read_text().split("\n")[:-1]]
+    now = time.monotonic()
+    acknowledged = {int(number) for number, _ in rows}
+    client = RemotingClient()
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            messages = await read_all(client, Routes(client, NAMESERVERS), TOPIC, group="ledger-audit")
+    finally:
+        await client.close()
+    found = Counter(int(message.body.partition(b" ")[0]) for message in messages)
+    times = sorted(at for at in (float(text) for _, text in rows) if at >= since)
+    gaps = [later - earlier for earlier, later in pairwise([since, *times, now])]
+    return {
+        "acknowledged": len(acknowledged),
+        "lost": sorted(acknowledged - found.keys())[:100],
+        "duplicated": sorted(number for number, copies in found.items() if copies > 1)[:100],
+        "longestGap": round(max(gaps), 3),
+        "silence": round(now - max(times, default=since), 3),
+    }
+
+
+def main() -> int:
+    """Run the command; returns the exit code."""
+    match sys.argv[1:]:
+        case ["run"]:
+            asyncio.run(run())
+        case ["now"]:
+            print(time.monotonic())
+        case ["report", since]:
+            print(json.dumps(asyncio.run(report(float(since)))))
+        case _:
+            print("usage: load.py run | now | report SINCE", file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
