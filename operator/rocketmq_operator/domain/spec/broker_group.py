@@ -1,0 +1,236 @@
+"""BrokerGroup: replicas of one broker, one master among them. Schema: crds/brokergroups.yaml."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.spec.common import (
+    Json,
+    Metadata,
+    Millis,
+    PodTemplate,
+    PullPolicy,
+    ReclaimPolicy,
+    Reference,
+    Scheduling,
+    memory_promised,
+    parse_metadata,
+    size_in_bytes,
+)
+from rocketmq_operator.domain.spec.decoding import SpecError, decode, mapping
+from rocketmq_operator.domain.spec.reserved_keys import BROKER
+
+Engine = Literal["native", "apache"]
+Durability = Literal["strict", "relaxed"]
+UpdateStrategy = Literal["supervised", "unsupervised"]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+JvmSize = Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
+JvmOption = Annotated[str, msgspec.Meta(pattern="^-[A-Za-z][^\\s]*$", max_length=512)]
+
+STRICT_COPIES = 2
+"""A strict group acknowledges nothing that fewer replicas have."""
+
+
+class BrokerImages(msgspec.Struct, frozen=True, rename="camel"):
+    """None: the operator's own repository and version."""
+
+    broker: str | None = None
+    sidecar: str | None = None
+    pull_policy: PullPolicy = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+
+
+class CommitLogVolume(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume of its own for the commit log."""
+
+    size: str
+    storage_class_name: str | None = None
+
+
+class BrokerStorage(msgspec.Struct, frozen=True, rename="camel"):
+    """The volume of each replica."""
+
+    size: str = "10Gi"
+    storage_class_name: str | None = None
+    reclaim_policy: ReclaimPolicy = "Retain"
+    commit_log: CommitLogVolume | None = None
+
+
+class BrokerResources(msgspec.Struct, frozen=True, rename="camel"):
+    """ResourceRequirements of each container."""
+
+    broker: Json = {}
+    sidecar: Json = {}
+
+
+class Jvm(msgspec.Struct, frozen=True, rename="camel"):
+    """Of an Apache broker. Sizes: `2g` or `2Gi`; None: made of the memory of its container."""
+
+    heap: JvmSize | None = None
+    direct_memory: JvmSize | None = None
+    options: tuple[JvmOption, ...] = ()
+
+
+class Failover(msgspec.Struct, frozen=True, rename="camel"):
+    """How soon the dead and the slow are noticed; milliseconds."""
+
+    lease_timeout_ms: Annotated[int, msgspec.Meta(ge=200, le=9000)] = 2000
+    hang_timeout_ms: Annotated[int, msgspec.Meta(ge=200, le=60_000)] = 2000
+    heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=50, le=5000)] = 1000
+    max_time_slave_not_catchup_ms: Millis = 15_000
+
+
+class Verification(msgspec.Struct, frozen=True, rename="camel"):
+    """When the replicas' logs are compared."""
+
+    schedule: str
+    suspend: bool = False
+
+
+class BrokerGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Every field of spec; the meaning of each is told by crds/brokergroups.yaml."""
+
+    engine: Engine = "native"
+    cluster_name: str = "DefaultCluster"
+    broker_name: str | None = None
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=9)] = 3
+    image: BrokerImages = BrokerImages()
+    controller_ref: Reference | None = None
+    controller_addr: str | None = None
+    controller_grpc_addr: str | None = None
+    name_server_ref: Reference | None = None
+    namesrv_addr: str | None = None
+    durability: Durability = "strict"
+    min_in_sync_replicas: Annotated[int, msgspec.Meta(ge=1, le=9)] | None = None
+    storage: BrokerStorage = BrokerStorage()
+    resources: BrokerResources = BrokerResources()
+    jvm: Jvm = Jvm()
+    config: Mapping[str, str] = {}
+    scheduling: Scheduling = Scheduling()
+    pod_template: PodTemplate = PodTemplate()
+    priorities: tuple[Priority, ...] = ()
+    failover: Failover = Failover()
+    paused: bool = False
+    fenced: bool = False
+    hibernated: bool = False
+    update_strategy: UpdateStrategy = "unsupervised"
+    verification: Verification | None = None
+
+
+class BrokerGroup(msgspec.Struct, frozen=True):
+    """One resource as the API server has it. `status` is what was last written there, as JSON."""
+
+    metadata: Metadata
+    spec: BrokerGroupSpec
+    status: Json = {}
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def broker_name(self) -> str:
+        """brokerName as RocketMQ knows the group."""
+        return self.spec.broker_name or self.name
+
+    @property
+    def cluster_name(self) -> str:
+        return self.spec.cluster_name
+
+    @property
+    def pods_wanted(self) -> int:
+        """Pods that should run: none of a hibernated group."""
+        return 0 if self.spec.hibernated else self.spec.replicas
+
+    @property
+    def min_in_sync_replicas(self) -> int:
+        """Members of the SyncStateSet without which sends are refused."""
+        least = STRICT_COPIES if self.spec.durability == "strict" else 1
+        return min(max(self.spec.min_in_sync_replicas or least, least), self.spec.replicas)
+
+    @property
+    def controller(self) -> tuple[str, str] | None:
+        """Namespace and name of the ControllerCluster; None: the controllers are outside (spec.controllerAddr)."""
+        return self._referenced(self.spec.controller_ref)
+
+    @property
+    def name_server(self) -> tuple[str, str] | None:
+        """Namespace and name of the NameServer; None: spec.namesrvAddr says, or else the ControllerCluster's embedded
+        name servers do."""
+        return self._referenced(self.spec.name_server_ref)
+
+    @property
+    def embedded_name_servers(self) -> bool:
+        """The name servers are those in the ControllerCluster's processes."""
+        return self.spec.name_server_ref is None and self.spec.namesrv_addr is None
+
+    @property
+    def storage_bytes(self) -> int:
+        return size_in_bytes(self.spec.storage.size, "spec.storage.size")
+
+    @property
+    def commit_log_bytes(self) -> int | None:
+        """Of the second volume."""
+        volume = self.spec.storage.commit_log
+        return None if volume is None else size_in_bytes(volume.size, "spec.storage.commitLog.size")
+
+    @property
+    def broker_memory(self) -> int | None:
+        """Bytes promised to the broker's container: its limit, else its request; None: neither is set."""
+        return memory_promised(self.spec.resources.broker, "spec.resources.broker")
+
+    @property
+    def restarted_at(self) -> str | None:
+        """Copied to the pods: a new value restarts them."""
+        return self.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
+
+    @property
+    def rebuild(self) -> str | None:
+        """Name of the pod whose replica shall be made anew."""
+        return self.metadata.annotations.get(names.ANNOTATION_REBUILD)
+
+    def priority(self, ordinal: int) -> int | None:
+        """brokerElectionPriority of the replica; None: RocketMQ's default, after everyone with a number."""
+        return self.spec.priorities[ordinal] if ordinal < len(self.spec.priorities) else None
+
+    def _referenced(self, reference: Reference | None) -> tuple[str, str] | None:
+        return None if reference is None else (reference.namespace or self.namespace, reference.name)
+
+
+def parse_broker_group(body: Json) -> BrokerGroup:
+    """The resource `body` (metadata, spec, status as the API server sends them).
+
+    Raises:
+        SpecError: it cannot be carried out; the path says which field.
+    """
+    spec = decode(mapping(body, "spec"), BrokerGroupSpec, "spec")
+    group = BrokerGroup(parse_metadata(body), spec, mapping(body, "status"))
+    _check(group)
+    return group
+
+
+def _check(group: BrokerGroup) -> None:
+    """The rules of crds/brokergroups.yaml that a plan relies on, for what was stored before them."""
+    spec = group.spec
+    if (spec.controller_ref is None) == (spec.controller_addr is None):
+        raise SpecError("spec.controllerRef", "set either controllerRef or controllerAddr")
+    if spec.name_server_ref is not None and spec.namesrv_addr is not None:
+        raise SpecError("spec.nameServerRef", "set nameServerRef or namesrvAddr, not both")
+    if group.embedded_name_servers and spec.controller_ref is None:
+        raise SpecError(
+            "spec.nameServerRef", "set nameServerRef or namesrvAddr: outside controllers host no name server"
+        )
+    if spec.durability == "strict" and spec.replicas < STRICT_COPIES:
+        raise SpecError("spec.replicas", "strict durability needs two replicas: set replicas, or durability: relaxed")
+    if (spec.min_in_sync_replicas or 0) > spec.replicas:
+        raise SpecError("spec.minInSyncReplicas", f"more than the {spec.replicas} replicas")
+    for key in spec.config:
+        if key in BROKER:
+            raise SpecError(f"spec.config.{key}", f"is set by {BROKER[key]}")
+    _ = group.storage_bytes, group.commit_log_bytes, group.broker_memory  # raise SpecError
