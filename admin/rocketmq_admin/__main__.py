@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 from rocketmq_admin.cli import app
 from rocketmq_admin.errors import AdminError, WrongUsageError
 from rocketmq_admin.run import PROGRAM, complain
+from rocketmq_runtime.terminal import bug
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         complain(error)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - a bug of ours must not look like the cluster's trouble
-        complain(f"bug in {PROGRAM}, please report it: {_where(error)}: {type(error).__name__}: {error}")
+        complain(bug(error))
         return 1
     return code if isinstance(code, int) else 0
 
@@ -43,13 +44,6 @@ def _as_mqadmin_takes_them(arguments: Sequence[str]) -> list[str]:
     if not args or args == ["help"]:
         return ["--help"]
     return [args[1], "--help"] if at else args
-
-
-def _where(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "?" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 if __name__ == "__main__":

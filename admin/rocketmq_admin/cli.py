@@ -14,6 +14,7 @@ from rocketmq_admin.caller import Caller
 from rocketmq_admin.errors import AdminError, RefusedError, WrongUsageError
 from rocketmq_admin.options import DEFAULT_TIMEOUT, OutputFormat
 from rocketmq_admin.run import Report, run
+from rocketmq_runtime.terminal import to_json
 from rocketmq_runtime.version import __version__
 
 app = typer.Typer(
@@ -243,7 +244,7 @@ def update_controller_config(
 
 
 def _report(form: OutputFormat, table: str, document: output.Document, problems: Sequence[AdminError] = ()) -> Report:
-    text = output.to_json(document) if form is OutputFormat.JSON else table
+    text = to_json(document) if form is OutputFormat.JSON else table
     return Report(text, tuple(problems))
 
 

@@ -31,12 +31,3 @@ def refusal(address: str, code: int, remark: str | None) -> RefusedError:
     """The error for an answer with `code`; `CODE: n  DESC: remark` is how mqadmin says it, for who looks for that."""
     name = ResponseCode(code).name if code in set(ResponseCode) else "unknown code"
     return RefusedError(f"{address} refused: {name}: CODE: {code}  DESC: {remark or ''}".rstrip())
-
-
-def one_line(error: object, limit: int = 2000) -> str:
-    """Text of an error for a terminal: line ends become spaces, other control characters question marks.
-
-    Remarks come from the network and may hold anything.
-    """
-    text = " ".join(str(error).splitlines())
-    return "".join(char if char.isprintable() else "?" for char in text)[:limit]

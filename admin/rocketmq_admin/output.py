@@ -7,19 +7,12 @@ docs/rocketmq-admin.md and stay as they are.
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from rocketmq_admin.brokers import BrokerEpochs
 from rocketmq_admin.controllers import ConfigUpdated, ControllerConfig, Elected
-from rocketmq_admin.errors import one_line
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, InSyncReplica, ReplicasInfo
+from rocketmq_runtime.terminal import one_line
 
 Document = Mapping[str, object]
-
-
-def to_json(document: Document) -> str:
-    """`document` on one line, keys in the order given."""
-    return msgspec.json.encode(document).decode() + "\n"
 
 
 # getSyncStateSet

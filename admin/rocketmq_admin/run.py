@@ -1,13 +1,13 @@
 """Runs one command once or every few seconds: result to standard output, each problem as one line to standard error."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rocketmq_admin.caller import Caller
-from rocketmq_admin.errors import AdminError, one_line
+from rocketmq_admin.errors import AdminError
+from rocketmq_runtime import terminal
 from rocketmq_runtime.client import RemotingClient
 
 PROGRAM = "rocketmq-admin"
@@ -39,14 +39,13 @@ def run(command: Command, *, timeout: float, interval: int | None = None) -> int
     except KeyboardInterrupt:
         return 0 if interval is not None else 130
     except BrokenPipeError:
-        # Whoever read us has enough; Python must not complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.forget_standard_output()
         return 0
 
 
 def complain(error: object) -> None:
     """One line on standard error."""
-    print(f"{PROGRAM}: {one_line(error)}", file=sys.stderr)
+    terminal.complain(PROGRAM, error)
 
 
 async def _run(command: Command, timeout: float, interval: int | None) -> int:  # noqa: ASYNC109 - handed on

@@ -182,7 +182,7 @@ def test_a_bug_is_one_line_too(cluster: FakeCluster, admin: Admin, monkeypatch: 
     monkeypatch.setattr(controllers, "get_first_metadata", fail)
     outcome = admin("getControllerMetaData", "-a", N1)
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("rocketmq-admin: bug in rocketmq-admin, please report it: ")
+    assert outcome.err.startswith("rocketmq-admin: a bug, please report it: ")
     assert outcome.err.endswith("KeyError: 'x'\n")
 
 

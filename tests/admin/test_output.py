@@ -7,7 +7,7 @@ import pytest
 from rocketmq_admin import output
 from rocketmq_admin.brokers import BrokerEpochs
 from rocketmq_admin.controllers import ConfigUpdated, ControllerConfig, Elected
-from rocketmq_admin.errors import RefusedError, one_line, refusal
+from rocketmq_admin.errors import RefusedError, refusal
 from rocketmq_formats.remoting.controller import (
     ElectMasterResponseHeader,
     EpochEntry,
@@ -15,6 +15,7 @@ from rocketmq_formats.remoting.controller import (
     InSyncReplica,
     ReplicasInfo,
 )
+from rocketmq_runtime.terminal import one_line, to_json
 
 REPLICA = InSyncReplica(alive=True, broker_address="h:1", broker_id=1, broker_name="b")
 INFO = ReplicasInfo(in_sync_replicas=[REPLICA], not_in_sync_replicas=[], master_epoch=2, sync_state_set_epoch=3)
@@ -112,7 +113,7 @@ INFO = ReplicasInfo(in_sync_replicas=[REPLICA], not_in_sync_replicas=[], master_
     ],
 )
 def test_documents(document: output.Document, expected: object) -> None:
-    line = output.to_json(document)
+    line = to_json(document)
     assert line.count("\n") == 1
     assert json.loads(line) == expected
 
