@@ -1,7 +1,8 @@
 """Runs in a pod: sends numbered messages for as long as it lives, and reads everything back when asked.
 
 `load.py run` notes each acknowledged number, with the time, in a ledger; a send that fails is not tried again, the
-next number is. `load.py report SINCE` reads the whole topic and prints JSON about what was acknowledged until then: `lost` numbers
+next number is. `load.py report SINCE` reads the whole topic and prints JSON about what was acknowledged until then:
+`lost` numbers
 that are not there, `duplicated` ones, and the longest time without an acknowledgement since SINCE (of `load.py now`).
 Mounted from a ConfigMap into any image that has the project's packages.
 """
