@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format proto constraints clean
+.PHONY: help setup demo test check bench format proto chart constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -34,6 +34,7 @@ check: $(STAMP) ## format, lint, types, import borders, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python hack/proto.py --check
+	$(BIN)/python hack/chart.py --check
 
 bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -44,6 +45,9 @@ format: $(STAMP) ## rewrite the files as `make check` wants them
 
 proto: $(STAMP) ## make the Python of libs/rocketmq_api/*.proto anew
 	$(BIN)/python hack/proto.py
+
+chart: $(STAMP) ## copy CRDs, version and the table of values into helm/rocketmq-ha
+	$(BIN)/python hack/chart.py
 
 constraints: ## pin hack/requirements.in anew
 	hack/constraints.sh
