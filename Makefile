@@ -7,6 +7,7 @@ ENGINE ?= native
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+TAG ?= dev
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench format proto chart constraints clean
@@ -38,6 +39,12 @@ check: $(STAMP) ## format, lint, types, import borders, generated files
 
 bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+images: ## build the images as rocketmq-ha/NAME:TAG (TAG=dev)
+	hack/images.sh $(TAG)
+
+sbom: images ## the images' bills of materials, in build/sbom
+	hack/sbom.sh $(TAG)
 
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .

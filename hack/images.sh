@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds all images as rocketmq-ha/NAME:TAG and :VERSION (make images, make e2e): hack/images.sh [TAG], by default dev.
+# DOCKER names the command, DOCKER_BUILD_ARGS what else `docker build` needs here, e.g. --network host. Proxies and pip's settings come
+# from the environment: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST. BASE is another base image (Python 3.11, Debian or alike).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tag=${1:-dev}
+docker=${DOCKER:-docker}
+repository=${REPOSITORY:-rocketmq-ha}
+names=(controller namesrv broker sidecar operator tester)
+version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' libs/rocketmq_runtime/version.py)
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+source=$(git remote get-url origin 2>/dev/null | grep '^https://[^@]*$' || echo unknown)
+arguments=(--build-arg "VERSION=$version" --build-arg "REVISION=$revision" --build-arg "SOURCE=$source")
+for name in BASE PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST; do
+  [ -z "${!name:-}" ] || arguments+=(--build-arg "$name")
+done
+export DOCKER_BUILDKIT=1
+# The first build makes the layers of all of them; the others only put theirs on top, at the same time.
+build() { # shellcheck disable=SC2086 # DOCKER_BUILD_ARGS is a list of words
+  "$docker" build --quiet ${DOCKER_BUILD_ARGS:-} "${arguments[@]}" --target "$1" -t "$repository/$1:$tag" -t "$repository/$1:$version" . >/dev/null
+}
+build "${names[0]}"
+pids=()
+for name in "${names[@]:1}"; do build "$name" & pids+=($!); done
+for pid in "${pids[@]}"; do wait "$pid"; done
+for name in "${names[@]}"; do echo "$repository/$name:$tag"; done

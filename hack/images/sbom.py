@@ -1,0 +1,93 @@
+"""Writes the bill of materials of the image it runs in, CycloneDX JSON: `sbom.py NAME`.
+
+The Dockerfile calls it with the image's own Python at the end of each target. It lists the distributions that Python
+sees, Debian's packages, and the interpreter. Nothing in it depends on when it was made: the same image has the same
+bytes.
+"""
+
+import json
+import platform
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import quote
+
+DPKG_STATUS = Path("/var/lib/dpkg/status")
+OS_RELEASE = Path("/etc/os-release")
+OUTPUT = Path("/usr/share/rocketmq-ha/sbom.json")
+Component = dict[str, object]
+
+
+def main() -> int:
+    name = f"rocketmq-ha/{sys.argv[1]}"
+    version = metadata.version("rocketmq-ha")
+    components = sorted([*interpreter(), *distributions(), *debian_packages()], key=lambda item: str(item["purl"]))
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": {"type": "container", "name": name, "version": version}},
+        "components": components,
+    }
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    OUTPUT.write_text(json.dumps(bill, indent=1) + "\n")
+    return 0
+
+
+def interpreter() -> list[Component]:
+    """CPython is no package where the base image compiled it itself."""
+    version = platform.python_version()
+    return [component("application", "cpython", version, f"pkg:generic/cpython@{version}", "Python-2.0")]
+
+
+def distributions() -> list[Component]:
+    """Python distributions, by the metadata they were installed with."""
+    found = []
+    for distribution in metadata.distributions():
+        fields = distribution.metadata
+        name, version = fields["Name"], distribution.version
+        purl = f"pkg:pypi/{quote(name.lower().replace('_', '-'))}@{quote(version)}"
+        found.append(component("library", name, version, purl, licence_of(fields)))
+    return found
+
+
+def licence_of(fields: "metadata.PackageMetadata") -> str:
+    """The SPDX expression if there is one, else what the authors wrote, one line of it."""
+    expression = fields.get("License-Expression")
+    if expression:
+        return str(expression)
+    classes = [
+        line.rsplit(" :: ", 1)[-1] for line in fields.get_all("Classifier") or () if line.startswith("License ::")
+    ]
+    if classes:
+        return "; ".join(classes)
+    return str(fields.get("License") or "").strip().partition("\n")[0][:100]
+
+
+def debian_packages() -> list[Component]:
+    """Debian's packages that are installed, from dpkg's own list."""
+    if not DPKG_STATUS.exists():
+        return []
+    release = dict(line.split("=", 1) for line in OS_RELEASE.read_text().splitlines() if "=" in line)
+    distro = f"debian-{release.get('VERSION_ID', '').strip(chr(34))}"
+    found = []
+    for paragraph in DPKG_STATUS.read_text().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if re.match("[A-Z][A-Za-z-]*: ", line))
+        if fields.get("Status") == "install ok installed":
+            name, version = fields["Package"], fields["Version"]
+            purl = f"pkg:deb/debian/{quote(name)}@{quote(version)}?arch={fields['Architecture']}&distro={distro}"
+            found.append(component("library", name, version, purl))  # licences: /usr/share/doc/NAME/copyright
+    return found
+
+
+def component(kind: str, name: str, version: str, purl: str, licence: str = "") -> Component:
+    """One entry in CycloneDX's form."""
+    entry: Component = {"type": kind, "name": name, "version": version, "purl": purl, "bom-ref": purl}
+    if licence:
+        entry["licenses"] = [{"license": {"name": licence}}]
+    return entry
+
+
+if __name__ == "__main__":
+    sys.exit(main())
