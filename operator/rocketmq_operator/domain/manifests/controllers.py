@@ -1,0 +1,153 @@
+"""What a ControllerCluster is made of: StatefulSet, headless Service, ConfigMap, Raft secret, disruption budget,
+network policy."""
+
+import base64
+from collections.abc import Mapping
+from typing import Final
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.manifests import pods, volumes
+from rocketmq_operator.domain.manifests.config import Value, properties_text
+from rocketmq_operator.domain.manifests.disruption import disruption_budget
+from rocketmq_operator.domain.manifests.network_policies import Access, controller_policy
+from rocketmq_operator.domain.manifests.objects import Images, Owner, config_hash, config_map, headless_service
+from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
+from rocketmq_operator.domain.spec.common import Json
+from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster
+
+REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
+"""Where the resource asks for nothing itself."""
+
+CONFIG_FILE: Final = "controller.conf"
+START_SECONDS: Final = 300
+"""Reading journal and snapshot."""
+
+_RAFT_SECRET: Final = "raft-secret"  # noqa: S105 - a volume's name
+_TLS: Final = "grpc-tls"
+
+
+def controller_cluster_objects(
+    cluster: ControllerCluster, images: Images, access: Access | None = None
+) -> tuple[Json, ...]:
+    """Everything but the Raft secret, in the order to apply it."""
+    owner, name = _owner(cluster), names.controller(cluster.name)
+    text = _config(cluster)
+    embedded = cluster.spec.embedded_in_name_server
+    return (
+        config_map(owner, name, {CONFIG_FILE: text}),
+        headless_service(owner, name, _ports(cluster)),
+        *controller_policy(owner, name, access or Access(), name_server=embedded),
+        *disruption_budget(owner, name, replicas=cluster.spec.members, needed=cluster.quorum),
+        stateful_set(
+            owner,
+            name,
+            replicas=cluster.spec.members,
+            pod=_pod(owner, cluster, images, text),
+            claims=volumes.controller_claims(owner, cluster.spec.storage),
+            claim_retention=volumes.retention(cluster.spec.storage.reclaim_policy),
+            rolled_by_operator=True,
+        ),
+    )
+
+
+def raft_secret(cluster: ControllerCluster, secret_text: str) -> Json:
+    """The Secret with the text that all members share, at least 16 bytes: to be created once and then left alone, since
+    members with another secret do not understand each other."""
+    data = {names.KEY_RAFT_SECRET: base64.b64encode(secret_text.encode()).decode()}
+    return _owner(cluster).made("v1", "Secret", names.raft_secret(cluster.name), type="Opaque", data=data)
+
+
+def _owner(cluster: ControllerCluster) -> Owner:
+    return Owner("ControllerCluster", "controller", cluster.metadata)
+
+
+def _ports(cluster: ControllerCluster) -> Mapping[str, int]:
+    ports = {
+        "remoting": names.PORT_CONTROLLER,
+        "raft": names.PORT_CONTROLLER_RAFT,
+        "grpc": names.PORT_CONTROLLER_GRPC,
+        "metrics": names.PORT_CONTROLLER_METRICS,
+    }
+    if cluster.spec.embedded_in_name_server:
+        ports["namesrv"] = names.PORT_NAMESRV
+    return ports
+
+
+def _config(cluster: ControllerCluster) -> str:
+    """Of all members: which one it is comes from the environment."""
+    spec, tuning = cluster.spec, cluster.spec.tuning
+    ours: dict[str, Value] = {
+        "controllerDLegerGroup": cluster.name,
+        "controllerDLegerPeers": cluster.peers,
+        "controllerStorePath": f"{names.PATH_DATA}/controller",
+        "controllerRaftSecretFile": f"{names.PATH_RAFT_SECRET}/{names.KEY_RAFT_SECRET}",
+        "controllerRaftPort": names.PORT_CONTROLLER_RAFT,
+        "controllerGrpcPort": names.PORT_CONTROLLER_GRPC,
+        "metricsPromExporterPort": names.PORT_CONTROLLER_METRICS,
+        "raftHeartbeatIntervalMs": tuning.raft_heartbeat_interval_ms,
+        "raftElectionTimeoutMs": tuning.raft_election_timeout_ms,
+        "brokerSuspectTimeoutMs": tuning.broker_suspect_timeout_ms,
+        "scanInactiveMasterInterval": tuning.scan_inactive_master_interval_ms,
+        "enableElectUncleanMaster": tuning.enable_elect_unclean_master,
+    }
+    if spec.grpc_tls_secret_name:
+        ours["controllerGrpcTlsCertFile"] = f"{names.PATH_GRPC_TLS}/tls.crt"
+        ours["controllerGrpcTlsKeyFile"] = f"{names.PATH_GRPC_TLS}/tls.key"
+        ours["controllerGrpcTlsCaFile"] = f"{names.PATH_GRPC_TLS}/ca.crt"
+    if spec.embedded_in_name_server:
+        ours["enableControllerInNamesrv"] = True
+        ours["listenPort"] = names.PORT_NAMESRV
+        ours["kvConfigPath"] = f"{names.PATH_DATA}/namesrv/kvConfig.json"
+        ours["configStorePath"] = f"{names.PATH_DATA}/namesrv/namesrv.properties"
+    return properties_text(spec.config, ours)
+
+
+def _pod(owner: Owner, cluster: ControllerCluster, images: Images, config: str) -> Json:
+    spec = cluster.spec
+    process = "namesrv" if spec.embedded_in_name_server else "controller"
+    mounts = [
+        *pods.common_mounts(),
+        pods.mount(names.VOLUME_DATA, names.PATH_DATA),
+        pods.mount(_RAFT_SECRET, names.PATH_RAFT_SECRET, read_only=True),
+    ]
+    pod_volumes = [
+        pods.config_volume(names.controller(cluster.name)),
+        pods.empty_dir(pods.TEMPORARY, "64Mi"),
+        pods.secret_volume(_RAFT_SECRET, cluster.raft_secret),
+    ]
+    if spec.grpc_tls_secret_name:
+        mounts.append(pods.mount(_TLS, names.PATH_GRPC_TLS, read_only=True))
+        pod_volumes.append(pods.secret_volume(_TLS, spec.grpc_tls_secret_name))
+    container = pods.container(
+        names.CONTAINER_CONTROLLER,
+        spec.image.controller or images.of(process),
+        pull_policy=spec.image.pull_policy,
+        arguments=("-c", f"{names.PATH_CONFIG}/{CONFIG_FILE}"),
+        environment=pods.environment(
+            spec.pod_template, {"ROCKETMQ_CONTROLLERDLEGERSELFID": "n$(POD_INDEX)", "ROCKETMQ_LOGFORMAT": "json"}
+        ),
+        resources=pods.resources(spec.resources, REQUESTS),
+        ports=_ports(cluster),
+        mounts=mounts,
+        startupProbe=pods.http_probe("/healthz", "metrics", period=1, failures=START_SECONDS),
+        livenessProbe=pods.http_probe("/healthz", "metrics", period=5, failures=6),
+        readinessProbe=pods.http_probe("/readyz", "metrics", period=2, failures=2),
+    )
+    return {
+        "metadata": owner.pod_metadata(
+            spec.pod_template,
+            {
+                names.ANNOTATION_CONFIG_HASH: config_hash([config]),
+                names.ANNOTATION_RESTARTED_AT: cluster.restarted_at,
+                pods.DEFAULT_CONTAINER: names.CONTAINER_CONTROLLER,
+            },
+        ),
+        "spec": pods.pod_spec(
+            owner,
+            containers=[container],
+            volumes=pod_volumes,
+            scheduling=spec.scheduling,
+            template=spec.pod_template,
+            pull_secrets=spec.image.pull_secrets,
+        ),
+    }

@@ -1,0 +1,90 @@
+"""What a NameServer is made of: StatefulSet, headless Service, ConfigMap, disruption budget, network policy."""
+
+from typing import Final
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.manifests import pods
+from rocketmq_operator.domain.manifests.config import properties_text
+from rocketmq_operator.domain.manifests.disruption import disruption_budget
+from rocketmq_operator.domain.manifests.network_policies import Access, name_server_policy
+from rocketmq_operator.domain.manifests.objects import Images, Owner, config_hash, config_map, headless_service
+from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
+from rocketmq_operator.domain.spec.common import Json
+from rocketmq_operator.domain.spec.name_server import NameServer
+
+REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
+"""Where the resource asks for nothing itself."""
+
+CONFIG_FILE: Final = "namesrv.conf"
+PORTS: Final = {"namesrv": names.PORT_NAMESRV, "metrics": names.PORT_NAMESRV_METRICS}
+
+
+def name_server_objects(server: NameServer, images: Images, access: Access | None = None) -> tuple[Json, ...]:
+    """Everything, in the order to apply it. Name servers know nothing that brokers do not tell them again within
+    seconds, so Kubernetes may roll them by itself; the KV configuration lives as long as its pod."""
+    owner, name = Owner("NameServer", "namesrv", server.metadata), names.namesrv(server.name)
+    text = _config(server)
+    return (
+        config_map(owner, name, {CONFIG_FILE: text}),
+        headless_service(owner, name, PORTS),
+        *name_server_policy(owner, name, access or Access()),
+        *disruption_budget(owner, name, replicas=server.spec.replicas, needed=1),
+        stateful_set(
+            owner,
+            name,
+            replicas=server.spec.replicas,
+            pod=_pod(owner, server, images, text),
+            rolled_by_operator=False,
+        ),
+    )
+
+
+def _config(server: NameServer) -> str:
+    return properties_text(
+        server.spec.config,
+        {
+            "listenPort": names.PORT_NAMESRV,
+            "metricsPromExporterPort": names.PORT_NAMESRV_METRICS,
+            "kvConfigPath": f"{names.PATH_DATA}/kvConfig.json",
+            "configStorePath": f"{names.PATH_DATA}/namesrv.properties",
+        },
+    )
+
+
+def _pod(owner: Owner, server: NameServer, images: Images, config: str) -> Json:
+    spec = server.spec
+    container = pods.container(
+        names.CONTAINER_NAMESRV,
+        spec.image.namesrv or images.of("namesrv"),
+        pull_policy=spec.image.pull_policy,
+        arguments=("-c", f"{names.PATH_CONFIG}/{CONFIG_FILE}"),
+        environment=pods.environment(spec.pod_template, {"ROCKETMQ_LOGFORMAT": "json"}),
+        resources=pods.resources(spec.resources, REQUESTS),
+        ports=PORTS,
+        mounts=[*pods.common_mounts(), pods.mount(names.VOLUME_DATA, names.PATH_DATA)],
+        startupProbe=pods.http_probe("/healthz", "metrics", period=1, failures=60),
+        livenessProbe=pods.http_probe("/healthz", "metrics", period=5, failures=6),
+        readinessProbe=pods.http_probe("/readyz", "metrics", period=2, failures=2),
+    )
+    return {
+        "metadata": owner.pod_metadata(
+            spec.pod_template,
+            {
+                names.ANNOTATION_CONFIG_HASH: config_hash([config]),
+                names.ANNOTATION_RESTARTED_AT: server.restarted_at,
+                pods.DEFAULT_CONTAINER: names.CONTAINER_NAMESRV,
+            },
+        ),
+        "spec": pods.pod_spec(
+            owner,
+            containers=[container],
+            volumes=[
+                pods.config_volume(names.namesrv(server.name)),
+                pods.empty_dir(pods.TEMPORARY, "64Mi"),
+                pods.empty_dir(names.VOLUME_DATA, "64Mi"),
+            ],
+            scheduling=spec.scheduling,
+            template=spec.pod_template,
+            pull_secrets=spec.image.pull_secrets,
+        ),
+    }

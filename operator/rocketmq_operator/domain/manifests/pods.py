@@ -1,0 +1,203 @@
+"""What all pods have in common: users and rights, probes, environment, where they run, small volumes.
+
+Every container here is admitted by a namespace that enforces the restricted Pod Security Standard.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.manifests.objects import Owner
+from rocketmq_operator.domain.spec.common import Json, PodTemplate, Scheduling
+
+GRACE_SECONDS: Final = 30
+"""Between SIGTERM and SIGKILL: a hand-over takes a second or two, a broker that has accepted sends waits shutdownWaitMs
+for their copies, a Java broker flushes and closes for some seconds."""
+
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+"""Annotation: whose logs `kubectl logs` shows."""
+TEMPORARY: Final = "tmp"
+CONFIG: Final = "config"
+
+
+def pod_spec(
+    owner: Owner,
+    *,
+    containers: Sequence[Json],
+    volumes: Sequence[Json],
+    scheduling: Scheduling,
+    template: PodTemplate,
+    pull_secrets: Sequence[str],
+) -> Json:
+    """`spec` of a pod template. No pod of ours talks to the API server, so none has a token."""
+    spec: dict[str, object] = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": _pod_security(),
+        "containers": list(containers),
+        "volumes": list(volumes),
+        **_placement(owner, scheduling),
+    }
+    if pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
+    if template.service_account_name:
+        spec["serviceAccountName"] = template.service_account_name
+    return spec
+
+
+def container(
+    name: str,
+    image: str,
+    *,
+    pull_policy: str,
+    arguments: Sequence[str],
+    environment: Sequence[Json],
+    resources: Json,
+    ports: Mapping[str, int],
+    mounts: Sequence[Json],
+    **more: object,
+) -> Json:
+    """One container; `more` are its probes, command and lifecycle."""
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": pull_policy,
+        "args": list(arguments),
+        "env": list(environment),
+        "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports.items()],
+        "resources": resources,
+        "securityContext": _container_security(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": list(mounts),
+        **more,
+    }
+
+
+def environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
+    """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
+    win over those of the same name."""
+    identity = [
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_IP", "status.podIP"),
+        _field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
+    ]
+    taken = {entry["name"] for entry in identity} | own.keys()
+    users = [entry for entry in template.env if entry.get("name") not in taken]
+    return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
+
+
+def resources(asked: Json, defaults: Mapping[str, str]) -> Json:
+    """`resources` of a container: what was asked for, and a request from `defaults` for each resource of which neither
+    request nor limit was given. Limits are never made up: one on memory kills, one on CPU delays heartbeats."""
+    limits, requests = _amounts(asked, "limits"), _amounts(asked, "requests")
+    for resource, amount in defaults.items():
+        if resource not in limits:
+            requests.setdefault(resource, amount)
+    return {**asked, "requests": requests} if requests else asked
+
+
+def http_probe(path: str, port: str | int, *, period: int, failures: int, timeout: int = 2) -> Json:
+    """A probe by GET, times in seconds. The port of another container of the pod is given by number."""
+    return {"httpGet": {"path": path, "port": port, "scheme": "HTTP"}, **_rhythm(period, failures, timeout)}
+
+
+def tcp_probe(port: str, *, period: int, failures: int, timeout: int = 2) -> Json:
+    """A probe that the port takes connections, times in seconds."""
+    return {"tcpSocket": {"port": port}, **_rhythm(period, failures, timeout)}
+
+
+def empty_dir(name: str, size: str, *, memory: bool = False) -> Json:
+    """A volume that lives as long as the pod."""
+    source: dict[str, object] = {"sizeLimit": size}
+    if memory:
+        source["medium"] = "Memory"
+    return {"name": name, "emptyDir": source}
+
+
+def config_volume(config_map: str) -> Json:
+    """The volume CONFIG, all files of the ConfigMap."""
+    return {"name": CONFIG, "configMap": {"name": config_map, "defaultMode": 0o444}}
+
+
+def secret_volume(name: str, secret: str) -> Json:
+    """Readable for the group and nobody else: the kubelet writes the files as root, and fsGroup makes them ours."""
+    return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+
+
+def mount(name: str, path: str, *, read_only: bool = False) -> Json:
+    return {"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})}
+
+
+def common_mounts() -> list[Json]:
+    """Of the volumes CONFIG and TEMPORARY."""
+    return [mount(CONFIG, names.PATH_CONFIG, read_only=True), mount(TEMPORARY, "/tmp")]  # noqa: S108 - its own volume
+
+
+def _pod_security() -> Json:
+    """Volumes are given to the group; not file by file again at each start of a large store."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": names.USER_ID,
+        "runAsGroup": names.USER_ID,
+        "fsGroup": names.USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _container_security() -> Json:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "privileged": False,
+        "readOnlyRootFilesystem": True,
+        "runAsNonRoot": True,
+    }
+
+
+def _placement(owner: Owner, scheduling: Scheduling) -> Json:
+    """The user's affinity with our anti-affinity in it; spread constraints that select nothing select our pods."""
+    result: dict[str, object] = {}
+    affinity = _with_anti_affinity(owner, scheduling)
+    if affinity:
+        result["affinity"] = affinity
+    if scheduling.topology_spread_constraints:
+        result["topologySpreadConstraints"] = [
+            {"labelSelector": {"matchLabels": owner.selector}, **constraint}
+            for constraint in scheduling.topology_spread_constraints
+        ]
+    if scheduling.node_selector:
+        result["nodeSelector"] = dict(scheduling.node_selector)
+    if scheduling.tolerations:
+        result["tolerations"] = list(scheduling.tolerations)
+    if scheduling.priority_class_name:
+        result["priorityClassName"] = scheduling.priority_class_name
+    return result
+
+
+def _with_anti_affinity(owner: Owner, scheduling: Scheduling) -> Json:
+    if scheduling.anti_affinity == "none":
+        return scheduling.affinity
+    term: Json = {"labelSelector": {"matchLabels": owner.selector}, "topologyKey": scheduling.topology_key}
+    if scheduling.anti_affinity == "required":
+        key, ours = "requiredDuringSchedulingIgnoredDuringExecution", term
+    else:
+        key, ours = "preferredDuringSchedulingIgnoredDuringExecution", {"weight": 100, "podAffinityTerm": term}
+    users = scheduling.affinity.get("podAntiAffinity")
+    apart = dict(users) if isinstance(users, Mapping) else {}
+    apart[key] = [*(apart.get(key) or ()), ours]
+    return {**scheduling.affinity, "podAntiAffinity": apart}
+
+
+def _amounts(asked: Json, part: str) -> dict[str, object]:
+    amounts = asked.get(part)
+    return dict(amounts) if isinstance(amounts, Mapping) else {}
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+def _rhythm(period: int, failures: int, timeout: int) -> Json:
+    return {"periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": timeout, "successThreshold": 1}
