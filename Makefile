@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 TAG ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format proto chart constraints clean
+.PHONY: help setup demo test check bench images sbom format proto chart constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
