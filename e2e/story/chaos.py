@@ -1,0 +1,53 @@
+"""Runs in a privileged pod that sees the node's processes, and does to them what a node does to processes on a bad day.
+
+`chaos.py container ID SIGNAL [SECONDS]` signals every process of a container, `chaos.py process NAME SIGNAL [SECONDS]`
+those
+of that name on the node; with SECONDS, SIGCONT follows after so long. From inside its own container nobody could: the
+first process of a PID namespace cannot be killed or stopped from within.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def of_container(container: str) -> list[int]:
+    """Processes in the container's control group."""
+    return [pid for pid in _pids() if container in _read(pid, "cgroup")]
+
+
+def of_name(name: str) -> list[int]:
+    """Processes of that name (its first 15 characters)."""
+    return [pid for pid in _pids() if _read(pid, "comm").strip() == name[:15]]
+
+
+def main() -> int:
+    """Run the command; returns the exit code: 1 if there was nobody to signal."""
+    find, what, name, *seconds = sys.argv[1:]
+    number = signal.Signals[name]
+    pids = {"container": of_container, "process": of_name}[find](what)
+    for pid in pids:
+        os.kill(pid, number)
+    if seconds:
+        time.sleep(float(seconds[0]))
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    print(pids)
+    return 0 if pids else 1
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:  # it has ended meanwhile
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

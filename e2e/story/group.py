@@ -1,0 +1,232 @@
+"""A BrokerGroup on the cluster, the load on it and what is expected of it after every fault.
+
+`whole` and `judge` are the promise: one master, everyone in the SyncStateSet, nothing acknowledged lost or stored
+twice.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+HERE = Path(__file__).parent
+LOAD, CHAOS = "load", "chaos"
+PATIENCE = 120.0
+"""Seconds until a group has to be whole again, whatever was done to it."""
+POLL = 0.25
+
+
+class Kubectl(Protocol):
+    """What a story needs of a cluster."""
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str: ...  # noqa: A002 - as subprocess has it
+
+
+class Replica(msgspec.Struct, frozen=True, rename="camel"):
+    """One of status.replicaStatuses."""
+
+    pod: str
+    broker_id: int | None = None
+    role: str = "none"
+    address: str = ""
+    in_sync: bool = False
+    alive: bool = False
+    ready: bool = False
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What `load.py report` prints; times in seconds."""
+
+    acknowledged: int
+    lost: list[int]
+    duplicated: list[int]
+    longest_gap: float
+    silence: float
+
+
+class Group:
+    """One BrokerGroup in a namespace, with a pod that sends to it."""
+
+    def __init__(self, cluster: Kubectl, namespace: str, name: str) -> None:
+        self._cluster = cluster
+        self.namespace, self.name = namespace, name
+        self._chaos_namespace = namespace
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
+        """In this group's namespace."""
+        return self._cluster.kubectl("-n", self.namespace, *arguments, input=input)
+
+    def read(self) -> dict[str, object]:
+        """The resource."""
+        decoded: dict[str, object] = json.loads(self.kubectl("get", "brokergroup", self.name, "-o", "json"))
+        return decoded
+
+    def status(self) -> dict[str, object]:
+        """Its status, empty until there is one."""
+        status = self.read().get("status", {})
+        assert isinstance(status, dict)
+        return status
+
+    def replicas(self) -> list[Replica]:
+        """By pod."""
+        return msgspec.convert(self.status().get("replicaStatuses", []), list[Replica])
+
+    def condition(self, kind: str) -> dict[str, str]:
+        """One condition of the status; empty if it is not there."""
+        conditions = msgspec.convert(self.status().get("conditions", []), list[dict[str, object]])
+        found = next((one for one in conditions if one["type"] == kind), {})
+        return {key: str(value) for key, value in found.items()}
+
+    def master(self) -> str:
+        """Name of the master's pod."""
+        return str(self.status()["master"])
+
+    def slaves(self) -> list[str]:
+        """Names of the others' pods."""
+        return [replica.pod for replica in self.replicas() if replica.role == "slave"]
+
+    def ids(self) -> dict[str, int | None]:
+        """brokerId by pod."""
+        return {replica.pod: replica.broker_id for replica in self.replicas()}
+
+    def addresses(self) -> dict[str, str]:
+        """Address by pod."""
+        return {replica.pod: replica.address for replica in self.replicas()}
+
+    def pod_uids(self) -> dict[str, str]:
+        """Which pods there are now, by name."""
+        pods = json.loads(self.kubectl("get", "pods", "-l", f"rocketmq-ha.io/group={self.name}", "-o", "json"))["items"]
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+
+    def patch(self, **spec: object) -> None:
+        """Change fields of the spec."""
+        self.kubectl("patch", "brokergroup", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def whole(self, *, replicas: int = 3, patience: float = PATIENCE) -> float:
+        """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;
+        returns the seconds it took."""
+
+        def done() -> bool:
+            resource = self.read()
+            status, metadata = resource.get("status", {}), resource["metadata"]
+            assert isinstance(status, dict)
+            assert isinstance(metadata, dict)
+            members = msgspec.convert(status.get("replicaStatuses", []), list[Replica])
+            uids = self.pod_uids()
+            return (
+                status.get("observedGeneration") == metadata["generation"]
+                and status.get("phase") == "Running"
+                and len(members) == replicas == len(uids)
+                and all(one.alive and one.in_sync and one.ready for one in members)
+                and [one.role for one in members].count("master") == 1
+                and self.condition("Ready").get("status") == "True"
+            )
+
+        return wait(done, f"{self.name} to be whole with {replicas} replicas", patience, lambda: str(self.status()))
+
+    # The load
+
+    def start_load(self, namesrv_addr: str, image: str) -> None:
+        """Begin to send, from a pod beside the group."""
+        self._script_pod(LOAD, image, ["run"], env={"NAMESRV_ADDR": namesrv_addr, "TOPIC": "ledger"})
+
+    def mark(self) -> str:
+        """Now, by the load's clock."""
+        return self.kubectl("exec", LOAD, "--", "python3", "/story/load.py", "now").strip()
+
+    def report(self, since: str) -> Report:
+        """What became of all messages acknowledged so far, and the gaps since `since`."""
+        text = self.kubectl("exec", LOAD, "--", "python3", "/story/load.py", "report", since)
+        return msgspec.json.decode(text, type=Report)
+
+    def judge(self, since: str, *, gap: float | None = None) -> Report:
+        """Nothing lost, nothing twice, sends accepted now; with `gap`, also no longer time without (seconds)."""
+        deadline = time.monotonic() + PATIENCE
+        while (report := self.report(since)).silence > 1.0 and time.monotonic() < deadline:
+            time.sleep(POLL)
+        assert report.acknowledged > 0
+        assert report.lost == []
+        assert report.duplicated == []
+        assert report.silence <= 1.0, "the group does not take messages"
+        if gap is not None:
+            assert report.longest_gap <= gap
+        return report
+
+    # Faults
+
+    def start_chaos(self, namespace: str, image: str) -> None:
+        """A pod that may signal any process of the node, in a namespace that allows it."""
+        Group(self._cluster, namespace, self.name)._script_pod(CHAOS, image, None, privileged=True)
+        self._chaos_namespace = namespace
+
+    def signal(self, pod: str, container: str, number: str, *seconds: str) -> None:
+        """Signal the processes of a container from outside, as the node would."""
+        wanted = f'{{.status.containerStatuses[?(@.name=="{container}")].containerID}}'
+        identity = self.kubectl("get", "pod", pod, "-o", f"jsonpath={wanted}").rpartition("/")[2]
+        self.chaos("container", identity, number, *seconds)
+
+    def chaos(self, *arguments: str) -> str:
+        """Run chaos.py; it blocks for as long as the fault lasts."""
+        command = ["exec", CHAOS, "--", "python3", "/story/chaos.py", *arguments]
+        return self._cluster.kubectl("-n", self._chaos_namespace, *command)
+
+    def _script_pod(
+        self,
+        name: str,
+        image: str,
+        arguments: Sequence[str] | None,
+        *,
+        env: dict[str, str] | None = None,
+        privileged: bool = False,
+    ) -> None:
+        """A pod with this folder's scripts at /story: runs `<name>.py arguments`, or waits for `exec`."""
+        scripts = {f"{name}.py": (HERE / f"{name}.py").read_text()}
+        restricted = {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        command = ["sleep", "infinity"] if arguments is None else ["python3", f"/story/{name}.py", *arguments]
+        container = {
+            "name": name,
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": command,
+            "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+            "volumeMounts": [{"name": "story", "mountPath": "/story"}, {"name": "tmp", "mountPath": "/tmp"}],
+            "securityContext": {"privileged": True, "runAsUser": 0} if privileged else restricted,
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "hostPID": privileged,
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+                "volumes": [
+                    {"name": "story", "configMap": {"name": f"story-{name}"}},
+                    {"name": "tmp", "emptyDir": {}},
+                ],
+            },
+        }
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"story-{name}"}, "data": scripts}
+        items = {"apiVersion": "v1", "kind": "List", "items": [config, pod]}
+        self.kubectl("apply", "-f", "-", input=json.dumps(items))
+        self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def wait(done: Callable[[], bool], what: str, patience: float, state: Callable[[], str] = str) -> float:
+    """Ask until it is so; returns the seconds it took. AssertionError with `state()` when patience is at its end."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > patience:
+            raise AssertionError(f"waited {patience:.0f} s for {what}: {state()}")
+        time.sleep(POLL)
+    return time.monotonic() - began
