@@ -78,7 +78,7 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
 
     lease_timeout_ms: Annotated[int, msgspec.Meta(ge=200, le=9000)] = 2000
     hang_timeout_ms: Annotated[int, msgspec.Meta(ge=200, le=60_000)] = 2000
-    heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=50, le=5000)] = 1000
+    heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=50, le=5000)] = 500
     max_time_slave_not_catchup_ms: Millis = 15_000
 
 
@@ -230,6 +230,8 @@ def _check(group: BrokerGroup) -> None:
         raise SpecError("spec.replicas", "strict durability needs two replicas: set replicas, or durability: relaxed")
     if (spec.min_in_sync_replicas or 0) > spec.replicas:
         raise SpecError("spec.minInSyncReplicas", f"more than the {spec.replicas} replicas")
+    if spec.durability == "strict" and "allAckInSyncStateSet" in spec.config:
+        raise SpecError("spec.config.allAckInSyncStateSet", "is always so with durability strict")
     for key in spec.config:
         if key in BROKER:
             raise SpecError(f"spec.config.{key}", f"is set by {BROKER[key]}")

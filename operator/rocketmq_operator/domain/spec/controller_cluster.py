@@ -1,7 +1,7 @@
 """ControllerCluster: the quorum that elects masters. Schema: crds/controllerclusters.yaml."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -49,7 +49,7 @@ class Tuning(msgspec.Struct, frozen=True, rename="camel"):
 class ControllerClusterSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Every field of spec."""
 
-    members: Literal[3, 5] = 3
+    members: Annotated[int, msgspec.Meta(ge=3, le=5)] = 3
     embedded_in_name_server: bool = False
     image: ControllerImages = ControllerImages()
     storage: ControllerStorage = ControllerStorage()
@@ -132,6 +132,8 @@ def parse_controller_cluster(body: Json) -> ControllerCluster:
     """
     spec = decode(mapping(body, "spec"), ControllerClusterSpec, "spec")
     cluster = ControllerCluster(parse_metadata(body), spec, mapping(body, "status"))
+    if spec.members % 2 == 0:
+        raise SpecError("spec.members", "must be 3 or 5: an even number outlives no more losses")
     if spec.tuning.raft_election_timeout_ms <= 3 * spec.tuning.raft_heartbeat_interval_ms:
         raise SpecError("spec.tuning.raftElectionTimeoutMs", "must be more than three times raftHeartbeatIntervalMs")
     for key in spec.config:

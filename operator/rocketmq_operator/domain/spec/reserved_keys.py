@@ -10,7 +10,6 @@ from typing import Final
 OPERATOR: Final = "the operator"
 
 BROKER: Final[Mapping[str, str]] = {
-    "allAckInSyncStateSet": "spec.durability",
     "bindAddress": OPERATOR,
     "brokerClusterName": "spec.clusterName",
     "brokerElectionPriority": "spec.priorities",
