@@ -5,12 +5,13 @@ ready; then identity, replication, and the broker's socket.
 """
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
 import structlog
 
-from rocketmq_runtime.filesystem import OS, storage_errors
+from rocketmq_runtime.filesystem import OS, storage_errors, used_ratio
 from rocketmq_runtime.probes import ProbeServer
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.domain.role import Broker
@@ -104,6 +105,8 @@ class SidecarApp:
             confirm_offset=replication.confirm_offset,
             broker_connected=self.agent.broker.link.connected,
             controller_known=found,
+            slaves=replication.slaves,
+            disk_used=_disk_used(settings.commit_log_path),
         )
 
     def _unready(self) -> str | None:
@@ -164,3 +167,9 @@ class SidecarApp:
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
         )
+
+
+def _disk_used(path: Path) -> float | None:
+    with contextlib.suppress(OSError):  # it is not there yet
+        return used_ratio(path)
+    return None

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from rocketmq_formats.errors import FrameError
@@ -22,6 +23,16 @@ log = structlog.get_logger()
 
 MAX_SLAVES: Final = 64
 """Connections at a time; a group has a handful of replicas."""
+
+
+class SlaveLag(msgspec.Struct, frozen=True):
+    """How far a connected slave is behind."""
+
+    broker_id: int
+    lag: int
+    """Bytes of the log that it has not acknowledged."""
+    in_sync: bool
+    """Whether it is in the SyncStateSet."""
 
 
 class HaServer:
@@ -60,6 +71,23 @@ class HaServer:
         self._refusals: set[str] = set()
         self._wished: frozenset[int] | None = None
         """Wished for since the last look of the timer."""
+
+    @property
+    def slaves(self) -> tuple[SlaveLag, ...]:
+        """By broker id; also read by the thread that answers probes."""
+        master = self.mastership
+        if master is None:
+            return ()
+        sessions = [connection.session for connection in list(self.connections)]
+        behind = {
+            session.slave.broker_id: master.max_offset - max(0, session.ack)
+            for session in sessions
+            if session.slave is not None
+        }
+        members = master.sync_set.members
+        return tuple(
+            SlaveLag(broker_id, max(0, behind[broker_id]), broker_id in members) for broker_id in sorted(behind)
+        )
 
     # Its life
 

@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rocketmq_sidecar.ha_server import SlaveLag
+
 
 class Snapshot(msgspec.Struct, frozen=True):
     """What the gauges show."""
@@ -29,6 +31,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     broker_connected: bool
     controller_known: bool
     """Whether a leading controller is known."""
+    slaves: tuple[SlaveLag, ...] = ()
+    """Of a master."""
+    disk_used: float | None = None
+    """0 to 1; None if nobody can say."""
 
 
 ROLES = ("fenced", "slave", "master")
@@ -57,7 +63,8 @@ class _Gauges(Collector):
         for name in ROLES:
             role.add_metric((*labels.values(), name), float(now.role == name))
         yield role
-        for name, text, value in (
+        yield from _slaves(labels, now.slaves)
+        gauges = [
             ("master_epoch", "Newest masterEpoch heard of", now.master_epoch),
             ("in_sync_replicas", "Members of the SyncStateSet", now.in_sync),
             ("lease_seconds", "Time until the write lease ends", now.lease_seconds),
@@ -65,7 +72,25 @@ class _Gauges(Collector):
             ("confirm_offset", "What consumers may see, in bytes", now.confirm_offset),
             ("broker_connected", "1 while the broker is connected", now.broker_connected),
             ("controller_known", "1 while a leading controller is known", now.controller_known),
-        ):
+        ]
+        if now.disk_used is not None:
+            gauges.append(("disk_used_ratio", "How full the disk of the commit log is, 0 to 1", now.disk_used))
+        for name, text, value in gauges:
             gauge = GaugeMetricFamily(f"rocketmq_sidecar_{name}", text, labels=tuple(labels))
             gauge.add_metric(tuple(labels.values()), float(value))
             yield gauge
+
+
+def _slaves(labels: dict[str, str], slaves: tuple[SlaveLag, ...]) -> Iterable[Metric]:
+    names, values = (*labels, "slave_broker_id"), tuple(labels.values())
+    lag = GaugeMetricFamily(
+        "rocketmq_sidecar_slave_lag_bytes", "Master: what a connected slave has not acknowledged", labels=names
+    )
+    in_sync = GaugeMetricFamily(
+        "rocketmq_sidecar_slave_in_sync", "Master: 1 for a connected slave in the SyncStateSet", labels=names
+    )
+    for slave in slaves:
+        lag.add_metric((*values, str(slave.broker_id)), float(slave.lag))
+        in_sync.add_metric((*values, str(slave.broker_id)), float(slave.in_sync))
+    yield lag
+    yield in_sync

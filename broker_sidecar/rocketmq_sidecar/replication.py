@@ -25,7 +25,7 @@ from rocketmq_sidecar.domain.sync_set import SyncSet
 from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.follower import Follower
 from rocketmq_sidecar.ha_client import MasterConnection
-from rocketmq_sidecar.ha_server import HaServer
+from rocketmq_sidecar.ha_server import HaServer, SlaveLag
 from rocketmq_sidecar.replica_log import ReplicaLog
 from rocketmq_sidecar.replication_settings import ReplicationSettings
 from rocketmq_sidecar.replication_status import StatusReporter, View
@@ -295,6 +295,11 @@ class Replication:
     def last_epoch(self) -> int:
         """Last epoch of the epoch file, -1 if it has none; for heartbeats."""
         return self._log.epoch_store.epochs.last_epoch
+
+    @property
+    def slaves(self) -> tuple[SlaveLag, ...]:
+        """Master: the slaves that are connected."""
+        return () if self._server is None else self._server.slaves
 
     # Inside
 

@@ -25,6 +25,7 @@ from rocketmq_sidecar.domain.actions import (
     StopReplication,
     ToReplication,
 )
+from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.replication import ReplicationError
 
 log = structlog.get_logger(__name__)
@@ -55,6 +56,8 @@ class ReplicationPort(Protocol):
     def confirm_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int: ...
+    @property
+    def slaves(self) -> tuple[SlaveLag, ...]: ...
 
 
 class Replicator:

@@ -1,0 +1,69 @@
+"""What /metrics of a sidecar shows."""
+
+from pathlib import Path
+
+from prometheus_client import generate_latest
+
+from rocketmq_sidecar.ha_server import SlaveLag
+from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from tests.sidecar.replication.replica_kit import in_sync, replicas
+
+COMMON = 'broker_id="1",broker_set="broker-a",cluster="C"'
+
+
+def snapshot(*slaves: SlaveLag, disk_used: float | None = None) -> Snapshot:
+    return Snapshot(
+        cluster="C",
+        broker_set="broker-a",
+        broker_id=1,
+        role="master",
+        master_epoch=7,
+        in_sync=2,
+        lease_seconds=1.5,
+        max_offset=2000,
+        confirm_offset=1000,
+        broker_connected=True,
+        controller_known=True,
+        slaves=slaves,
+        disk_used=disk_used,
+    )
+
+
+def shown(now: Snapshot) -> set[str]:
+    text = generate_latest(SidecarMetrics(lambda: now).registry).decode()
+    return {line for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_a_replica_is_shown_with_its_names() -> None:
+    lines = shown(snapshot())
+    assert {
+        f'rocketmq_sidecar_role{{{COMMON},role="master"}} 1.0',
+        f'rocketmq_sidecar_role{{{COMMON},role="slave"}} 0.0',
+        f"rocketmq_sidecar_master_epoch{{{COMMON}}} 7.0",
+        f"rocketmq_sidecar_in_sync_replicas{{{COMMON}}} 2.0",
+    } <= lines
+    assert not [line for line in lines if "disk" in line or "slave_" in line]
+
+
+def test_a_master_shows_its_slaves_and_its_disk() -> None:
+    lines = shown(snapshot(SlaveLag(2, 0, in_sync=True), SlaveLag(3, 500, in_sync=False), disk_used=0.25))
+    assert {
+        f'rocketmq_sidecar_slave_lag_bytes{{{COMMON},slave_broker_id="3"}} 500.0',
+        f'rocketmq_sidecar_slave_in_sync{{{COMMON},slave_broker_id="2"}} 1.0',
+        f'rocketmq_sidecar_slave_in_sync{{{COMMON},slave_broker_id="3"}} 0.0',
+        f"rocketmq_sidecar_disk_used_ratio{{{COMMON}}} 0.25",
+    } <= lines
+
+
+async def test_slaves_are_those_that_are_connected(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 3) as (one, two, three):
+        assert one.replication.slaves == ()
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two, three)
+        assert one.replication.slaves == (SlaveLag(2, 0, in_sync=True), SlaveLag(3, 0, in_sync=True))
+        assert two.replication.slaves == ()
+        one.agree_at_once = False
+        await two.replication.stop()
+        await one.until(lambda: one.wishes[-1] == {1, 3})
+        assert one.replication.slaves == (SlaveLag(3, 0, in_sync=True),)
