@@ -27,7 +27,7 @@ Durability = Literal["strict", "relaxed"]
 UpdateStrategy = Literal["supervised", "unsupervised"]
 Priority = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 JvmSize = Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
-JvmOption = Annotated[str, msgspec.Meta(pattern="^-[A-Za-z][^\\s]*$", max_length=512)]
+JvmOption = Annotated[str, msgspec.Meta(pattern=r"^-[A-Za-z]\S*$", max_length=512)]
 
 STRICT_COPIES = 2
 """A strict group acknowledges nothing that fewer replicas have."""
