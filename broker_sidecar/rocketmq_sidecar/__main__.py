@@ -24,6 +24,7 @@ from rocketmq_runtime.settings import (
     to_text_values,
 )
 from rocketmq_sidecar.app import SidecarApp
+from rocketmq_sidecar.observer.app import ObserverApp
 from rocketmq_sidecar.replication import ReplicationError
 from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
 
@@ -57,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(settings: SidecarSettings) -> int:
-    app = SidecarApp(settings)
+    app = ObserverApp(settings) if settings.broker_engine == "apache" else SidecarApp(settings)
     stopping = asyncio.Event()
     on_end_signals(stopping.set)
     loop = asyncio.get_running_loop()
-    ends = [loop.create_task(event.wait()) for event in (stopping, app.agent.failed)]
+    ends = [loop.create_task(event.wait()) for event in (stopping, app.failed)]
     starting = loop.create_task(app.start())
     try:
         # The start may wait for an operator, so a signal has to end it too.
@@ -81,7 +82,7 @@ async def _run(settings: SidecarSettings) -> int:
             task.cancel()
         await asyncio.gather(starting, *ends, return_exceptions=True)
         await app.stop()
-    return 0 if app.agent.fatal is None else EXIT_FATAL
+    return 0 if app.fatal is None else EXIT_FATAL
 
 
 if __name__ == "__main__":

@@ -81,6 +81,16 @@ class SidecarApp:
             OS.close(self._lock)
         log.info("sidecar stopped")
 
+    @property
+    def failed(self) -> asyncio.Event:
+        """Set when a bug has ended the agent; the process has to end too."""
+        return self.agent.failed
+
+    @property
+    def fatal(self) -> BaseException | None:
+        """What the bug raised."""
+        return self.agent.fatal
+
     def snapshot(self) -> Snapshot:
         """For the gauges."""
         settings, machine, replication = self.settings, self.agent.machine, self.agent.replication

@@ -1,0 +1,105 @@
+"""The composition root of the sidecar beside an Apache broker: probes, metrics, gRPC, and the observer behind them.
+
+No HA port, no socket, no lease: the Java broker replicates and talks to the controllers itself.
+"""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from rocketmq_runtime.filesystem import used_ratio
+from rocketmq_runtime.probes import ProbeServer
+from rocketmq_sidecar.health import Health
+from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.observer.broker import BrokerCalls
+from rocketmq_sidecar.observer.controllers import ControllerCalls
+from rocketmq_sidecar.observer.files import ReplicaFiles
+from rocketmq_sidecar.observer.observer import Observer, broker_address
+from rocketmq_sidecar.settings import SidecarSettings
+
+log = structlog.get_logger(__name__)
+
+
+class ObserverApp:
+    """One sidecar process beside a Java broker."""
+
+    def __init__(self, settings: SidecarSettings) -> None:
+        """Wire everything; nothing is opened yet. Needs a running event loop."""
+        self.settings = settings
+        self.fatal: BaseException | None = None
+        """What a bug raised; the process has to end."""
+        self.failed = asyncio.Event()
+        self._brokers = BrokerCalls()
+        self._controllers = ControllerCalls(
+            settings.controllers, cluster_name=settings.broker_cluster_name, broker_name=settings.name
+        )
+        self.observer = Observer(
+            settings, brokers=self._brokers, controllers=self._controllers, files=ReplicaFiles(settings)
+        )
+        self.health = Health(self.observer.unready)
+        self.metrics = SidecarMetrics(self.snapshot)
+        self.probes: ProbeServer | None = None
+
+    async def start(self) -> None:
+        """Open everything, begin to look.
+
+        Raises:
+            OSError: a port is taken.
+        """
+        settings = self.settings
+        self.health.pulse.start()
+        if settings.metrics_prom_exporter_port:
+            self.probes = ProbeServer(
+                host=settings.metrics_prom_exporter_host or settings.bind_address,
+                port=settings.metrics_prom_exporter_port,
+                registry=self.metrics.registry,
+                healthy=self.health.healthy,
+                ready=self.health.ready,
+            )
+        self.observer.start(self._ended)
+        log.info(
+            "sidecar started, observing",
+            cluster=settings.broker_cluster_name,
+            broker=settings.name,
+            store=str(settings.root),
+            broker_address=broker_address(settings),
+            controllers=list(settings.controllers),
+            metrics=settings.metrics_prom_exporter_port or None,
+        )
+
+    async def stop(self) -> None:
+        """Hand over, then close everything; the probes go last, so that others can wait for the end of it."""
+        await self.observer.stop()
+        await asyncio.gather(self._brokers.close(), self._controllers.close())
+        self.health.pulse.stop()
+        if self.probes is not None:
+            self.probes.stop()
+        log.info("sidecar stopped")
+
+    def snapshot(self) -> Snapshot:
+        """For the gauges."""
+        settings, observer = self.settings, self.observer
+        group, broker = observer.group, observer.broker
+        role, disk_used = observer.standing.role.value, None
+        with contextlib.suppress(OSError):  # the broker has not made it yet
+            disk_used = used_ratio(settings.commit_log_path)
+        return Snapshot(
+            cluster=settings.broker_cluster_name,
+            broker_set=settings.name,
+            broker_id=observer.broker_id,
+            role=role if role in {"master", "slave"} else "fenced",
+            master_epoch=0 if group is None else group.master_epoch,
+            in_sync=0 if group is None else len(group.in_sync),
+            lease_seconds=0.0,
+            max_offset=0 if broker is None else broker.max_offset,
+            confirm_offset=observer.confirm_offset,
+            broker_connected=broker is not None,
+            controller_known=observer.controller_found,
+            disk_used=disk_used,
+        )
+
+    def _ended(self, error: BaseException) -> None:
+        log.critical("sidecar cannot go on", exc_info=error)
+        self.fatal = error
+        self.failed.set()

@@ -1,0 +1,116 @@
+"""The Java broker's small files, read again at every look, and the sidecar's note beside them.
+
+Java writes its files in place, so a look may meet half of one: what is wrong counts when the next look finds the same.
+Nothing of the broker's is ever written here.
+"""
+
+import msgspec
+import structlog
+
+from rocketmq_formats import broker_identity
+from rocketmq_formats.broker_identity import BrokerIdentity
+from rocketmq_formats.remoting.controller import EpochEntry
+from rocketmq_formats.store import checkpoint
+from rocketmq_formats.store.epoch_file import EpochFileError, decode_epochs
+from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file
+from rocketmq_sidecar.domain.observer_identity import damaged_epochs, find_identity
+from rocketmq_sidecar.domain.observer_note import Note
+from rocketmq_sidecar.observer.note import NoteError, NoteFile
+from rocketmq_sidecar.settings import SidecarSettings
+
+log = structlog.get_logger(__name__)
+
+
+class ReplicaFiles:
+    """What they said at the last look."""
+
+    def __init__(self, settings: SidecarSettings, *, disk: FileSystem = OS) -> None:
+        root = settings.root
+        self.identity: BrokerIdentity | None = None
+        self.trouble: str | None = None
+        """What is wrong with the identity, or with the note."""
+        self.damaged: str | None = "the note has not been read yet"
+        """What is wrong with the note: then neither fenced nor let go."""
+        self.epochs: tuple[EpochEntry, ...] = ()
+        self.epochs_trouble: str | None = None
+        self.confirm_offset = 0
+        """As the broker last wrote it down, some seconds ago."""
+        self._disk = disk
+        self._note = NoteFile(root, disk=disk)
+        self._names = (settings.broker_cluster_name, settings.name)
+        self._identity_path = settings.java_identity_file or root / broker_identity.FILE_NAME
+        self._epoch_path = settings.epoch_file
+        self._checkpoint_path = root / checkpoint.FILE_NAME
+        self._suspected: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def note(self) -> Note:
+        return self._note.note
+
+    def save(self, note: Note) -> None:
+        """Durable when this returns. Raises StorageError."""
+        self._note.save(note)
+
+    def look(self) -> None:
+        """Read everything again; what cannot be read is reported in `trouble`."""
+        try:
+            if self.damaged is not None:
+                self._note.load()
+                self.damaged = None
+            suspected = (self._look_at_identity(), self._look_at_epochs())
+            self._look_at_checkpoint()
+        except NoteError as error:
+            self.damaged = str(error)
+            suspected = (self.damaged, None)
+        except StorageError as error:
+            suspected = (str(error), None)
+        self._believe(suspected)
+
+    def _believe(self, suspected: tuple[str | None, str | None]) -> None:
+        before, self._suspected = self._suspected, suspected
+        trouble, epochs = (
+            one if one is None or one == earlier else None for one, earlier in zip(suspected, before, strict=True)
+        )
+        for now, then in ((trouble, self.trouble), (epochs, self.epochs_trouble)):
+            if now is not None and now != then:
+                log.error("the broker's files are not as they should be", reason=now)
+        self.trouble, self.epochs_trouble = trouble, epochs
+
+    def _look_at_identity(self) -> str | None:
+        cluster_name, broker_name = self._names
+        noted = self.note.identity
+        found = find_identity(
+            read_file(self._identity_path, filesystem=self._disk),
+            noted=noted,
+            cluster_name=cluster_name,
+            broker_name=broker_name,
+            path=str(self._identity_path),
+            note=str(self._note.path),
+        )
+        self.identity = found.identity
+        new = found.to_note(noted)
+        if new is not None:
+            self.save(
+                msgspec.structs.replace(
+                    self.note, cluster_name=new.cluster_name, broker_name=new.broker_name, broker_id=new.broker_id
+                )
+            )
+            log.info("identity noted", cluster=new.cluster_name, broker=new.broker_name, broker_id=new.broker_id)
+        return found.trouble
+
+    def _look_at_epochs(self) -> str | None:
+        backup_path = self._epoch_path.with_name(self._epoch_path.name + ".bak")
+        data = read_file(self._epoch_path, filesystem=self._disk)
+        try:
+            self.epochs = decode_epochs(data).entries if data is not None else ()
+        except EpochFileError as error:
+            return damaged_epochs(str(self._epoch_path), error, read_file(backup_path, filesystem=self._disk))
+        return None
+
+    def _look_at_checkpoint(self) -> None:
+        data = read_file(self._checkpoint_path, filesystem=self._disk)
+        if data is not None:
+            try:
+                self.confirm_offset = max(checkpoint.decode_checkpoint(data).confirm_offset, 0)
+            except checkpoint.CheckpointError as error:
+                log.debug("checkpoint not readable", reason=str(error))

@@ -1,0 +1,166 @@
+"""A Java master's hand-over: sends are refused, a slave has everything, the controllers elect it, it has taken over.
+
+The refusal ends by itself at the hand-over's deadline (`domain.observer_fence`), so that neither a crash here nor a
+lost answer leaves the broker without sends. The old master hears of the election from the controllers (1008) and turns
+slave.
+Called by the observer, for operators and at the sidecar's end.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+
+from rocketmq_api.replica_view import NewMaster
+from rocketmq_sidecar.domain import observer_fence
+from rocketmq_sidecar.domain.observer_hand_over import Level, NoTargetError, candidates
+from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
+from rocketmq_sidecar.observer.broker import BrokerError
+from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
+from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError
+
+log = structlog.get_logger(__name__)
+
+ROUND = 0.03
+"""Seconds between two looks at the logs."""
+LEVEL_SHARE = 0.6
+"""Of the time, for the candidates to have everything; the rest is for the election."""
+CALL = 1.0
+"""Seconds for one call to a broker."""
+
+
+class Brokers(Protocol):
+    """`observer.broker.BrokerCalls`, as far as needed here."""
+
+    async def look(self, address: str, seconds: float = ...) -> BrokerLook: ...
+    async def configuration(self, address: str, seconds: float = ...) -> Mapping[str, str]: ...
+    async def configure(self, address: str, changes: Mapping[str, str], seconds: float = ...) -> None: ...
+
+
+class Controllers(Protocol):
+    """`observer.controllers.ControllerCalls`, as far as needed here."""
+
+    async def group(self) -> GroupLook | None: ...
+    async def elect(self, broker_id: int) -> Elected: ...
+
+
+class HandOver:
+    """One hand-over."""
+
+    def __init__(
+        self, brokers: Brokers, controllers: Controllers, *, address: str, broker_id: int, seconds: float, now_ms: int
+    ) -> None:
+        """Of the master `broker_id`, whose broker listens at `address`; `now_ms`: milliseconds since 1970."""
+        self._brokers, self._controllers = brokers, controllers
+        self._address, self._broker_id = address, broker_id
+        self._loop = asyncio.get_running_loop()
+        self._begun = self._loop.time()
+        self._deadline = self._begun + seconds
+        self._refuse_until_ms = now_ms + round(1000 * seconds)
+        self.refusing = False
+        """Whether the broker was perhaps told to refuse sends."""
+
+    async def run(self, wanted: int | None) -> NewMaster:
+        """Hand over to `wanted`, or to the best of those that can be elected.
+
+        Raises:
+            NotNowError: nothing was done.
+            NotDoneError: tried in vain.
+        """
+        try:
+            group = await self._controllers.group()
+            if group is None or group.master_id != self._broker_id:
+                raise NotNowError(f"this replica is no master by the controllers: {group and group.master_id} is")
+            able = candidates(group, self._broker_id, wanted)
+        except ControllersSilentError as error:
+            raise NotNowError(f"the controllers cannot be asked: {error}") from error
+        except NoTargetError as error:
+            raise NotNowError(str(error)) from error
+        addresses = {one: group.addresses[one] for one in able}
+        priorities = await self._priorities(addresses)
+        self.refusing = True
+        try:
+            await self._brokers.configure(
+                self._address, {observer_fence.START_ACCEPT: str(self._refuse_until_ms)}, self._left(CALL)
+            )
+        except BrokerError as error:
+            raise NotDoneError(f"the broker was not told to refuse sends: {error}") from error
+        log.info("hand-over begun: sends are refused", candidates=list(able))
+        target = await self._level(addresses, priorities)
+        elected = await self._elect(target)
+        await self._taken_over(addresses[target])
+        log.info(
+            "mastership handed over",
+            to=elected.master_id,
+            master_epoch=elected.master_epoch,
+            seconds=round(self._loop.time() - self._begun, 3),
+        )
+        return NewMaster(elected.master_id, elected.master_epoch)
+
+    async def _priorities(self, addresses: Mapping[int, str]) -> dict[int, int]:
+        """brokerElectionPriority of the candidates that tell it; not worth waiting for."""
+        if len(addresses) == 1:
+            return {}
+        calls = [self._brokers.configuration(address, self._left(CALL) / 4) for address in addresses.values()]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        found = {}
+        for broker_id, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                text = answer.get("brokerElectionPriority", "")
+                if text.isascii() and text.isdecimal() and len(text) <= 10:
+                    found[broker_id] = int(text)
+        return found
+
+    async def _level(self, addresses: Mapping[int, str], priorities: Mapping[int, int]) -> int:
+        level = Level()
+        until = self._begun + LEVEL_SHARE * (self._deadline - self._begun)
+        while self._loop.time() < until:
+            master = await self._seen(self._address)
+            if master is not None:
+                looks = await asyncio.gather(*(self._seen(address) for address in addresses.values()))
+                ends = {one: look.max_offset for one, look in zip(addresses, looks, strict=True) if look is not None}
+                target = level.on_round(master.max_offset, master.sends_waiting, ends, priorities)
+                if target is not None:
+                    return target
+            await asyncio.sleep(ROUND)
+        raise NotDoneError(f"no candidate had everything in time: {level.behind}")
+
+    async def _seen(self, address: str) -> BrokerLook | None:
+        try:
+            return await self._brokers.look(address, self._left(CALL))
+        except BrokerError:
+            return None
+
+    async def _elect(self, target: int) -> Elected:
+        try:
+            return await self._controllers.elect(target)
+        except ElectionRefusedError as error:
+            raise NotDoneError(f"the controllers did not elect {target}: {error}") from error
+        except ControllersSilentError as error:
+            return await self._perhaps_elected(target, error)
+
+    async def _perhaps_elected(self, target: int, reason: ControllersSilentError) -> Elected:
+        """Whether it was done after all, by whoever decides now."""
+        while self._loop.time() < self._deadline:
+            try:
+                group = await self._controllers.group()
+            except ControllersSilentError:
+                await asyncio.sleep(ROUND)
+                continue
+            if group is not None and group.master_id == target:
+                return Elected(target, group.master_epoch)
+            break
+        raise NotDoneError(f"the controllers did not answer whether they elected {target}: {reason}")
+
+    async def _taken_over(self, address: str) -> None:
+        """The election is committed: what is waited for here is that sends go on there."""
+        while self._loop.time() < self._deadline:
+            look = await self._seen(address)
+            if look is not None and look.serves_as_master:
+                return
+            await asyncio.sleep(ROUND)
+        log.warning("elected, but not seen to serve as master yet", broker=address)
+
+    def _left(self, at_most: float) -> float:
+        return max(min(at_most, self._deadline - self._loop.time()), 0.05)
