@@ -1,0 +1,78 @@
+"""The command line: one function per verb. Each reads its arguments and leaves the work to the verb's own module.
+
+Those modules are imported when their verb is called: `--help` and completion need none of them, and `kubernetes` and
+gRPC take longer to load than everything else.
+"""
+
+from typing import Annotated
+
+import typer
+
+from rocketmq_kubectl import options
+from rocketmq_kubectl.options import Flags, with_flags
+from rocketmq_kubectl.output import Form
+
+app = typer.Typer(
+    name="kubectl rocketmq",
+    help="RocketMQ broker groups in Kubernetes: who is master, who is in sync, and safe ways to change that.",
+    epilog="Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 not reachable, 4 not done in time.",
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SHOW = "Show"
+OptionalGroup = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="Name of the BrokerGroup; default: all.")]
+
+
+@app.callback()
+def _before(
+    *,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    request_timeout: options.RequestTimeout = None,
+) -> None:
+    options.remember(
+        Flags(namespace=namespace, context=context, kubeconfig=kubeconfig, request_timeout=request_timeout)
+    )
+
+
+@app.command("get-sync-state-set", rich_help_panel=SHOW, epilog="Example: kubectl rocketmq get-sync-state-set -i 3")
+@with_flags()
+def get_sync_state_set(
+    flags: Flags,
+    *,
+    group: OptionalGroup = None,
+    interval: options.Interval = None,
+    all_namespaces: options.AllNamespaces = False,
+) -> int:
+    """Masters, epochs and who is in sync, as the leading controller has it now (also: getSyncStateSet)."""
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.sync_state_set import get_sync_state_set as work
+
+    return run(
+        lambda session: work(session, group, all_namespaces=all_namespaces), flags.kube, flags.form, interval=interval
+    )
+
+
+@app.command("status", rich_help_panel=SHOW, epilog="Example: kubectl rocketmq status broker-a")
+@with_flags()
+def status(
+    flags: Flags,
+    *,
+    group: OptionalGroup = None,
+    interval: options.Interval = None,
+    all_namespaces: options.AllNamespaces = False,
+) -> int:
+    """All groups and controllers in short, or one group with replicas, conditions and latest events."""
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.status import status as work
+
+    wide = flags.form is Form.WIDE
+    return run(
+        lambda session: work(session, group, all_namespaces=all_namespaces, wide=wide),
+        flags.kube,
+        flags.form,
+        interval=interval,
+    )

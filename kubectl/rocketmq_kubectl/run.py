@@ -1,0 +1,71 @@
+"""Runs one verb once or every few seconds: result to standard output, each problem as one line to standard error."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from rocketmq_kubectl import output
+from rocketmq_kubectl.errors import PluginError
+from rocketmq_kubectl.kube import KubeOptions, connect
+from rocketmq_kubectl.output import Document, Form
+from rocketmq_kubectl.session import Session
+from rocketmq_runtime import terminal
+
+PROGRAM = "kubectl-rocketmq"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a verb has to say; with problems, it is what could be had in spite of them."""
+
+    table: str
+    document: Document
+    problems: tuple[PluginError, ...] = ()
+
+
+Verb = Callable[[Session], Awaitable[Report]]
+
+
+def run(verb: Verb, options: KubeOptions, form: Form, *, interval: int | None = None) -> int:
+    """The exit code: the first problem's, or 0; with an `interval` in seconds `verb` is repeated until Ctrl-C.
+
+    A repeated verb outlives its errors: it is there to watch a cluster in trouble.
+
+    Raises:
+        PluginError: the verb, asked once, has nothing to show.
+    """
+    try:
+        return asyncio.run(_run(verb, options, form, interval))
+    except KeyboardInterrupt:
+        return 0 if interval is not None else 130
+    except BrokenPipeError:
+        terminal.forget_standard_output()
+        return 0
+
+
+async def _run(verb: Verb, options: KubeOptions, form: Form, interval: int | None) -> int:
+    kube = connect(options)
+    while True:
+        session = Session(kube)
+        try:
+            code = show(await verb(session), form)
+        except PluginError as error:
+            if interval is None:
+                raise
+            terminal.complain(PROGRAM, error)
+            code = error.exit_code
+        finally:
+            session.close()
+        if interval is None:
+            return code
+        await asyncio.sleep(interval)
+
+
+def show(report: Report, form: Form) -> int:
+    """Print a report; the exit code."""
+    sys.stdout.write(output.render(form, report.table, report.document))
+    sys.stdout.flush()
+    for problem in report.problems:
+        terminal.complain(PROGRAM, problem)
+    return report.problems[0].exit_code if report.problems else 0

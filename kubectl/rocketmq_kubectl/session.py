@@ -1,0 +1,221 @@
+"""One command's way to the cluster: resources through the API server, controllers and sidecars through port-forwards.
+
+Every verb gets a `Session` and nothing else; tests make one against a fake API server.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from rocketmq_kubectl import resources
+from rocketmq_kubectl.errors import NotFoundError, PluginError, RefusedError, UnreachableError
+from rocketmq_kubectl.forward import Forwards
+from rocketmq_kubectl.kube import Kube, checked_name
+from rocketmq_kubectl.resources import Pod
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.spec.broker_group import BrokerGroup
+from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster
+
+if TYPE_CHECKING:
+    from rocketmq_api.channels import ApiError, ClientTls
+    from rocketmq_api.controllers import ControllersClient
+    from rocketmq_api.sidecars import SidecarClient
+
+T = TypeVar("T")
+Json = Mapping[str, object]
+
+
+def utc_now() -> datetime:
+    """The wall clock; the tests' sessions have one that stands still."""
+    return datetime.now(UTC)
+
+
+class Session:
+    """For one run of one command (with -i: for all its repetitions)."""
+
+    def __init__(self, kube: Kube, *, now: Callable[[], datetime] = utc_now) -> None:
+        self.kube = kube
+        self.namespace = kube.namespace
+        self.now = now
+        self.forwards = Forwards(kube)
+
+    def close(self) -> None:
+        """End the port-forwards."""
+        self.forwards.close()
+
+    def progress(self, text: str) -> None:
+        """A line for who watches; not part of the result."""
+        print(text, file=sys.stderr)
+
+    # Resources
+
+    async def group_body(self, name: str) -> Json:
+        """The BrokerGroup as JSON.
+
+        Raises:
+            NotFoundError: there is none, with the names that there are.
+        """
+        path = resources.resource("BrokerGroup", self.namespace, checked_name(name, "GROUP"))
+        try:
+            return await self.kube.get(path)
+        except NotFoundError as error:
+            raise await self._better("BrokerGroup", name, error) from error
+
+    async def group(self, name: str) -> BrokerGroup:
+        """The BrokerGroup."""
+        return resources.broker_group(await self.group_body(name))
+
+    async def controller_body(self, namespace: str, name: str) -> Json:
+        """The ControllerCluster as JSON.
+
+        Raises:
+            NotFoundError: there is none, with the names that there are.
+        """
+        path = resources.resource("ControllerCluster", namespace, checked_name(name, "NAME"))
+        try:
+            return await self.kube.get(path)
+        except NotFoundError as error:
+            raise await self._better("ControllerCluster", name, error, namespace) from error
+
+    async def pods(self, namespace: str, component: names.Component, owner: str) -> tuple[Pod, ...]:
+        """The pods of one of our resources."""
+        selector = {"labelSelector": names.selector_text(component, owner)}
+        return resources.pods(await self.kube.items(resources.core(namespace, "pods"), selector))
+
+    # Processes
+
+    @asynccontextmanager
+    async def controllers(self, group: BrokerGroup) -> "AsyncIterator[ControllersClient]":
+        """The controllers of a group; those outside Kubernetes are asked directly.
+
+        Raises:
+            PluginError: none can be reached.
+        """
+        if group.controller is not None:
+            async with self.controllers_of(*group.controller) as client:
+                yield client
+            return
+        from rocketmq_api.controllers import ControllersClient  # noqa: PLC0415 - gRPC only where it is used
+
+        if group.spec.controller_grpc_addr is None:
+            raise UnreachableError(
+                f"the controllers of {group.name} are outside this cluster and spec.controllerGrpcAddr is not set"
+            )
+        addresses = [part.strip() for part in group.spec.controller_grpc_addr.split(";") if part.strip()]
+        async with ControllersClient(addresses) as client:
+            yield client
+
+    @asynccontextmanager
+    async def controllers_of(self, namespace: str, name: str) -> "AsyncIterator[ControllersClient]":
+        """The members of a ControllerCluster whose pods can be reached, its leader by status first.
+
+        Raises:
+            PluginError: none can be reached.
+        """
+        from rocketmq_api.controllers import ControllersClient  # noqa: PLC0415
+
+        pods, cluster = await asyncio.gather(
+            self.pods(namespace, "controller", name), self._cluster_if_allowed(namespace, name)
+        )
+        if not pods:
+            raise UnreachableError(f"ControllerCluster {namespace}/{name} has no pods: see kubectl rocketmq status")
+        running = [pod for pod in pods if pod.reachable]
+        if not running:
+            raise UnreachableError(f"no pod of ControllerCluster {namespace}/{name} is running")
+        leader = "" if cluster is None else resources.controller_status(cluster).leader
+        running.sort(key=lambda pod: pod.name != leader)
+        opened = await asyncio.gather(
+            *(self.forwards.address(namespace, pod.name, names.PORT_CONTROLLER_GRPC) for pod in running),
+            return_exceptions=True,
+        )
+        addresses = [one for one in opened if isinstance(one, str)]
+        if not addresses:
+            raise next(one for one in opened if isinstance(one, BaseException))
+        async with ControllersClient(addresses, tls=await self._tls(cluster)) as client:
+            yield client
+
+    @asynccontextmanager
+    async def sidecar(self, namespace: str, pod: str) -> "AsyncIterator[SidecarClient]":
+        """The sidecar of a broker's pod.
+
+        Raises:
+            PluginError: the pod cannot be reached.
+        """
+        from rocketmq_api.sidecars import SidecarClient  # noqa: PLC0415
+
+        async with SidecarClient(await self.forwards.address(namespace, pod, names.PORT_SIDECAR_GRPC)) as client:
+            yield client
+
+    async def ask(self, answer: Awaitable[T]) -> T:
+        """The answer of a controller or sidecar.
+
+        Raises:
+            RefusedError, UnreachableError: it is none; named by pod.
+        """
+        from rocketmq_api.channels import ApiError  # noqa: PLC0415
+
+        try:
+            return await answer
+        except ApiError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: "ApiError") -> PluginError:
+        from rocketmq_api.channels import NoAnswerError  # noqa: PLC0415
+
+        where = self.forwards.name(error.address) or error.address
+        why = self.forwards.problem(error.address) or error.reason or error.status.name
+        if isinstance(error, NoAnswerError):
+            return UnreachableError(f"{where} does not answer: {why}")
+        return RefusedError(f"{where} refused: {why}")
+
+    async def _cluster_if_allowed(self, namespace: str, name: str) -> ControllerCluster | None:
+        """None: it cannot be read; its pods may still be reached."""
+        try:
+            body = await self.kube.get(resources.resource("ControllerCluster", namespace, name))
+            return resources.controller_cluster(body)
+        except PluginError:
+            return None
+
+    async def _tls(self, cluster: ControllerCluster | None) -> "ClientTls | None":
+        if cluster is None or cluster.spec.grpc_tls_secret_name is None:
+            return None
+        from rocketmq_kubectl.tls import client_files  # noqa: PLC0415 - few need it
+
+        return await client_files(self.kube, cluster)
+
+    async def _better(
+        self, kind: names.Kind, name: str, error: PluginError, namespace: str | None = None
+    ) -> PluginError:
+        """Not found: is it the resource, or the CRD, or the namespace?"""
+        place = namespace or self.namespace
+        try:
+            bodies = await self.kube.items(resources.collection(kind, place))
+        except NotFoundError:
+            return NotFoundError(
+                f"{self.kube.host} knows no {names.API_VERSION}: install the chart first (helm install)"
+            )
+        except PluginError:
+            return error
+        there = sorted(_metadata_name(body) for body in bodies)
+        known = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there[:10])}" if there else "it has none"
+        return NotFoundError(f"no {kind} {name} in namespace {place} ({known}): give -n NAMESPACE or another name")
+
+
+def _metadata_name(body: Json) -> str:
+    metadata = body.get("metadata")
+    return str(metadata.get("name")) if isinstance(metadata, Mapping) else "?"
+
+
+async def settle(questions: Sequence[Awaitable[T]]) -> list[T | PluginError]:
+    """The answer of each, in order, or what was wrong."""
+
+    async def one(question: Awaitable[T]) -> T | PluginError:
+        try:
+            return await question
+        except PluginError as error:
+            return error
+
+    return list(await asyncio.gather(*map(one, questions)))
