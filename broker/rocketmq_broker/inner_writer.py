@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rocketmq_broker.domain.role import Refusal, ReplicaRole
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.traffic import Traffic
+from rocketmq_formats.replica_link import Hold
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Appended, Draft
 
@@ -37,6 +38,11 @@ class InnerWriter:
     def refusal(self) -> Refusal | None:
         """Why nothing may be appended now; None if it may."""
         return self._role.refusal(self._clock())
+
+    @property
+    def held(self) -> Hold | None:
+        """What says so, where the refusal is HELD."""
+        return self._role.held
 
     def append(self, draft: Draft) -> Appended:
         """Store one message; `refusal` was asked in this turn of the loop. Raises as `MessageStore.append`."""

@@ -24,7 +24,9 @@ from rocketmq_formats.replica_link import (
     Following,
     FromSidecar,
     Grant,
+    Held,
     Hello,
+    Hold,
     Lease,
     Prepare,
     Prepared,
@@ -202,6 +204,8 @@ class Replica:
                 self._granted(message)
             case Following():
                 self._follow(message)
+            case Hold():
+                self._hold(message)
             case Release():
                 self._fence("the sidecar took mastership back", tell=True)
             case Fenced():
@@ -235,6 +239,15 @@ class Replica:
             self._link.progress(self._progress)
         else:
             self._waiting.release()
+
+    def _hold(self, hold: Hold) -> None:
+        before = self._role.held
+        self._role.hold(hold)
+        if hold.kind is not None:
+            log.warning("sends are refused from now on", why=str(hold.kind), reason=hold.reason)
+        elif before is not None:
+            log.info("sends are no longer refused", why=str(before.kind))
+        self._link.send(Held(hold.serial, self._store.max_offset))
 
     def _follow(self, message: Following) -> None:
         self._fail_waiting()

@@ -34,6 +34,7 @@ from rocketmq_formats.remoting.send import (
     SendMessageResponseHeader,
 )
 from rocketmq_formats.remoting.send_frames import encode_send_answer
+from rocketmq_formats.replica_link import Hold, HoldKind
 from rocketmq_formats.store.batch import decode_batch
 from rocketmq_formats.store.message_id import MessageIdError, encode_host
 from rocketmq_formats.store.message_properties import PropertiesError, join_properties
@@ -232,6 +233,8 @@ class SendProcessor:
             return RefusedError(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
         if self.stopping:
             reason = "the broker is stopping"
+        elif refusal is Refusal.HELD and self._role.held is not None:
+            return held_back(self._role.held)
         else:
             reason = self._role.reason if refusal is Refusal.NOT_MASTER else str(refusal)
         return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
@@ -249,6 +252,17 @@ class SendProcessor:
         if not isinstance(error, StoreFullError):
             log.error("append failed", error=type(error).__name__, reason=str(error))
         return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+
+
+def held_back(hold: Hold) -> RefusedError:
+    """Both codes make producers go elsewhere; a fence lasts, so that its code says that it is meant."""
+    if hold.kind is HoldKind.FENCED:
+        remark = (
+            f"this replica is fenced, sends are refused until an operator ends that (SetFenced at its sidecar, or"
+            f" fenced: false of its BrokerGroup): {hold.reason}"
+        )
+        return RefusedError(ResponseCode.NO_PERMISSION, remark)
+    return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {hold.reason}")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from rocketmq_broker.domain.topics import TopicTable
 from rocketmq_broker.front import Processor
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.inner_writer import InnerWriter
-from rocketmq_broker.send import FLOW_CONTROL, OVERLOAD
+from rocketmq_broker.send import FLOW_CONTROL, OVERLOAD, held_back
 from rocketmq_broker.targets import FAQ
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
@@ -105,6 +105,8 @@ class SendBack:
         refusal = self._writer.refusal()
         if refusal is Refusal.SLAVE:
             raise RefusedError(ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
+        if refusal is Refusal.HELD and self._writer.held is not None:
+            raise held_back(self._writer.held)
         if refusal is not None:
             raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {refusal}")
         if self._waiting.full:

@@ -14,6 +14,8 @@ it changes hands as follows, and a crash of either process lets the kernel relea
     slave -> master  sidecar stops replicating, releases; `Prepare`; broker takes it, cuts the incomplete tail,
                      `Prepared(maxOffset)`; sidecar writes the epoch durably; `Grant`: now sends are accepted
     master -> slave  `Release`; broker fails what waits, releases it, `Released(maxOffset)`; sidecar takes it
+    hold             `Hold(kind)`: whatever the role is, sends are refused, and what was accepted is answered;
+                     `Held(maxOffset)`: nothing is appended behind it. The lock stays where it is
     truncation       `Truncate(offset)`; broker forgets consume queue units and offsets at and behind it, durably,
                      `Truncated`; only then the sidecar cuts the log
 
@@ -22,6 +24,7 @@ closes its connections to the controllers, so that they elect another.
 """
 
 import struct
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -29,7 +32,7 @@ import msgspec
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 
@@ -99,6 +102,13 @@ class RoleNotice(Message, frozen=True, tag=True, array_like=True):
     sync_state_set: SyncStateSet | None
 
 
+class Held(Message, frozen=True, tag=True, array_like=True):
+    """Answer to each `Hold`, after the `Appended` that it makes final: while that one holds, the log ends here."""
+
+    serial: int
+    max_offset: int
+
+
 class Alive(Message, frozen=True, tag=True, array_like=True):
     """Answer to `Probe`."""
 
@@ -149,6 +159,26 @@ class Release(Message, frozen=True, tag=True, array_like=True):
     """Stop being master; answer `Released`, also if there is nothing to release."""
 
 
+class HoldKind(StrEnum):
+    """Why sends are refused although this replica is master."""
+
+    FENCED = "fenced"
+    """By an operator, until an operator ends it."""
+    HANDING_OVER = "handing over"
+    """Another replica is about to be master."""
+
+
+class Hold(Message, frozen=True, tag=True, array_like=True):
+    """Refuse sends of any kind (`kind`), or take them again (None), whatever the role is and becomes. A new connection
+    begins without; the sidecar says it before it grants anything."""
+
+    serial: int
+    """For the answer; grows."""
+    kind: HoldKind | None
+    reason: str
+    """For producers and operators."""
+
+
 class Following(Message, frozen=True, tag=True, array_like=True):
     """This replica is a slave of the master named."""
 
@@ -190,7 +220,7 @@ class Status(Message, frozen=True, tag=True, array_like=True):
     """GET_BROKER_HA_STATUS (907)."""
 
 
-FromBroker = Hello | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Alive
+FromBroker = Hello | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Held | Alive
 FromSidecar = (
     Welcome
     | Prepare
@@ -198,6 +228,7 @@ FromSidecar = (
     | Lease
     | Replication
     | Release
+    | Hold
     | Following
     | Replicated
     | Truncate

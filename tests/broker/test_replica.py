@@ -16,13 +16,17 @@ from rocketmq_formats.replica_link import (
     Fenced,
     Following,
     Grant,
+    Held,
     Hello,
+    Hold,
+    HoldKind,
     Lease,
     Prepare,
     Prepared,
     Release,
     Released,
     Replicated,
+    Replication,
     RoleNotice,
     Status,
     Truncate,
@@ -107,6 +111,44 @@ async def test_fenced(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "the controllers said so" in (answer.remark or "")
         assert not group.app.store.writer.held
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "text"),
+    [
+        (HoldKind.FENCED, ResponseCode.NO_PERMISSION, "SetFenced"),
+        (HoldKind.HANDING_OVER, ResponseCode.SERVICE_NOT_AVAILABLE, "not available now"),
+    ],
+)
+async def test_a_hold_is_final_and_ends(tmp_path: Path, kind: HoldKind, code: int, text: str) -> None:
+    async with running(tmp_path / "store", automatic=False) as group:
+        before = asyncio.ensure_future(group.send())
+        appended = await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        group.sidecar.say(Hold(7, kind, "because"))
+        held = await group.sidecar.heard(Held)
+        assert (held.serial, held.max_offset) == (7, appended.max_offset)
+        refused = await group.send()
+        assert refused.code == code
+        assert text in (refused.remark or "")
+        assert "because" in (refused.remark or "")
+        assert group.app.store.max_offset == held.max_offset
+        group.sidecar.say(Replication(1, held.max_offset, held.max_offset, 2))
+        assert (await before).code == ResponseCode.SUCCESS, "accepted before the hold"
+        assert (await group.pull(0)).code == ResponseCode.SUCCESS, "reads go on"
+        group.sidecar.say(Hold(8, None, ""))
+        await group.sidecar.heard(Held, lambda message: message.serial == 8)
+        after = asyncio.ensure_future(group.send())
+        end = (await group.sidecar.heard(Appended, lambda message: message.max_offset > held.max_offset)).max_offset
+        group.sidecar.say(Replication(1, end, end, 2))
+        assert (await after).code == ResponseCode.SUCCESS
+
+
+async def test_a_hold_before_the_grant(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.heard(Hello)
+        group.sidecar.say(Hold(1, HoldKind.FENCED, "because"))
+        await group.sidecar.make_master(hello=False)
+        assert (await group.send()).code == ResponseCode.NO_PERMISSION
 
 
 async def test_messages_during_a_release_wait_for_its_end(tmp_path: Path) -> None:

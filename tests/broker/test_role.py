@@ -3,7 +3,7 @@
 import pytest
 
 from rocketmq_broker.domain.role import Durability, Refusal, ReplicaRole, Role
-from rocketmq_formats.replica_link import Replication
+from rocketmq_formats.replica_link import Hold, HoldKind, Replication
 
 STRICT = Durability(2, strict=True)
 RELAXED = Durability(1, strict=False)
@@ -146,3 +146,29 @@ def test_alone_only_while_master_and_within_the_lease() -> None:
     role.fence("test")
     assert not role.acknowledges_alone(0.0)
     assert not master(RELAXED).acknowledges_alone(0.0)
+
+
+FENCED = Hold(1, HoldKind.FENCED, "maintenance")
+
+
+def test_a_hold_refuses_sends_and_answers_those_before_it() -> None:
+    role = master()
+    role.hold(FENCED)
+    assert role.refusal(0.0) is Refusal.HELD
+    assert role.releasable(0.0) == 100, "accepted before"
+    assert role.outward_id == 0, "still master"
+    role.hold(Hold(2, None, ""))
+    assert role.refusal(0.0) is None
+
+
+def test_a_hold_outlives_roles_and_not_the_link() -> None:
+    role = ReplicaRole(STRICT)
+    role.hold(FENCED)
+    role.prepare(3)
+    role.grant(3, 10.0)
+    role.replicated(Replication(3, 100, 100, 2))
+    assert role.refusal(0.0) is Refusal.HELD
+    role.fence("link lost")
+    role.forget_epoch()
+    assert role.held is None
+    assert role.refusal(0.0) is Refusal.NOT_MASTER, "nothing is taken before the next grant"

@@ -7,6 +7,8 @@ appends and by the waiting list before it answers. Times are `time.monotonic()` 
     FENCED --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (FENCED --Prepare--> PREPARING too)
     any --Release, Fenced, link lost--> FENCED
 
+A `Hold` lies over all of these: while it lasts no send is accepted, and whatever was accepted before is answered.
+
 Invariants: OneWriter (a send is accepted only by a master whose lease runs), AckedSurvives (with strict durability an
 answer leaves only for an offset that the replication of the same epoch has acknowledged).
 """
@@ -15,7 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
-from rocketmq_formats.replica_link import Replication
+from rocketmq_formats.replica_link import Hold, Replication
 
 
 class Role(StrEnum):
@@ -33,6 +35,8 @@ class Refusal(StrEnum):
 
     SLAVE = "slave"
     NOT_MASTER = "not master"
+    HELD = "held"
+    """The sidecar has an operator's order to refuse sends, or is handing mastership over."""
     LEASE_ENDED = "lease ended"
     TOO_FEW_IN_SYNC = "too few in sync"
 
@@ -66,6 +70,8 @@ class ReplicaRole:
         """While SLAVE."""
         self.acked_offset = 0
         self.in_sync = 0
+        self.held: Hold | None = None
+        """While sends are refused whatever the role is."""
 
     # what the sidecar says
 
@@ -117,13 +123,18 @@ class ReplicaRole:
         self.epoch = max(epoch, self.epoch)
         self.master_address = master_address
 
+    def hold(self, hold: Hold) -> None:
+        """Refuse sends or, with a hold of no kind, take them again."""
+        self.held = None if hold.kind is None else hold
+
     def fence(self, reason: str) -> None:
         """Neither master nor slave."""
         self._leave(Role.FENCED, reason)
 
     def forget_epoch(self) -> None:
-        """The link is gone: the next connection tells everything anew, whatever epochs were before."""
+        """The link is gone: the next connection tells everything anew, whatever epochs and holds were before."""
         self.epoch = 0
+        self.held = None
 
     # what may be done
 
@@ -139,6 +150,8 @@ class ReplicaRole:
         """Why a send is refused now; None if it may be appended."""
         if self.role is not Role.MASTER:
             return Refusal.SLAVE if self.role is Role.SLAVE else Refusal.NOT_MASTER
+        if self.held is not None:
+            return Refusal.HELD
         if now >= self.lease_until:
             return Refusal.LEASE_ENDED
         if self.in_sync < self.durability.copies_needed:
