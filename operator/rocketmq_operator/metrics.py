@@ -1,0 +1,115 @@
+"""What /metrics of the operator shows; the chart's alerts and dashboard are checked against it.
+
+Reconciles and decisions are counted in the event loop, the rest is read when scraped: reads only, another thread calls.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rocketmq_operator.domain.names import Kind
+
+RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Seconds."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """What a BrokerGroup should have and has."""
+
+    cluster: str
+    broker_set: str
+    """Its brokerName, as the sidecars' metrics call it."""
+    replicas: int
+    """Wanted; 0 while it is hibernated."""
+    in_sync: int
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource as its status has it."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    phase: str
+    ready: bool
+    """Condition Ready; hibernated and paused resources count by that condition too."""
+    group: Group | None = None
+
+
+class OperatorMetrics:
+    """The registry of one process."""
+
+    def __init__(
+        self, *, leading: Callable[[], bool], waiting: Callable[[], int], resources: Callable[[], Iterable[Resource]]
+    ) -> None:
+        """
+        Args:
+            leading: whether this process holds the Lease.
+            waiting: resources that are to be reconciled, or are being.
+            resources: all it looks after, if it leads; else none.
+        """
+        self.registry = CollectorRegistry()
+        self._reconciles = Counter(
+            "rocketmq_operator_reconciles",
+            "Reconciles by their result: done, or error (tried again)",
+            ("kind", "result"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "rocketmq_operator_reconcile_seconds",
+            "Time of a reconcile",
+            ("kind",),
+            buckets=RECONCILE_BUCKETS,
+            registry=self.registry,
+        )
+        self._decisions = Counter(
+            "rocketmq_operator_decisions",
+            "Decisions that it made an Event of",
+            ("kind", "reason"),
+            registry=self.registry,
+        )
+        self.registry.register(_Gauges(leading, waiting, resources))
+
+    def reconciled(self, kind: Kind, *, seconds: float, failed: bool) -> None:
+        """One reconcile has ended."""
+        self._reconciles.labels(kind, "error" if failed else "done").inc()
+        self._seconds.labels(kind).observe(seconds)
+
+    def decided(self, kind: Kind, reason: str) -> None:
+        """One Event of that reason was emitted; reasons are CamelCase words of ours, so there are few."""
+        self._decisions.labels(kind, reason).inc()
+
+
+class _Gauges(Collector):
+    def __init__(
+        self, leading: Callable[[], bool], waiting: Callable[[], int], resources: Callable[[], Iterable[Resource]]
+    ) -> None:
+        self._leading, self._waiting, self._resources = leading, waiting, resources
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily("rocketmq_operator_leader", "1 for the one that acts", value=float(self._leading()))
+        yield GaugeMetricFamily("rocketmq_operator_queue_length", "Resources to be reconciled", value=self._waiting())
+        # not `namespace`: that is the operator's own pod's, added by Prometheus
+        place = ("resource_namespace", "name")
+        ready = GaugeMetricFamily(
+            "rocketmq_operator_resource_ready", "Condition Ready of a resource", labels=("kind", "phase", *place)
+        )
+        groups = ("cluster", "broker_set", *place)
+        wanted = GaugeMetricFamily(
+            "rocketmq_operator_group_replicas", "Replicas that a group should have", labels=groups
+        )
+        in_sync = GaugeMetricFamily(
+            "rocketmq_operator_group_in_sync_replicas",
+            "Members of its SyncStateSet that the operator saw",
+            labels=groups,
+        )
+        for one in self._resources():
+            ready.add_metric((one.kind, one.phase, one.namespace, one.name), float(one.ready))
+            if one.group is not None:
+                labels = (one.group.cluster, one.group.broker_set, one.namespace, one.name)
+                wanted.add_metric(labels, one.group.replicas)
+                in_sync.add_metric(labels, one.group.in_sync)
+        yield from (ready, wanted, in_sync)
