@@ -17,16 +17,20 @@ RUN --mount=type=cache,target=/root/.cache/pip \
       sed -n "/^$name==/,/[^\\\\]\$/p" constraints.txt; done > /build/tools.txt \
     && pip install --quiet --no-deps --require-hashes -r /build/tools.txt
 
-# One folder per layer: the packages as they lie in /opt/rocketmq-ha, compiled; tests and commands of others are left out.
-FROM tools AS packages
+# Which packages are in which layer. Only when that changes are they installed anew.
+FROM tools AS lists
 COPY pyproject.toml ./
-COPY hack/images/layers.py hack/images/install.sh hack/images/
+COPY hack/images/layers.py hack/images/
+RUN --mount=type=cache,target=/root/.cache/pip python hack/images/layers.py /build/layers
+
+# One folder per layer: its packages as they lie in /opt/rocketmq-ha, compiled.
+FROM tools AS packages
+COPY hack/images/install.sh hack/images/
+COPY --from=lists /build/layers /build/layers
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python hack/images/layers.py /build/layers \
-    && for list in /build/layers/*.txt; do \
-      name=$(basename "$list" .txt) \
-      && if [ -s "$list" ]; then pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list"; fi \
-      && sh hack/images/install.sh "/build/$name" "/layers/$name" || exit 1; done
+    for list in /build/layers/*.txt; do name=$(basename "$list" .txt) \
+    && pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list" \
+    && sh hack/images/install.sh "/build/$name" "/layers/$name" || exit 1; done
 
 FROM tools AS project
 COPY LICENSE README.md pyproject.toml ./

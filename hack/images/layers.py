@@ -53,6 +53,8 @@ def main() -> int:
             sys.exit(f"no layer brings {', '.join(sorted(rest))} to {extra}: see SHARED and REST in {__file__}")
     out.mkdir(parents=True, exist_ok=True)
     for name, packages in layers.items():
+        if not packages:
+            sys.exit(f"layer {name} is empty: take it out of {__file__} and of the Dockerfile")
         (out / f"{name}.txt").write_text("".join(pins[package] for package in sorted(packages)))
         print(f"{name}: {' '.join(sorted(packages))}")
     return 0
