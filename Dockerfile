@@ -1,4 +1,4 @@
-# The images, a target each: controller, namesrv, broker, sidecar, operator. All at once: `make images`.
+# The images, a target each: controller, namesrv, broker, sidecar, operator; tester is for tests (e2e/). All at once: `make images`.
 # From one image to the next the same layers are used again; which package is in which: hack/images/layers.py.
 ARG BASE=python:3.11-slim-bookworm
 
@@ -114,3 +114,12 @@ USER 1000:1000
 EXPOSE 8080 8081
 LABEL org.opencontainers.image.title="rocketmq-ha operator" org.opencontainers.image.description="the Kubernetes operator"
 ENTRYPOINT ["rocketmq-operator"]
+
+FROM with-raft AS tester
+COPY --from=packages /layers/rest-demo/opt /opt
+COPY --from=project /layers/project/opt /opt
+COPY --from=project /layers/project/commands /opt/rocketmq-ha/bin
+RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py tester
+USER 1000:1000
+LABEL org.opencontainers.image.title="rocketmq-ha tester" org.opencontainers.image.description="what tests run inside a cluster: clients, rocketmq-admin"
+ENTRYPOINT ["python"]

@@ -18,15 +18,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("broker", "sidecar", "controller", "namesrv", "operator")
+EXTRAS = ("broker", "sidecar", "controller", "namesrv", "operator", "demo")
 SHARED = {
     "common": EXTRAS,
-    "loop": ("broker", "sidecar", "controller", "namesrv"),
-    "grpc": ("sidecar", "controller", "namesrv", "operator"),
-    "controller": ("controller", "namesrv"),
+    "loop": ("broker", "sidecar", "controller", "namesrv", "demo"),
+    "grpc": ("sidecar", "controller", "namesrv", "operator", "demo"),
+    "controller": ("controller", "namesrv", "demo"),
 }
 """Layer to the extras that all need everything in it; what an earlier layer of the same image has is left out."""
-REST = ("operator",)
+REST = ("operator", "demo")
 """Extras whose images have a layer of their own for what no shared layer brings."""
 
 Graph = dict[str, list[Requirement]]
