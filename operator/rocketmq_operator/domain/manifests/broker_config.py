@@ -64,10 +64,11 @@ def _apache(group: BrokerGroup) -> dict[str, Value]:
 
     The official broker reads the same file and skips what it does not know. Its start script adds brokerIP1.
     """
+    all_acknowledge: dict[str, Value] = {"allAckInSyncStateSet": True} if group.spec.durability == "strict" else {}
     return {
-        "allAckInSyncStateSet": group.spec.durability == "strict",
         "brokerEngine": "apache",
         "storePathBrokerIdentity": f"{names.PATH_STORE}/brokerIdentity",
+        **all_acknowledge,
     }
 
 

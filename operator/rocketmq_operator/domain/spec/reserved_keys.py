@@ -13,6 +13,7 @@ BROKER: Final[Mapping[str, str]] = {
     "bindAddress": OPERATOR,
     "brokerClusterName": "spec.clusterName",
     "brokerElectionPriority": "spec.priorities",
+    "brokerEngine": "spec.engine",
     "brokerHangTimeoutMs": "spec.failover.hangTimeoutMs",
     "brokerHeartbeatInterval": "spec.failover.heartbeatIntervalMs",
     "brokerIP1": OPERATOR,

@@ -1,0 +1,31 @@
+"""Whole objects as YAML, to be read by people: a change of what is made shows as a difference of files.
+
+With ROCKETMQ_HA_REWRITE=1 they are written anew: commit the difference only if you understand each line of it.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.operator.manifests import cases
+
+GOLDEN = Path(__file__).parent / "golden"
+REWRITE = os.environ.get("ROCKETMQ_HA_REWRITE") == "1"
+EVERYTHING = cases.everything()
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_objects_are_those_on_file(name: str) -> None:
+    text = yaml.safe_dump_all(json.loads(json.dumps(EVERYTHING[name])), sort_keys=False, allow_unicode=True, width=120)
+    path = GOLDEN / f"{name}.yaml"
+    if REWRITE:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+def test_no_file_without_a_case() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == EVERYTHING.keys()
