@@ -17,9 +17,21 @@ REWRITE = os.environ.get("ROCKETMQ_HA_REWRITE") == "1"
 EVERYTHING = cases.everything()
 
 
+class Readable(yaml.SafeDumper):
+    """Files in ConfigMaps line by line."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+Readable.add_representer(str, _text)
+
+
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_objects_are_those_on_file(name: str) -> None:
-    text = yaml.safe_dump_all(json.loads(json.dumps(EVERYTHING[name])), sort_keys=False, allow_unicode=True, width=120)
+    objects = json.loads(json.dumps(EVERYTHING[name]))
+    text = yaml.dump_all(objects, Dumper=Readable, sort_keys=False, allow_unicode=True, width=120)
     path = GOLDEN / f"{name}.yaml"
     if REWRITE:
         path.parent.mkdir(exist_ok=True)
