@@ -11,6 +11,7 @@ timer, a heartbeat that had waited, a connection closed meanwhile, finds out abo
 
 import asyncio
 
+import msgspec
 import structlog
 
 from rocketmq_controller.config import LiveConfig
@@ -115,12 +116,15 @@ class Elections:
         self._was_leader = is_leader
 
     def elect(
-        self, header: ElectMasterRequestHeader, connection_id: int | None = None
+        self, header: ElectMasterRequestHeader, connection_id: int | None = None, *, last_resort: bool = False
     ) -> "Decision | asyncio.Future[Decision]":
         """1002, for brokers, tools and ourselves; whoever is elected is told to the group's living members."""
         if connection_id is not None and not header.designate_elect:
             self._touch(header, connection_id)
-        answer = self._proposals.submit(header.broker_name, lambda group: self._decide(group, header))
+        options = msgspec.structs.replace(self._options(), last_resort=last_resort)
+        answer = self._proposals.submit(
+            header.broker_name, lambda group: decide.elect_master(group, header, self.view(), options)
+        )
         if isinstance(answer, Decision):
             self._decided(header.broker_name, answer)
         else:
@@ -202,9 +206,6 @@ class Elections:
             remark=decision.remark,
             **({} if decision.header is None else encode_header(decision.header)),
         )
-
-    def _decide(self, group: BrokerGroup | None, header: ElectMasterRequestHeader) -> Decision:
-        return decide.elect_master(group, header, self.view(), self._options())
 
     def _decided(self, broker_name: str, decision: Decision) -> None:
         group = self._machine.groups.get(broker_name)

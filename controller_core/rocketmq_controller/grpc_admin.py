@@ -167,8 +167,15 @@ class ControllerAdmin(ControllerAdminServicer):
             broker_id=NO_BROKER_ID if designated is None else designated,
             designate_elect=designated is not None,
         )
-        decision = await _settled(self._service.elect_master(header))
-        _log("elect master", context, decision, broker=request.broker_name, broker_id=designated)
+        decision = await _settled(self._service.elect_master(header, last_resort=request.allow_unclean))
+        _log(
+            "elect master",
+            context,
+            decision,
+            broker=request.broker_name,
+            broker_id=designated,
+            allow_unclean=request.allow_unclean,
+        )
         if decision.code not in {ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}:
             await self._refuse(context, decision.code, decision.remark)
         group = self._service.machine.groups[request.broker_name]

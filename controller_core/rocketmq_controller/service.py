@@ -81,9 +81,11 @@ class ControllerService:
             header.broker_name, lambda group: decide.alter_sync_state_set(group, header, body, self.view())
         )
 
-    def elect_master(self, header: ElectMasterRequestHeader, connection_id: int | None = None) -> Answer:
-        """1002; `connection_id` where the asking broker itself may be on the other end."""
-        return self._elections.elect(header, connection_id)
+    def elect_master(
+        self, header: ElectMasterRequestHeader, connection_id: int | None = None, *, last_resort: bool = False
+    ) -> Answer:
+        """1002; `connection_id` where the asking broker may be on the other end; `last_resort`: see `Options`."""
+        return self._elections.elect(header, connection_id, last_resort=last_resort)
 
     def register_broker(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> Answer:
         self._elections.on_register(header, connection_id)

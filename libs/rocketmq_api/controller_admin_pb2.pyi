@@ -111,12 +111,14 @@ class Replica(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., address: _Optional[str] = ..., in_sync_state_set: _Optional[bool] = ..., liveness: _Optional[_Union[Liveness, str]] = ..., max_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., election_priority: _Optional[int] = ..., heartbeat_age_millis: _Optional[int] = ...) -> None: ...
 
 class ElectMasterRequest(_message.Message):
-    __slots__ = ("broker_name", "broker_id")
+    __slots__ = ("broker_name", "broker_id", "allow_unclean")
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_UNCLEAN_FIELD_NUMBER: _ClassVar[int]
     broker_name: str
     broker_id: int
-    def __init__(self, broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ...) -> None: ...
+    allow_unclean: bool
+    def __init__(self, broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., allow_unclean: _Optional[bool] = ...) -> None: ...
 
 class ElectMasterResponse(_message.Message):
     __slots__ = ("group", "elected")

@@ -121,9 +121,14 @@ class ControllersClient:
             await changes.aclose()
         return tuple(groups)
 
-    async def elect_master(self, broker_name: str, broker_id: int | None = None) -> tuple[GroupView, bool]:
-        """Make a replica (None: the best by policy) master; the group then, and whether anything has changed."""
-        request = pb.ElectMasterRequest(broker_name=broker_name, broker_id=broker_id)
+    async def elect_master(
+        self, broker_name: str, broker_id: int | None = None, *, allow_unclean: bool = False
+    ) -> tuple[GroupView, bool]:
+        """Make a replica (None: the best by policy) master; the group then, and whether anything has changed.
+
+        `allow_unclean`: also one outside the SyncStateSet, if nobody in it lives; messages are lost then.
+        """
+        request = pb.ElectMasterRequest(broker_name=broker_name, broker_id=broker_id, allow_unclean=allow_unclean)
         answer = await self._ask_leader(lambda stub, seconds: stub.ElectMaster(request, timeout=seconds))
         return group_of(answer.group), answer.elected
 

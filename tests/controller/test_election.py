@@ -9,6 +9,7 @@ from rocketmq_controller.domain.model import (
     BrokerId,
     BrokerLiveInfo,
     MasterEpoch,
+    Options,
     SyncStateSetEpoch,
 )
 from rocketmq_formats.remoting.codes import ResponseCode
@@ -126,6 +127,27 @@ def test_unclean_election(request_header: ElectMasterRequestHeader, alive: set[i
 def test_unclean_election_prefers_the_sync_state_set() -> None:
     view = StaticView({2: LIVE(epoch=1, max_offset=1), 3: LIVE(epoch=9, max_offset=9)})
     assert elected(decide.elect_master(make_group(in_sync=(1, 2)), elect(), view, UNCLEAN)) == 2
+
+
+@pytest.mark.parametrize(
+    ("request_header", "alive", "unheard", "master"),
+    [
+        (elect(3, designate=True), {3}, set[int](), 3),  # nobody of the set {1, 2} lives
+        (elect(), {3}, set[int](), 3),
+        (elect(3, designate=True), {2, 3}, set[int](), None),  # 2 lives and has everything
+        (elect(3, designate=True), {1, 3}, set[int](), None),  # unclean election by configuration would depose 1
+        (elect(3, designate=True), {3}, {2}, None),  # 2 may live: not listened for long enough
+        (elect(), {2, 3}, set[int](), 2),  # clean as ever
+    ],
+)
+def test_last_resort_only_where_the_whole_sync_state_set_is_lost(
+    request_header: ElectMasterRequestHeader, alive: set[int], unheard: set[int], master: int | None
+) -> None:
+    group, options = make_group(in_sync=(1, 2)), Options(last_resort=True)
+    decision = decide.elect_master(group, request_header, StaticView(alive, frozenset(unheard)), options)
+    assert elected(decision) == master
+    if master is not None:
+        settled(group, decision, options)
 
 
 def test_first_election_takes_whoever_asks() -> None:

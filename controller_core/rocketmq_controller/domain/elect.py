@@ -30,11 +30,19 @@ def elect(
     The syncStateSet is asked first, and only with unclean election all replicas after it. A live old master keeps its
     role unless another one is preferred; if one is preferred, it is that one or nobody. Nobody is elected whose
     connection has closed: what comes back over another is another life, perhaps without its log.
+
+    The last resort is narrower than unclean election: while a member of the syncStateSet lives, or was not heard for
+    too short a time to tell, messages would be lost for nothing.
     """
     winner = _among(group, group.sync_state_set, view, preferred)
-    if winner is None and options.enable_elect_unclean_master:
+    if winner is None and (options.enable_elect_unclean_master or (options.last_resort and _all_lost(group, view))):
         winner = _among(group, group.replicas, view, preferred)
     return winner
+
+
+def _all_lost(group: BrokerGroup, view: LivenessView) -> bool:
+    name = group.broker_name
+    return not any(view.alive(name, one) or view.unheard(name, one) for one in group.sync_state_set)
 
 
 def _among(

@@ -89,7 +89,7 @@ def _check_election(old: BrokerGroup, after: BrokerGroup, options: Options, must
     master = after.master_broker_id
     must(master is not None, "OneMasterPerEpoch", "an epoch begins with a master")
     must(after.sync_state_set == {master}, "MasterFromSyncSet", "a new master begins alone")
-    if not old.never_elected and not options.enable_elect_unclean_master:
+    if not old.never_elected and not options.enable_elect_unclean_master and not options.last_resort:
         must(master in old.sync_state_set, "MasterFromSyncSet", "the new master was in the SyncStateSet")
 
 

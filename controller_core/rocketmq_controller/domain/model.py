@@ -115,6 +115,9 @@ class Options(msgspec.Struct, frozen=True):
     """Settings that change what is decided; each key as in Java's controller configuration."""
 
     enable_elect_unclean_master: bool = False
+    last_resort: bool = False
+    """Of one election, not of the configuration: a replica outside the syncStateSet may be elected if nobody in it
+    lives. Asked for by name and confirmed (kubectl rocketmq elect-master --force-unclean)."""
 
 
 class BrokerLiveInfo(msgspec.Struct, frozen=True):

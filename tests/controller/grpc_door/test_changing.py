@@ -56,6 +56,24 @@ async def test_nobody_can_be_elected(door: Door, admin: ControllerAdminStub) -> 
     assert unnamed[2] == code(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE)
 
 
+async def test_an_unclean_election_is_for_one_call_and_for_a_lost_sync_state_set(
+    door: Door, admin: ControllerAdminStub
+) -> None:
+    await door.make_group()
+    request = pb.ElectMasterRequest(broker_name=NAME, broker_id=2, allow_unclean=True)
+    while_the_master_lives = await refused(admin.ElectMaster(request))
+    assert while_the_master_lives[0] is grpc.StatusCode.FAILED_PRECONDITION
+
+    door.hang_up(1)
+    answer = await admin.ElectMaster(request)
+    assert answer.elected
+    assert answer.group.master_broker_id == 2
+
+    door.hang_up(2)
+    afterwards = await refused(admin.ElectMaster(pb.ElectMasterRequest(broker_name=NAME, broker_id=3)))
+    assert afterwards[0] is grpc.StatusCode.FAILED_PRECONDITION
+
+
 async def test_electing_in_an_unknown_group_is_not_found(admin: ControllerAdminStub) -> None:
     status, _, metadata = await refused(admin.ElectMaster(pb.ElectMasterRequest(broker_name="nobody")))
     assert status is grpc.StatusCode.NOT_FOUND
