@@ -1,0 +1,226 @@
+"""What the API server must refuse, and with which words: tables for test_crds.py.
+
+Every rule of crds/*.yaml is broken by at least one case; the test counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rocketmq_operator.domain import names
+
+Spec = dict[str, Any]  # JSON
+
+LEAST: Mapping[names.Kind, Spec] = {
+    "BrokerGroup": {"controllerRef": {"name": "main"}},
+    "ControllerCluster": {},
+    "NameServer": {},
+}
+"""What has to be written of each kind."""
+
+
+class Refused(NamedTuple):
+    """`change` of a least resource (None takes a field away), or of the resource that `before` makes, is refused, and
+    `because` is in the answer."""
+
+    kind: names.Kind
+    change: Spec
+    because: str
+    before: Spec | None = None
+    name: str = "case"
+
+
+STRUCTURE = (
+    Refused("BrokerGroup", {"engine": "java"}, 'supported values: "native", "apache"'),
+    Refused("BrokerGroup", {"replicas": 0}, "should be greater than or equal to 1"),
+    Refused("BrokerGroup", {"replicas": 10}, "should be less than or equal to 9"),
+    Refused("BrokerGroup", {"replicas": "3"}, "must be of type integer"),
+    Refused("BrokerGroup", {"durability": "some"}, 'supported values: "strict", "relaxed"'),
+    Refused("BrokerGroup", {"updateStrategy": "x"}, 'supported values: "supervised", "unsupervised"'),
+    Refused("BrokerGroup", {"brokerName": "a#b"}, "spec.brokerName in body should match"),
+    Refused("BrokerGroup", {"clusterName": ""}, "spec.clusterName in body should be at least 1 chars long"),
+    Refused("BrokerGroup", {"storage": {"size": "10 Gi"}}, "spec.storage.size in body should match"),
+    Refused("BrokerGroup", {"storage": {"size": "0"}}, "spec.storage.size in body should match"),
+    Refused("BrokerGroup", {"storage": {"reclaimPolicy": "Recycle"}}, 'supported values: "Retain", "Delete"'),
+    Refused("BrokerGroup", {"storage": {"commitLog": {}}}, "spec.storage.commitLog.size: Required value"),
+    Refused("BrokerGroup", {"image": {"pullPolicy": "Now"}}, 'supported values: "Always", "IfNotPresent", "Never"'),
+    Refused("BrokerGroup", {"image": {"pullSecrets": ["a", "a"]}}, "Duplicate value"),
+    Refused("BrokerGroup", {"controllerRef": {"name": None}}, "spec.controllerRef.name: Required value"),
+    Refused("BrokerGroup", {"controllerRef": None, "controllerAddr": "h"}, "spec.controllerAddr in body should match"),
+    Refused("BrokerGroup", {"namesrvAddr": "n:9876;"}, "spec.namesrvAddr in body should match"),
+    Refused("BrokerGroup", {"config": {"fileReservedTime": 48}}, "must be of type string"),
+    Refused("BrokerGroup", {"config": {"fileReservedTime": "1\n2"}}, "should match"),
+    Refused("BrokerGroup", {"failover": {"leaseTimeoutMs": 10_000}}, "should be less than or equal to 9000"),
+    Refused("BrokerGroup", {"failover": {"heartbeatIntervalMs": 1}}, "should be greater than or equal to 50"),
+    Refused("BrokerGroup", {"priorities": [-1]}, "should be greater than or equal to 0"),
+    Refused("BrokerGroup", {"priorities": list(range(10))}, "must have at most 9 items"),
+    Refused("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2"}}, "spec.jvm.heap in body should match"),
+    Refused("BrokerGroup", {"engine": "apache", "jvm": {"options": ["x"]}}, "spec.jvm.options[0] in body should match"),
+    Refused("BrokerGroup", {"resources": {"broker": {"limits": {"memory": "much"}}}}, "should match"),
+    Refused("BrokerGroup", {"scheduling": {"antiAffinity": "hard"}}, '"preferred", "required", "none"'),
+    Refused("BrokerGroup", {"scheduling": {"tolerations": [{"effect": "Never"}]}}, '"NoSchedule"'),
+    Refused("BrokerGroup", {"scheduling": {"topologySpreadConstraints": [{}]}}, "maxSkew: Required value"),
+    Refused("BrokerGroup", {"podTemplate": {"env": [{"value": "x"}]}}, "name: Required value"),
+    Refused("BrokerGroup", {"podTemplate": {"env": [{"name": "A"}, {"name": "A"}]}}, "Duplicate value"),
+    Refused("BrokerGroup", {"verification": {}}, "spec.verification.schedule: Required value"),
+    Refused("BrokerGroup", {"verification": {"schedule": "daily"}}, "spec.verification.schedule in body should match"),
+    Refused("ControllerCluster", {"members": 1}, "should be greater than or equal to 3"),
+    Refused("ControllerCluster", {"members": 7}, "should be less than or equal to 5"),
+    Refused("ControllerCluster", {"tuning": {"brokerSuspectTimeoutMs": 1}}, "should be greater than or equal to 300"),
+    Refused("NameServer", {"replicas": 0}, "should be greater than or equal to 1"),
+)
+"""Types, bounds, enums, patterns."""
+
+_NAME = "beginning with a letter and ending with a letter or digit"
+
+RULES = (
+    Refused("BrokerGroup", {}, "metadata.name: at most 50", name="x" * 51),
+    Refused("BrokerGroup", {}, _NAME, name="1a"),
+    Refused("BrokerGroup", {}, _NAME, name="a.b"),
+    Refused("BrokerGroup", {}, "must not end in -controller or -namesrv", name="main-controller"),
+    Refused("BrokerGroup", {}, "must not end in -controller or -namesrv", name="main-namesrv"),
+    Refused("BrokerGroup", {"controllerAddr": "c:9878", "namesrvAddr": "n:9876"}, "set either controllerRef"),
+    Refused("BrokerGroup", {"controllerRef": None, "namesrvAddr": "n:9876"}, "set either controllerRef"),
+    Refused("BrokerGroup", {"controllerGrpcAddr": "c:9880"}, "controllerGrpcAddr goes with controllerAddr"),
+    Refused(
+        "BrokerGroup",
+        {"nameServerRef": {"name": "main"}, "namesrvAddr": "n:9876"},
+        "set nameServerRef or namesrvAddr, not both",
+    ),
+    Refused(
+        "BrokerGroup",
+        {"controllerRef": None, "controllerAddr": "c:9878"},
+        "only a ControllerCluster can host the name servers",
+    ),
+    Refused("BrokerGroup", {"replicas": 1}, "durability strict acknowledges only what two replicas have"),
+    Refused("BrokerGroup", {"minInSyncReplicas": 4}, "minInSyncReplicas must not be more than replicas"),
+    Refused("BrokerGroup", {"minInSyncReplicas": 1}, "minInSyncReplicas is at least 2 with durability strict"),
+    Refused("BrokerGroup", {"priorities": [1, 2, 3, 4]}, "priorities must not be longer than replicas"),
+    Refused("BrokerGroup", {"config": {"allAckInSyncStateSet": "true"}}, "it is always so there"),
+    Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
+    Refused("BrokerGroup", {"config": {"file-reserved": "1"}}, "config: a key is letters and digits"),
+    Refused("BrokerGroup", {"podTemplate": {"labels": {"app.kubernetes.io/name": "x"}}}, "labels that begin with"),
+    Refused("BrokerGroup", {"podTemplate": {"labels": {"rocketmq-ha.io/group": "x"}}}, "labels that begin with"),
+    Refused("BrokerGroup", {"podTemplate": {"annotations": {"rocketmq-ha.io/a": "x"}}}, "annotations that begin"),
+    Refused("BrokerGroup", {"podTemplate": {"env": [{"name": "ROCKETMQ_BROKERIP1"}]}}, "would overrule"),
+    Refused("BrokerGroup", {"podTemplate": {"env": [{"name": "POD_NAME"}]}}, "would overrule"),
+    Refused("BrokerGroup", {"engine": "apache"}, "engine cannot change", before={}),
+    Refused("BrokerGroup", {"clusterName": "Other"}, "clusterName cannot change", before={}),
+    Refused("BrokerGroup", {"brokerName": "b"}, "brokerName cannot change", before={"brokerName": "a"}),
+    Refused("BrokerGroup", {"brokerName": "case"}, "brokerName cannot change", before={}),
+    Refused("BrokerGroup", {"brokerName": None}, "brokerName cannot change", before={"brokerName": "a"}),
+    Refused("BrokerGroup", {"storage": {"size": "9Gi"}}, "size cannot shrink", before={}),
+    Refused("BrokerGroup", {"storage": {"size": "1023Mi"}}, "size cannot shrink", before={"storage": {"size": "1Gi"}}),
+    Refused("BrokerGroup", {"storage": {"storageClassName": "fast"}}, "storageClassName cannot change", before={}),
+    Refused(
+        "BrokerGroup",
+        {"storage": {"storageClassName": None}},
+        "storageClassName cannot change",
+        before={"storage": {"storageClassName": "fast"}},
+    ),
+    Refused("BrokerGroup", {"storage": {"commitLog": {"size": "1Gi"}}}, "commitLog cannot be added", before={}),
+    Refused(
+        "BrokerGroup",
+        {"storage": {"commitLog": None}},
+        "commitLog cannot be added or taken away",
+        before={"storage": {"commitLog": {"size": "2Gi"}}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"storage": {"commitLog": {"size": "1Gi"}}},
+        "size cannot shrink",
+        before={"storage": {"commitLog": {"size": "2Gi"}}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"storage": {"commitLog": {"storageClassName": "fast"}}},
+        "storageClassName cannot change",
+        before={"storage": {"commitLog": {"size": "2Gi"}}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"config": {"mappedFileSizeCommitLog": "1048576"}},
+        "config.mappedFileSizeCommitLog cannot change",
+        before={},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"config": {"mappedFileSizeCommitLog": "2097152"}},
+        "config.mappedFileSizeCommitLog cannot change",
+        before={"config": {"mappedFileSizeCommitLog": "1048576"}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"config": {"mappedFileSizeCommitLog": None}},
+        "config.mappedFileSizeCommitLog cannot change",
+        before={"config": {"mappedFileSizeCommitLog": "1048576"}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"config": None},
+        "config.mappedFileSizeCommitLog cannot change",
+        before={"config": {"mappedFileSizeCommitLog": "1048576"}},
+    ),
+    Refused("ControllerCluster", {}, "metadata.name: at most 40", name="x" * 41),
+    Refused("ControllerCluster", {"members": 4}, "members must be 3 or 5"),
+    Refused("ControllerCluster", {"members": 5}, "members cannot change", before={}),
+    Refused("ControllerCluster", {"embeddedInNameServer": True}, "embeddedInNameServer cannot change", before={}),
+    Refused("ControllerCluster", {"raftSecretName": "mine"}, "raftSecretName cannot change", before={}),
+    Refused("ControllerCluster", {"storage": {"size": "512Mi"}}, "size cannot shrink", before={}),
+    Refused("ControllerCluster", {"storage": {"storageClassName": "fast"}}, "storageClassName cannot", before={}),
+    Refused("ControllerCluster", {"tuning": {"raftElectionTimeoutMs": 300}}, "more than three times"),
+    Refused("ControllerCluster", {"tuning": {"raftHeartbeatIntervalMs": 200}}, "more than three times"),
+    Refused("ControllerCluster", {"config": {"": "1"}}, "config: a key is letters and digits"),
+    Refused("ControllerCluster", {"podTemplate": {"labels": {"rocketmq-ha.io/x": "x"}}}, "labels that begin with"),
+    Refused("ControllerCluster", {"podTemplate": {"annotations": {"rocketmq-ha.io/a": "x"}}}, "annotations that begin"),
+    Refused("ControllerCluster", {"podTemplate": {"env": [{"name": "POD_INDEX"}]}}, "would overrule"),
+    Refused("NameServer", {}, "metadata.name: at most 42", name="x" * 43),
+    Refused("NameServer", {"config": {"a=b": "1"}}, "config: a key is letters and digits"),
+    Refused("NameServer", {"podTemplate": {"labels": {"rocketmq-ha.io/x": "x"}}}, "labels that begin with"),
+    Refused("NameServer", {"podTemplate": {"annotations": {"rocketmq-ha.io/a": "x"}}}, "annotations that begin"),
+    Refused("NameServer", {"podTemplate": {"env": [{"name": "POD_IP"}]}}, "would overrule"),
+)
+"""CEL rules, of creation and of change."""
+
+
+class Accepted(NamedTuple):
+    """`change` of a least resource, or of the resource that `before` makes, is accepted."""
+
+    kind: names.Kind
+    change: Spec
+    before: Spec | None = None
+    name: str = "case"
+
+
+ACCEPTED = (
+    Accepted("BrokerGroup", {}, name="x" * 50),
+    Accepted("ControllerCluster", {}, name="x" * 40),
+    Accepted("NameServer", {}, name="x" * 42),
+    Accepted("BrokerGroup", {"controllerRef": None, "controllerAddr": "c:1;[::1]:2", "namesrvAddr": "10.0.0.1:9876"}),
+    Accepted("BrokerGroup", {"nameServerRef": {"name": "main", "namespace": "infra"}}),
+    Accepted("BrokerGroup", {"replicas": 1, "durability": "relaxed", "config": {"allAckInSyncStateSet": "true"}}),
+    Accepted("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2g", "directMemory": "1Gi", "options": ["-Da=b"]}}),
+    Accepted("BrokerGroup", {"replicas": 5, "priorities": [3, 2, 1], "minInSyncReplicas": 3}),
+    Accepted("BrokerGroup", {"verification": {"schedule": "*/5 3-6 * * MON,FRI"}}),
+    Accepted("BrokerGroup", {"resources": {"broker": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}}),
+    Accepted("BrokerGroup", {"config": {"brokerPermission": "6", "messageDelayLevel": "1s 5s"}}),
+    Accepted("BrokerGroup", {"podTemplate": {"env": [{"name": "TZ", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]}}),
+    Accepted("BrokerGroup", {"storage": {"size": "10.5Gi"}}, before={}),
+    Accepted("BrokerGroup", {"storage": {"size": "10240Mi"}}, before={}),
+    Accepted("BrokerGroup", {"storage": {"reclaimPolicy": "Delete"}}, before={}),
+    Accepted(
+        "BrokerGroup", {"storage": {"commitLog": {"size": "3Gi"}}}, before={"storage": {"commitLog": {"size": "2Gi"}}}
+    ),
+    Accepted(
+        "BrokerGroup", {"config": {"fileReservedTime": "24"}}, before={"config": {"mappedFileSizeCommitLog": "1"}}
+    ),
+    Accepted("BrokerGroup", {"replicas": 5}, before={}),
+    Accepted("BrokerGroup", {"durability": "relaxed", "replicas": 1}, before={}),
+    Accepted("BrokerGroup", {"fenced": True, "hibernated": True, "updateStrategy": "supervised"}, before={}),
+    Accepted("BrokerGroup", {"nameServerRef": {"name": "main"}}, before={}),
+    Accepted("BrokerGroup", {"image": {"broker": "example.org/broker:2@sha256:0"}}, before={}),
+    Accepted("ControllerCluster", {"members": 5, "embeddedInNameServer": True, "raftSecretName": "mine"}),
+    Accepted("ControllerCluster", {"tuning": {"raftElectionTimeoutMs": 1000, "raftHeartbeatIntervalMs": 200}}),
+    Accepted("ControllerCluster", {"tuning": {"enableElectUncleanMaster": True}}, before={}),
+    Accepted("NameServer", {"replicas": 4}, before={}),
+)
+"""What the rules must not forbid."""
