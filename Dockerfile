@@ -29,7 +29,7 @@ COPY hack/images/install.sh hack/images/
 COPY --from=lists /build/layers /build/layers
 RUN --mount=type=cache,target=/root/.cache/pip \
     for list in /build/layers/*.txt; do name=$(basename "$list" .txt) \
-    && pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list" \
+    && if [ -s "$list" ]; then pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list"; fi \
     && sh hack/images/install.sh "/build/$name" "/layers/$name" || exit 1; done
 
 FROM tools AS project
@@ -65,10 +65,13 @@ FROM common AS with-loop
 COPY --from=packages /layers/loop/opt /opt
 FROM with-loop AS with-grpc
 COPY --from=packages /layers/grpc/opt /opt
-FROM with-grpc AS with-raft
-COPY --from=packages /layers/controller/opt /opt
+FROM with-grpc AS with-grpc-server
+COPY --from=packages /layers/grpc-server/opt /opt
+FROM with-grpc-server AS with-raft
+COPY --from=packages /layers/raft/opt /opt
 
 FROM with-loop AS broker
+COPY --from=packages /layers/rest-broker/opt /opt
 COPY --from=project /layers/project/opt /opt
 COPY --from=project /layers/project/commands/rocketmq-broker /opt/rocketmq-ha/bin/
 RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py broker
@@ -77,7 +80,8 @@ EXPOSE 10911 10909
 LABEL org.opencontainers.image.title="rocketmq-ha broker" org.opencontainers.image.description="a native broker, beside a sidecar"
 ENTRYPOINT ["rocketmq-broker"]
 
-FROM with-grpc AS sidecar
+FROM with-grpc-server AS sidecar
+COPY --from=packages /layers/rest-sidecar/opt /opt
 COPY --from=project /layers/project/opt /opt
 COPY --from=project /layers/project/commands/rocketmq-sidecar /opt/rocketmq-ha/bin/
 RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py sidecar
@@ -87,6 +91,7 @@ LABEL org.opencontainers.image.title="rocketmq-ha sidecar" org.opencontainers.im
 ENTRYPOINT ["rocketmq-sidecar"]
 
 FROM with-raft AS controller
+COPY --from=packages /layers/rest-controller/opt /opt
 COPY --from=project /layers/project/opt /opt
 COPY --from=project /layers/project/commands/rocketmq-controller /opt/rocketmq-ha/bin/
 RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py controller
@@ -96,6 +101,7 @@ LABEL org.opencontainers.image.title="rocketmq-ha controller" org.opencontainers
 ENTRYPOINT ["rocketmq-controller"]
 
 FROM with-raft AS namesrv
+COPY --from=packages /layers/rest-namesrv/opt /opt
 COPY --from=project /layers/project/opt /opt
 COPY --from=project /layers/project/commands/rocketmq-namesrv /opt/rocketmq-ha/bin/
 RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py namesrv

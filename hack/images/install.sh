@@ -1,9 +1,11 @@
 #!/bin/sh
-# install.sh WHEELS ROOT: puts the wheels of a folder below ROOT/opt as they will lie in /opt: compiled, without tests.
+# install.sh WHEELS ROOT: puts the wheels of a folder, if there are any, below ROOT/opt as they will lie in /opt: compiled, without tests.
 # Their commands go to ROOT/commands: an image gets its own only. The Dockerfile calls it once for each layer. Compiled files are never
 # compared with their sources, since nobody edits an image.
 set -eu
 wheels=$1 root=$2
+mkdir -p "$root/opt/rocketmq-ha"
+[ -d "$wheels" ] || exit 0
 pip --python /opt/rocketmq-ha/bin/python install --quiet --no-deps --no-index --no-compile --no-warn-script-location \
   --root "$root" "$wheels"/*.whl
 site=$(echo "$root"/opt/rocketmq-ha/lib/python*/site-packages)
