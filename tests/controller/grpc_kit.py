@@ -15,7 +15,7 @@ from grpc import aio
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.elections import Elections
-from rocketmq_controller.grpc_api import GrpcApi, GrpcLimits
+from rocketmq_controller.grpc_api import GrpcApi
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
 from rocketmq_controller.proposals import Proposals
@@ -29,6 +29,7 @@ from rocketmq_formats.remoting.controller import (
     ElectMasterRequestHeader,
 )
 from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.grpc_server import GrpcLimits
 from tests.ports import free_ports
 
 NAME = "broker-a"

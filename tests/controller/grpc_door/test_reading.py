@@ -10,8 +10,8 @@ from grpc import aio
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_controller import grpc_admin
-from rocketmq_controller.grpc_api import GrpcLimits
 from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_runtime.grpc_server import GrpcLimits
 from tests.controller.grpc_kit import LEADER, NAME, OTHER, REMOTING_PORTS, Door, address, code, open_door, refused
 
 

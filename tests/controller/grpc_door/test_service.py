@@ -11,8 +11,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
-from rocketmq_controller import grpc_api
-from rocketmq_controller.grpc_api import SERVICE, GrpcLimits
+from rocketmq_controller.grpc_api import SERVICE
+from rocketmq_runtime import grpc_server
+from rocketmq_runtime.grpc_server import GrpcLimits
 from tests.controller.grpc_kit import Door, open_door, refused
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -101,7 +102,7 @@ async def test_a_port_in_use_is_an_error(door: Door, tmp_path: Path) -> None:
 async def test_stopping_ends_every_stream_at_once(
     door: Door, channel: aio.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_api, "GRACE", 3600.0)
+    monkeypatch.setattr(grpc_server, "GRACE", 3600.0)
     door.api.refresh()
     watch = ControllerAdminStub(channel).WatchGroups(pb.WatchGroupsRequest())
     await watch.read()

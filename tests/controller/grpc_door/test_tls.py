@@ -8,7 +8,7 @@ from grpc import aio
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
-from rocketmq_controller.grpc_api import GrpcLimits
+from rocketmq_runtime.grpc_server import GrpcLimits
 from rocketmq_runtime.settings import SettingsError
 from tests.controller.grpc_kit import Authority, Door, open_door
 

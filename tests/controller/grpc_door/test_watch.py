@@ -11,9 +11,9 @@ from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Replica
-from rocketmq_controller.grpc_api import GrpcLimits
 from rocketmq_controller.state_machine import ControllerStateMachine
 from rocketmq_controller.watch import Change, End, Kind, TooManyWatchesError, WatchEndedError, Watches
+from rocketmq_runtime.grpc_server import GrpcLimits
 from tests.controller.grpc_kit import NAME, OTHER, REMOTING_PORTS, Door, open_door
 
 CURRENT, SYNCED = pb.WatchGroupsResponse.KIND_CURRENT, pb.WatchGroupsResponse.KIND_SYNCED

@@ -1,6 +1,6 @@
-"""Mutual TLS for the gRPC door: server credentials from three files, read again whenever they change.
+"""Mutual TLS for gRPC doors: server credentials from three files, read again whenever they change.
 
-Called by grpc_api once. Certificates in Kubernetes live for weeks and are replaced in place, so every handshake looks
+Called by each door once. Certificates in Kubernetes live for weeks and are replaced in place, so every handshake looks
 whether the files are still those that were read; a set that cannot be used is reported and the one before it stays.
 """
 
@@ -8,9 +8,9 @@ import ssl
 from pathlib import Path
 
 import grpc
+import msgspec
 import structlog
 
-from rocketmq_controller.settings import ControllerSettings
 from rocketmq_runtime.settings import SettingsError
 
 log = structlog.get_logger(__name__)
@@ -18,15 +18,25 @@ log = structlog.get_logger(__name__)
 Stamp = tuple[tuple[int, int, int], ...]
 
 
-def server_credentials(settings: ControllerSettings) -> grpc.ServerCredentials | None:
+class ServerTls(msgspec.Struct, frozen=True, kw_only=True):
+    """The three files; all empty: plaintext."""
+
+    keys: str
+    """Of the configuration, without CertFile, KeyFile, CaFile: for errors."""
+    cert_file: str
+    key_file: str
+    ca_file: str
+
+
+def server_credentials(tls: ServerTls) -> grpc.ServerCredentials | None:
     """What to open the port with; None: plaintext, as no files are configured.
 
     Raises:
         SettingsError: a file cannot be read, or does not hold what its key says; the text names the key.
     """
-    if not settings.controller_grpc_tls_cert_file:
+    if not tls.cert_file:
         return None
-    files = _Files(settings)
+    files = _Files(tls)
     return grpc.dynamic_ssl_server_credentials(
         files.first,
         files.changed,  # type: ignore[arg-type]  # gRPC documents None for "as before", its stubs do not know
@@ -37,10 +47,11 @@ def server_credentials(settings: ControllerSettings) -> grpc.ServerCredentials |
 class _Files:
     """The three files as they were last read. `changed` is called from gRPC's threads, one handshake at a time."""
 
-    def __init__(self, settings: ControllerSettings) -> None:
-        self._cert = Path(settings.controller_grpc_tls_cert_file)
-        self._key = Path(settings.controller_grpc_tls_key_file)
-        self._ca = Path(settings.controller_grpc_tls_ca_file)
+    def __init__(self, tls: ServerTls) -> None:
+        self._cert_key, self._key_key, self._ca_key = (
+            f"{tls.keys}{name}" for name in ("CertFile", "KeyFile", "CaFile")
+        )
+        self._cert, self._key, self._ca = Path(tls.cert_file), Path(tls.key_file), Path(tls.ca_file)
         self._stamp = self._look()
         self.first = self._read()
 
@@ -70,22 +81,22 @@ class _Files:
         return tuple(stamps)
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
-        cert = _content("controllerGrpcTlsCertFile", self._cert)
-        key = _content("controllerGrpcTlsKeyFile", self._key)
-        ca = _content("controllerGrpcTlsCaFile", self._ca)
+        cert = _content(self._cert_key, self._cert)
+        key = _content(self._key_key, self._key)
+        ca = _content(self._ca_key, self._ca)
         # gRPC takes anything here and fails at each handshake; Python's ssl says at once what is wrong.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self._cert, self._key, password="")  # "": an encrypted key fails, nobody is asked
         except (OSError, ValueError) as error:
             raise SettingsError(
-                f"controllerGrpcTlsCertFile, controllerGrpcTlsKeyFile: {self._cert} and {self._key} are not"
+                f"{self._cert_key}, {self._key_key}: {self._cert} and {self._key} are not"
                 f" a PEM certificate and its unencrypted key: {error}"
             ) from error
         try:
             context.load_verify_locations(self._ca)
         except (OSError, ValueError) as error:
-            raise SettingsError(f"controllerGrpcTlsCaFile: {self._ca} holds no PEM certificate: {error}") from error
+            raise SettingsError(f"{self._ca_key}: {self._ca} holds no PEM certificate: {error}") from error
         return grpc.ssl_server_certificate_configuration([(key, cert)], root_certificates=ca)
 
 

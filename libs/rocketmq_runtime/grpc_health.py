@@ -1,4 +1,4 @@
-"""grpc.health.v1 for this member: SERVING while /readyz says so. Fed by grpc_api.
+"""grpc.health.v1 of one process: SERVING while /readyz says so. Fed by `grpc_server`.
 
 The servicer that comes with grpcio-health-checking is not used: its Watch writes to the client while it holds the lock
 that a change of status needs, so one client that stopped reading would freeze what all others are told.
@@ -29,7 +29,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
         """Set once, at the next change; replaced then."""
 
     def serve(self, serving: bool) -> None:  # noqa: FBT001 - there is nothing else it could mean
-        """Say whether this member is of use now."""
+        """Say whether this process is of use now."""
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         if status != self._status and not self._stopping:
             self._status = status

@@ -1,0 +1,128 @@
+"""A gRPC port: one grpc.aio server with a process's own service, health and reflection. Used by the doors of controller
+and sidecar.
+
+Plaintext or mutual TLS. Everything a stranger can make grow is bounded here: connections, rpcs, watches of health,
+message sizes, pings. Importing this takes a while and megabytes: where starts matter, do it late.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from rocketmq_runtime.grpc_health import HealthService
+
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+REFRESH_PERIOD = 0.25
+"""Seconds between looks at readiness: what watchers of health are late by at the most."""
+GRACE = 0.5
+"""Seconds that rpcs under way get when the server stops."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpcLimits:
+    """What a server lets strangers use."""
+
+    max_connections: int = 2000
+    max_rpcs: int = 4000
+    """At once, watches included."""
+    max_watches: int = 1000
+    """Of health; services bound theirs by the same number."""
+    max_message_bytes: int = 4 * 1024 * 1024
+    """Either way; the default of clients as well."""
+
+
+class GrpcServer:
+    """One port; used in the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        service: str,
+        register: Callable[[aio.Server], None],
+        ready: Callable[[], str | None],
+        credentials: grpc.ServerCredentials | None,
+        limits: GrpcLimits,
+        on_refresh: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            service: full name of what `register` adds to the server.
+            ready: what /readyz says; None: serving.
+            on_refresh: called each REFRESH_PERIOD, while it serves.
+        """
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._service, self._register = service, register
+        self._ready, self._on_refresh = ready, on_refresh
+        self._credentials = credentials
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._health = HealthService((service,), max_watches=limits.max_watches)
+        self._server: aio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: it cannot be bound.
+        """
+        server = aio.server(
+            options=(
+                ("grpc.max_receive_message_length", self._limits.max_message_bytes),
+                ("grpc.max_send_message_length", self._limits.max_message_bytes),
+                ("grpc.max_allowed_incoming_connections", self._limits.max_connections),
+                ("grpc.so_reuseport", 0),  # a port in use shall be an error
+                # A client may ping as often as kubectl and Go's default allow; we ping to find those that are gone.
+                ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+                ("grpc.http2.max_ping_strikes", 2),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.keepalive_time_ms", 30_000),
+                ("grpc.keepalive_timeout_ms", 10_000),
+                ("grpc.max_connection_idle_ms", 600_000),
+            ),
+            maximum_concurrent_rpcs=self._limits.max_rpcs,
+        )
+        self._register(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((self._service, HEALTH, reflection.SERVICE_NAME), server)
+        try:
+            if self._credentials is None:
+                server.add_insecure_port(self._address)
+            else:
+                server.add_secure_port(self._address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen on {self._address}: {error}") from error
+        self._server = server
+        await server.start()
+        self._tick()
+
+    def announce_end(self) -> None:
+        """Not serving from now on; watches of health end after they were told so."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._health.stop()
+
+    async def stop(self) -> None:
+        """Let rpcs under way end within GRACE, close the port. Harmless if not started."""
+        self.announce_end()
+        if self._server is not None:
+            await self._server.stop(GRACE)
+            self._server = None
+
+    def refresh(self) -> None:
+        """Bring health up to date; runs each REFRESH_PERIOD."""
+        self._health.serve(self._ready() is None)
+        self._on_refresh()
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(REFRESH_PERIOD, self._tick)
+        self.refresh()
