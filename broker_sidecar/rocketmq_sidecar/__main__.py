@@ -77,6 +77,9 @@ async def _run(settings: SidecarSettings) -> int:
     except (ReplicationError, StorageError) as error:
         log.critical("start refused", reason=str(error), error=type(error).__name__)
         return EXIT_FATAL
+    except SettingsError as error:
+        log.critical("start refused", reason=str(error))
+        return EXIT_USAGE
     finally:
         for task in (starting, *ends):
             task.cancel()

@@ -16,7 +16,7 @@ import structlog
 from rocketmq_formats.broker_identity import IdentityError
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
-from rocketmq_formats.replica_link import Hello, Prepared, Released, RoleNotice
+from rocketmq_formats.replica_link import Held, Hello, Prepared, Released, RoleNotice
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_sidecar.broker_side import BrokerSide
 from rocketmq_sidecar.controller_link import ControllerLink
@@ -27,13 +27,15 @@ from rocketmq_sidecar.domain.actions import (
     Beat,
     Disconnect,
     ForgetApplied,
+    HandedOver,
     Note,
     SaveApplied,
     SaveIdentity,
     Stored,
     Tell,
 )
-from rocketmq_sidecar.domain.machine import ControlMachine
+from rocketmq_sidecar.domain.fence import Fence
+from rocketmq_sidecar.domain.machine import STOP_HAND_OVER, ControlMachine
 from rocketmq_sidecar.meta_files import IdentityFiles, Kept
 from rocketmq_sidecar.replicator import ReplicationPort, Replicator
 from rocketmq_sidecar.settings import SidecarSettings
@@ -43,8 +45,10 @@ log = structlog.get_logger(__name__)
 LOAD_RETRY = 2.0
 """Seconds between two looks at identity files that were refused: somebody has to put them right."""
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-STOP_PATIENCE = 2.0
-"""Seconds that an orderly end waits for the broker to let go of its mastership."""
+FENCE_PATIENCE = 2.0
+"""Seconds that a broker may take to do what it was told about refusing sends."""
+STOP_PATIENCE = STOP_HAND_OVER + 2.0
+"""Seconds that an orderly end waits for a hand-over and for the broker to let go of its mastership."""
 
 
 def log_note(note: Note) -> None:
@@ -92,23 +96,34 @@ class Agent:
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._rested = asyncio.Event()
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._handing: dict[int, asyncio.Future[HandedOver]] = {}
+        self._fenced: Fence | None = None
+        self._asking: asyncio.Future[HandedOver] | None = None
+        """Who asks for a hand-over within this call."""
+        self.stopping = False
 
-    async def start(self) -> None:
-        """Read the identity (waiting for an operator if it is refused), then let the broker in.
+    async def start(self, fence: Fence | None = None) -> None:
+        """Read the identity (waiting for an operator if it is refused), then let the broker in, with the order to
+        refuse sends if there is one.
 
         Raises:
             OSError: the HA port is taken, or the socket cannot be made.
             ReplicationError: the epoch file is unreadable.
         """
+        self._fenced = fence
         kept = await self._load()
-        self.machine = ControlMachine(self.settings.options, identity=kept.identity, applied=kept.applied)
+        self.machine = ControlMachine(
+            self.settings.options, identity=kept.identity, applied=kept.applied, fence=self._fenced
+        )
         self.trouble = None
         self._replicator.start()
         await self.replication.start()
         await self.broker.link.start()
 
     async def stop(self) -> None:
-        """Hand over if master, then leave: the controllers elect another as soon as the connections close."""
+        """Hand over if master, then leave: the controllers elect another at the latest as the connections close."""
+        self.stopping = True
         if self.machine is not None and self.fatal is None:
             was_master = self.machine.role.master_of
             self._event(lambda machine: machine.on_stop(self._clock()))
@@ -143,15 +158,55 @@ class Agent:
         check_code = f"{hello.address};{time.time_ns() // 1_000_000}"
         self._event(lambda machine: machine.on_hello(hello, check_code, self._clock()))
 
-    def on_said(self, message: Prepared | Released | RoleNotice) -> None:
-        """The broker said something about its role."""
+    def on_said(self, message: Prepared | Released | RoleNotice | Held) -> None:
+        """The broker said something about its role, or about refusing sends."""
         self._event(lambda machine: machine.on_broker_said(message, self._clock()))
 
     def on_gone(self) -> None:
         """The link broke: this replica is dead until the broker is back."""
         self._event(lambda machine: machine.on_broker_gone(self._clock()))
 
+    # For operators
+
+    async def fence(self, fence: Fence | None) -> None:
+        """Have the broker refuse sends, or accept them; returns when it does, as far as there is one.
+
+        Raises:
+            TimeoutError: it does not answer.
+        """
+        self._fenced = fence
+        self._event(lambda machine: machine.on_fence(fence, self._clock()))
+        await self._until(lambda: self.machine is None or self.machine.holds.answered, FENCE_PATIENCE)
+
+    async def hand_over(self, broker_id: int | None, seconds: float) -> HandedOver:
+        """How it ended; once begun it goes on without a caller. Needs a machine."""
+        assert self.machine is not None
+        asking: asyncio.Future[HandedOver] = self._loop.create_future()
+        self._asking = asking
+        self._event(lambda machine: machine.on_hand_over(broker_id, seconds, self._clock()))
+        self._asking = None
+        if not asking.done():
+            self._handing[self.machine.hand_over.number] = asking
+        return await asking
+
+    async def _until(self, holds: Callable[[], bool], seconds: float) -> None:
+        if holds():
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        entry = (holds, waiter)
+        self._waiting.append(entry)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+
     # Replication's callbacks
+
+    def level(self, watch: int, level: frozenset[int], acked: bool) -> None:  # noqa: FBT001 - Replication's callback
+        """Master: which replicas have what a hand-over waits for."""
+        self._event(lambda machine: machine.on_level(watch, level, self._clock(), acked=acked))
 
     def sync_set_wanted(self, wanted: SyncStateSet) -> None:
         """The controllers should agree to this set."""
@@ -183,10 +238,13 @@ class Agent:
             self._fail(error)
         finally:
             self._busy = False
-        if machine.role.at_rest:
+        if machine.at_rest:
             self._rested.set()
         else:
             self._rested.clear()
+        for holds, waiter in self._waiting:
+            if not waiter.done() and holds():
+                waiter.set_result(None)
         self._arm(machine)
 
     def _arm(self, machine: ControlMachine) -> None:
@@ -217,6 +275,8 @@ class Agent:
                 self.controllers.disconnect()
             case Note():
                 log_note(action)
+            case HandedOver():
+                self._handed_over(action)
             case _:
                 self._replicator.put(action)
 
@@ -256,6 +316,11 @@ class Agent:
         except StorageError as problem:
             error = str(problem)
         self._event(lambda machine: machine.on_stored(action, error, self._clock()))
+
+    def _handed_over(self, ended: HandedOver) -> None:
+        asked = self._handing.pop(ended.number, self._asking)
+        if asked is not None and not asked.done():
+            asked.set_result(ended)
 
     # How actions ended
 

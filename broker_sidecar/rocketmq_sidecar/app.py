@@ -1,7 +1,7 @@
 """The composition root: builds one sidecar from its configuration, starts it in order, ends it in order.
 
-Start: the replica's lock, so that no second sidecar touches the same files; then the probes, which say why it is not
-ready; then identity, replication, and the broker's socket.
+Start: the probes, which say why it is not ready; the replica's lock, so that no second sidecar touches the same files;
+then fence, identity, replication, and the broker's socket. The gRPC door opens beside that.
 """
 
 import asyncio
@@ -16,7 +16,9 @@ from rocketmq_runtime.probes import ProbeServer
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.domain.role import Broker
 from rocketmq_sidecar.health import Health
+from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.native_admin import NativeAdmin
 from rocketmq_sidecar.replication import Replication, ReplicationSettings
 from rocketmq_sidecar.settings import SidecarSettings
 
@@ -37,6 +39,8 @@ class SidecarApp:
         self.health = Health(self._unready)
         self.metrics = SidecarMetrics(self.snapshot)
         self.probes: ProbeServer | None = None
+        self.admin = NativeAdmin(self.agent, unready=self._unready)
+        self._door = LateDoor(settings, self.admin, self._unready)
         self._lock: int | None = None
         self._waiting: str | None = None
 
@@ -47,6 +51,7 @@ class SidecarApp:
             OSError: a port is taken or the socket cannot be made.
             StorageError: storePathRootDir cannot be used.
             ReplicationError: the epoch file is unreadable.
+            SettingsError: the TLS files cannot be used.
         """
         settings = self.settings
         self.health.pulse.start()
@@ -58,8 +63,21 @@ class SidecarApp:
                 healthy=self.health.healthy,
                 ready=self.health.ready,
             )
+        loop = asyncio.get_running_loop()
+        parts = {loop.create_task(self._start_replica()), loop.create_task(self._door.open())}
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
+            for part in done:
+                part.result()
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _start_replica(self) -> None:
+        settings = self.settings
         await self._take_lock(settings.root)
-        await self.agent.start()
+        await self.agent.start(self.admin.load())
         log.info(
             "sidecar started",
             cluster=settings.broker_cluster_name,
@@ -74,6 +92,7 @@ class SidecarApp:
     async def stop(self) -> None:
         """Hand over, then close everything."""
         await self.agent.stop()
+        await self._door.close()
         self.health.pulse.stop()
         if self.probes is not None:
             self.probes.stop()
@@ -108,6 +127,7 @@ class SidecarApp:
             broker_set=settings.name,
             broker_id=broker_id,
             role=role,
+            fenced=self.admin.fence is not None,
             master_epoch=0 if mandate is None else mandate.master_epoch,
             in_sync=0 if mandate is None else len(mandate.agreed.sync_state_set),
             lease_seconds=until,
@@ -176,6 +196,7 @@ class SidecarApp:
             on_status=agent.broker.status_changed,
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
+            on_level=agent.level,
         )
 
 

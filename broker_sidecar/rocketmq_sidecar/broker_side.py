@@ -16,6 +16,7 @@ from rocketmq_formats.replica_link import (
     FromBroker,
     FromSidecar,
     Grant,
+    Held,
     Hello,
     Lease,
     Prepared,
@@ -53,8 +54,8 @@ class BrokerEvents(Protocol):
     def on_hello(self, hello: Hello) -> None:
         """The broker is there."""
 
-    def on_said(self, message: Prepared | Released | RoleNotice) -> None:
-        """It said something about its role."""
+    def on_said(self, message: Prepared | Released | RoleNotice | Held) -> None:
+        """It said something about its role, or about refusing sends."""
 
     def on_gone(self) -> None:
         """It is gone."""
@@ -151,7 +152,7 @@ class BrokerSide:
                 # As a slave, replication has to know where the log really ends.
                 self._replication().appended(message.max_offset, 0)
                 self._events.on_said(message)
-            case Prepared() | RoleNotice():
+            case Prepared() | RoleNotice() | Held():
                 self._events.on_said(message)
             case Hello():
                 raise AssertionError("the link takes one hello")

@@ -15,6 +15,7 @@ from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
 from rocketmq_sidecar.domain.ha_master import CONFIRM_DELAY, FlowControl, MasterSession, Mastership
+from rocketmq_sidecar.domain.level import LevelWatch
 from rocketmq_sidecar.slave_connection import SlaveConnection
 from rocketmq_store.errors import OutOfRangeError
 from rocketmq_store.segments import FileSlice, MappedFiles
@@ -49,9 +50,10 @@ class HaServer:
         on_progress: Callable[[], None],
         on_wish: Callable[[SyncStateSet], None],
         on_change: Callable[[], None],
+        on_level: Callable[[int, frozenset[int], bool], None],
     ) -> None:
-        """Times in seconds. `on_progress`: acknowledged or confirmed offset or the set's size moved. `on_wish`: see
-        `Replication`. `on_change`: something of the status moved."""
+        """Times in seconds. `on_progress`: acknowledged or confirmed offset or the set's size moved. `on_wish`
+        and `on_level`: see `Replication`. `on_change`: something of the status moved."""
         self.loop = asyncio.get_running_loop()
         self.mastership: Mastership | None = None
         self.connections: dict[SlaveConnection, None] = {}
@@ -61,6 +63,8 @@ class HaServer:
         self._review_interval = review_interval
         self._flow_limit = flow_limit
         self._on_progress, self._on_wish, self._on_change = on_progress, on_wish, on_change
+        self._on_level = on_level
+        self._level: LevelWatch | None = None
         self._listener: socket.socket | None = None
         self._tick_interval = min(1.0, heartbeat_interval / 2, housekeeping_interval / 4, review_interval)
         self._ticks: asyncio.TimerHandle | None = None
@@ -115,7 +119,7 @@ class HaServer:
 
     def end(self, reason: str) -> None:
         """Close all connections; no wish comes of it, because the set is not ours to shape any more."""
-        self.mastership = None
+        self.mastership = self._level = None
         for connection in list(self.connections):
             connection.close(reason)
         for timer in (self._ticks, self._telling):
@@ -176,6 +180,14 @@ class HaServer:
         for connection in list(self.connections):
             connection.pump()
         self._settle()
+
+    def watch_level(self, number: int, offset: int | None) -> None:
+        """Tell `on_level` who has everything up to `offset`, None: up to the log's end as it is now; `number` 0: no
+        more."""
+        master = self.mastership
+        if master is not None:
+            self._level = LevelWatch(number, master.max_offset if offset is None else offset) if number else None
+            self._look_level()
 
     def agreed(self) -> None:
         """The set changed, or a wish was refused."""
@@ -251,6 +263,7 @@ class HaServer:
             master.sync_set.left(slave.broker_id)
             self._review()
             self._on_change()
+            self._look_level()
 
     # Consequences
 
@@ -260,6 +273,14 @@ class HaServer:
             self._on_progress()
             if self._telling is None:
                 self._telling = self.loop.call_later(CONFIRM_DELAY, self._tell_confirmed)
+        if self._level is not None:
+            self._look_level()
+
+    def _look_level(self) -> None:
+        if self._level is not None and self.mastership is not None:
+            news = self._level.look(self.mastership)
+            if news is not None:
+                self._on_level(self._level.number, *news)
 
     def _tell_confirmed(self) -> None:
         self._telling = None

@@ -20,7 +20,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     broker_set: str
     broker_id: int | None
     role: str
-    """master, slave or fenced."""
+    """master, slave or fenced (neither)."""
     master_epoch: int
     in_sync: int
     """Members of the SyncStateSet as the controllers last said."""
@@ -31,6 +31,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     broker_connected: bool
     controller_known: bool
     """Whether a leading controller is known."""
+    fenced: bool = False
+    """Whether an operator has sends refused; nothing to do with the role."""
     slaves: tuple[SlaveLag, ...] = ()
     """Of a master."""
     disk_used: float | None = None
@@ -70,6 +72,7 @@ class _Gauges(Collector):
             ("lease_seconds", "Time until the write lease ends", now.lease_seconds),
             ("max_offset", "End of the commit log in bytes", now.max_offset),
             ("confirm_offset", "What consumers may see, in bytes", now.confirm_offset),
+            ("fenced", "1 while sends are refused by an operator's order", now.fenced),
             ("broker_connected", "1 while the broker is connected", now.broker_connected),
             ("controller_known", "1 while a leading controller is known", now.controller_known),
         ]

@@ -10,9 +10,10 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import structlog
 
-from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.frames import SlaveHandshake
@@ -54,6 +55,7 @@ class Replication:
         on_status: Callable[[bytes, bytes], None],
         on_trouble: Callable[[str | None], None] = lambda _: None,
         on_master_lost: Callable[[], None] = lambda: None,
+        on_level: Callable[[int, frozenset[int], bool], None] = lambda _watch, _level, _acked: None,
     ) -> None:
         """
         Args:
@@ -72,11 +74,13 @@ class Replication:
             on_trouble: slave: why this replica cannot follow without an operator (truncation refused, no consistent
                 point), None when it can again. It goes on trying.
             on_master_lost: slave: the connection to the master ended; there may be another master already.
+            on_level: master: `(watch, brokerIds, acked)` as `watch_level` asked for.
         """
         self.settings = settings
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_sync_set_wanted, self._on_master_lost = on_sync_set_wanted, on_master_lost
+        self._on_level = on_level
         self._log = ReplicaLog(settings)
         self._broker_id = -1
         self._server: HaServer | None = None
@@ -105,6 +109,7 @@ class Replication:
             on_progress=self._progressed,
             on_wish=self._on_sync_set_wanted,
             on_change=self._changed,
+            on_level=self._on_level,
         )
         self._ha_port = self._server.listen(settings.listen_host, settings.ha_listen_port)
 
@@ -280,6 +285,13 @@ class Replication:
             self._server.mastership.sync_set.refused()
             self._server.agreed()
 
+    def watch_level(self, watch: int, offset: int | None) -> None:
+        """Master: tell `on_level`, at once and whenever that changes, which slaves acknowledged everything up to
+        `offset` (None: the log's end as it is now), and whether all copies are there that sends ask for; until the next
+        call, or the mastership's end. `watch` 0: no more."""
+        if self._server is not None:
+            self._server.watch_level(watch, offset)
+
     @property
     def max_offset(self) -> int:
         """End of the log in bytes, for heartbeats: as master the broker's, as slave what was received."""
@@ -290,6 +302,17 @@ class Replication:
         """What consumers may see."""
         master = None if self._server is None else self._server.mastership
         return self._log.confirm_offset if master is None else master.confirm
+
+    @property
+    def min_offset(self) -> int:
+        """Begin of the log; 0 while it is not known."""
+        return 0 if self._log.files is None else self._log.files.min_offset
+
+    @property
+    def epochs(self) -> tuple[EpochEntry, ...]:
+        """The epoch file; the last one's end is `max_offset`."""
+        entries = self._log.epoch_store.epochs.entries
+        return (*entries[:-1], *(msgspec.structs.replace(last, end_offset=self.max_offset) for last in entries[-1:]))
 
     @property
     def last_epoch(self) -> int:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replica_link import Hello
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_sidecar.domain.actions import (
@@ -24,6 +24,7 @@ from rocketmq_sidecar.domain.actions import (
     SetRefused,
     StopReplication,
     ToReplication,
+    WatchLevel,
 )
 from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.replication import ReplicationError
@@ -50,12 +51,17 @@ class ReplicationPort(Protocol):
     def retained(self, min_offset: int) -> None: ...
     def set_sync_state_set(self, agreed: SyncStateSet) -> None: ...
     def sync_set_refused(self) -> None: ...
+    def watch_level(self, watch: int, offset: int | None) -> None: ...
     @property
     def max_offset(self) -> int: ...
     @property
     def confirm_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def epochs(self) -> tuple[EpochEntry, ...]: ...
     @property
     def slaves(self) -> tuple[SlaveLag, ...]: ...
 
@@ -123,6 +129,8 @@ class Replicator:
                 await self._take_up(self._replication.forgiven)
             case Adopt():
                 replication.set_sync_state_set(action.agreed)
+            case WatchLevel():
+                replication.watch_level(action.watch, action.offset)
             case SetRefused():
                 replication.sync_set_refused()
             case Follow():

@@ -145,6 +145,7 @@ class Replica:
             "storePathCommitLog": folder / "store" / "commitlog",
             "mappedFileSizeCommitLog": 64 * MIB,
             "metricsPromExporterPort": 0,
+            "sidecarGrpcPort": 0,
             **(config or {}),
         }
         self._processes: ReplicaProcesses | None = None

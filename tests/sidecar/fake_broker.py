@@ -24,7 +24,9 @@ from rocketmq_formats.replica_link import (
     FromBroker,
     FromSidecar,
     Grant,
+    Held,
     Hello,
+    Hold,
     Lease,
     LinkReader,
     Prepare,
@@ -66,6 +68,7 @@ class FakeBroker(asyncio.Protocol):
         self.lease_until = float("-inf")
         self.in_sync = 0
         self.following: Following | None = None
+        self.held: Hold | None = None
         self.max_offset = 0
         self.changed = asyncio.Event()
         self.lock = WriterLock(root / "writer.lock")
@@ -79,7 +82,8 @@ class FakeBroker(asyncio.Protocol):
     @property
     def accepts(self) -> bool:
         """Whether a send would be accepted now."""
-        return self.role == "master" and time.monotonic() < self.lease_until
+        held = self.held is not None and self.held.kind is not None
+        return self.role == "master" and not held and time.monotonic() < self.lease_until
 
     @property
     def connected(self) -> bool:
@@ -129,7 +133,7 @@ class FakeBroker(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._reader = LinkReader()
-        self.epoch = 0
+        self.epoch, self.held = 0, None
         self.send(
             Hello(PROTOCOL, self.cluster, self.name, self.address, 0, self.max_offset, self.max_offset, FILE_SIZE)
         )
@@ -188,6 +192,9 @@ class FakeBroker(asyncio.Protocol):
                 self.lease_until = message.until
             case Replication():
                 self.in_sync = message.in_sync
+            case Hold():
+                self.held = message
+                self.send(Held(message.serial, self.max_offset))
             case Release():
                 self._fence("released")
                 self.send(Released(self.max_offset))

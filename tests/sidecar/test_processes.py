@@ -34,7 +34,7 @@ class Pair:
         self.folder, self.ports, self.controllers, self.name = folder, ports, controllers, name
         self.sidecar: OwnedProcess | None = None
         self.broker = FakeBroker(folder / "store", port=ports.broker(), name=name)
-        self.metrics_port = ports.single()
+        self.metrics_port, self.grpc_port = ports.single(), ports.single()
 
     async def start(self) -> None:
         await self.broker.start()
@@ -55,6 +55,7 @@ class Pair:
                     "bindAddress": HOST,
                     "brokerIP1": HOST,
                     "metricsPromExporterPort": str(self.metrics_port),
+                    "sidecarGrpcPort": str(self.grpc_port),
                     "brokerHangTimeoutMs": "1000",
                     "logFormat": "json",
                     "logLevel": "debug",
@@ -288,6 +289,7 @@ async def test_keys_that_nobody_knows_are_reported_and_those_of_the_broker_are_n
         "controllerAddr": "127.0.0.1:1",
         "storePathRootDir": str(tmp_path / "store"),
         "metricsPromExporterPort": "0",
+        "sidecarGrpcPort": "0",
     }
     config = tmp_path / "broker.conf"
     config.write_bytes(properties.dump({**values, "deleteWhen": "04", "inventedKey": "1"}))
@@ -309,6 +311,7 @@ async def test_socket_that_cannot_be_made_is_no_taken_port(tmp_path: Path) -> No
             "storePathRootDir": str(tmp_path / "store"),
             "sidecarSocketPath": str(tmp_path / "file" / "sidecar.sock"),
             "metricsPromExporterPort": "0",
+            "sidecarGrpcPort": "0",
         }
         config = tmp_path / "broker.conf"
         config.write_bytes(properties.dump(values))

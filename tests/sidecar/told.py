@@ -1,7 +1,7 @@
 """A machine's actions as lines of a story."""
 
 from rocketmq_formats.remoting.codes import RequestCode
-from rocketmq_formats.replica_link import Following, FromSidecar, Grant, Lease, Prepare, Welcome
+from rocketmq_formats.replica_link import Following, FromSidecar, Grant, Hold, Lease, Prepare, Welcome
 from rocketmq_sidecar.domain.actions import (
     Action,
     Adopt,
@@ -81,6 +81,8 @@ def _message(message: FromSidecar) -> str | None:
             line = f"-> Grant epoch {message.epoch}"
         case Following():
             line = f"-> Following {message.master_broker_id} in epoch {message.epoch}"
+        case Hold():
+            line = f"-> Hold: {'none' if message.kind is None else message.kind}"
         case _ if not isinstance(message, Lease):
             line = f"-> {message}"
         case _:

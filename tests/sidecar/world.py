@@ -23,6 +23,7 @@ from rocketmq_sidecar.domain.actions import (
     Disconnect,
     Follow,
     ForgetApplied,
+    HandedOver,
     Identified,
     Note,
     Opened,
@@ -30,7 +31,8 @@ from rocketmq_sidecar.domain.actions import (
     SaveIdentity,
     Tell,
 )
-from rocketmq_sidecar.domain.machine import ControlMachine
+from rocketmq_sidecar.domain.fence import Fence
+from rocketmq_sidecar.domain.machine import STOP_HAND_OVER, ControlMachine
 from tests.sidecar import told
 from tests.sidecar.world_controllers import CONTROLLERS, Controllers
 from tests.sidecar.world_node import CLUSTER, NAME, Broker, Node
@@ -83,7 +85,7 @@ class World:
         options = machine_options.Options(
             cluster_name=CLUSTER, broker_name=NAME, controllers=CONTROLLERS, relaxed=self.relaxed
         )
-        node.machine = ControlMachine(options, identity=kept.identity, applied=kept.applied)
+        node.machine = ControlMachine(options, identity=kept.identity, applied=kept.applied, fence=node.fence)
         self._link(node)
 
     def start_broker(self, node: Node) -> None:
@@ -101,8 +103,7 @@ class World:
         if node.lock == "sidecar":
             node.lock = None
         if node.broker is not None and not node.broker.hung:
-            node.broker.fence("link lost")
-            node.broker.epoch = 0
+            node.broker.lose_link()
         self.controllers.on_connection_closed(node, self.now)
         self.replications.slave_gone()
         self._settle()
@@ -117,8 +118,7 @@ class World:
     def cut_link(self, node: Node) -> None:
         """The link breaks; both processes live and connect again."""
         assert node.broker is not None
-        node.broker.fence("link lost")
-        node.broker.epoch = 0
+        node.broker.lose_link()
         self._unlink(node)
         self._link(node)
         self._settle()
@@ -137,9 +137,10 @@ class World:
     def stop(self, node: Node) -> None:
         """SIGTERM to the sidecar."""
         assert node.machine is not None
-        self._do(node, node.machine.on_stop(self.now))
+        machine = node.machine
+        self._do(node, machine.on_stop(self.now))
         self._settle()
-        assert node.machine.role.at_rest
+        self.run_until(lambda: machine.at_rest, seconds=STOP_HAND_OVER + 0.1)
         if (farewell := node.machine.farewell(self.now)) is not None:
             self._beat(node, farewell)
             self._settle()
@@ -170,7 +171,10 @@ class World:
         return [
             node
             for node in self.nodes
-            if node.broker is not None and node.broker.role == "master" and self.now < node.broker.lease_until
+            if node.broker is not None
+            and node.broker.role == "master"
+            and node.broker.held is None
+            and self.now < node.broker.lease_until
         ]
 
     def in_order(self) -> bool:
@@ -191,6 +195,25 @@ class World:
     def master(self) -> Node:
         (master,) = self.accepting()
         return master
+
+    def fence(self, node: Node, fence: Fence | None) -> None:
+        """An operator's order, kept on disk."""
+        node.fence = fence
+        assert node.machine is not None
+        self._do(node, node.machine.on_fence(fence, self.now))
+        self._settle()
+
+    def hand_over(self, node: Node, to: Node | None = None, *, seconds: float = 5.0) -> None:
+        """Ask `node` for it; how it ends is in `node.handed`."""
+        assert node.machine is not None
+        self._do(node, node.machine.on_hand_over(None if to is None else to.broker_id, seconds, self.now))
+        self._settle()
+
+    def catch_up(self, node: Node) -> None:
+        """A slave that lagged does not any more."""
+        node.lags = False
+        self.replications.look()
+        self._settle()
 
     def want_set(self, node: Node, members: frozenset[int]) -> None:
         """Replication of `node` wants this SyncStateSet."""
@@ -319,6 +342,8 @@ class World:
                 self._tell(node, action.message)
             case Note():
                 node.notes.append(action)
+            case HandedOver():
+                node.handed.append(action)
             case Identified():
                 assert node.replicating is None
             case Opened(hello):

@@ -10,6 +10,9 @@ from rocketmq_formats.replica_link import (
     Following,
     FromSidecar,
     Grant,
+    Held,
+    Hold,
+    HoldKind,
     Lease,
     Prepare,
     Prepared,
@@ -18,7 +21,17 @@ from rocketmq_formats.replica_link import (
     Welcome,
 )
 from rocketmq_runtime.filesystem import StorageError
-from rocketmq_sidecar.domain.actions import Begin, Follow, ForgetApplied, Note, SaveApplied, SaveIdentity
+from rocketmq_sidecar.domain.actions import (
+    Begin,
+    Follow,
+    ForgetApplied,
+    HandedOver,
+    Note,
+    SaveApplied,
+    SaveIdentity,
+    WatchLevel,
+)
+from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.machine import ControlMachine
 from rocketmq_sidecar.meta_files import IdentityFiles
 from tests.sim.disk import SimDisk
@@ -39,13 +52,20 @@ class Broker:
         self.reason = ""
         self.inbox: deque[FromSidecar] = deque()
         self.hung = False
+        self.held: HoldKind | None = None
+        self.deaf_to_holds = False
+        """Answers none of them."""
+
+    def lose_link(self) -> None:
+        self.fence("link lost")
+        self.epoch, self.held = 0, None
 
     def fence(self, reason: str) -> None:
         self.role, self.reason, self.lease_until = "fenced", reason, float("-inf")
         if self.node.lock == "broker":
             self.node.lock = None
 
-    def obey(self, message: FromSidecar) -> Prepared | Released | None:
+    def obey(self, message: FromSidecar) -> Prepared | Released | Held | None:
         node = self.node
         match message:
             case Welcome():
@@ -64,6 +84,9 @@ class Broker:
             case Lease():
                 assert (self.role, self.epoch) == ("master", message.epoch)
                 self.lease_until = message.until
+            case Hold():
+                self.held = message.kind
+                return None if self.deaf_to_holds else Held(message.serial, node.max_offset)
             case Release():
                 self.fence("released")
                 return Released(node.max_offset)
@@ -103,6 +126,12 @@ class Node:
         self.asked: list[RequestCode] = []
         self.told: list[FromSidecar] = []
         self.notes: list[Note] = []
+        self.handed: list[HandedOver] = []
+        self.fence: Fence | None = None
+        """What its file holds."""
+        self.watched: WatchLevel | None = None
+        self.lags = False
+        """As a slave: it does not have the end of its master's log."""
         self.begin_fails: str | None = None
         self.crashes = 0
         self.steps = 0

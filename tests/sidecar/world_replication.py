@@ -1,13 +1,28 @@
 """Replication in the world, without a byte: who holds the writer lock, who follows whom, which set a master wants."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_sidecar.domain.actions import Action, Actions, Adopt, Begin, Follow, Forgive, SetRefused, StopReplication
+from rocketmq_sidecar.domain.actions import (
+    Action,
+    Actions,
+    Adopt,
+    Begin,
+    Follow,
+    Forgive,
+    SetRefused,
+    StopReplication,
+    WatchLevel,
+)
 from rocketmq_sidecar.domain.machine import ControlMachine
 from tests.sidecar.world_node import Node
 
 Report = Callable[[ControlMachine, float], Actions]
+
+
+def _on_level(watch: int, level: frozenset[int], acked: bool, machine: ControlMachine, now: float) -> Actions:
+    return machine.on_level(watch, level, now, acked=acked)
 
 
 class Replications:
@@ -36,12 +51,16 @@ class Replications:
             case StopReplication():
                 if node.lock == "sidecar":
                     node.lock = None
-                node.replicating = None
+                node.replicating = node.watched = None
                 self._report(node, lambda machine, now: machine.on_replication_stopped(now))
+                self.look()
             case Forgive():
                 node.mark = node.max_offset
             case SetRefused() | Adopt():
                 self._wish(node)  # it wants what it wanted
+            case WatchLevel():
+                node.watched = action if action.watch else None
+                self.look()
             case _:
                 raise AssertionError(action)
 
@@ -50,6 +69,21 @@ class Replications:
         for master in self._nodes:
             if isinstance(master.replicating, Begin):
                 self._wish(master)
+
+    def look(self) -> None:
+        """Masters that watch are told who has everything."""
+        for master in self._nodes:
+            watch, begun = master.watched, master.replicating
+            if watch is None or not isinstance(begun, Begin):
+                continue
+            slaves = [
+                other
+                for other in self._nodes
+                if isinstance(other.replicating, Follow) and other.replicating.epoch == begun.epoch and not other.hung
+            ]
+            level = frozenset(slave.broker_id for slave in slaves if not slave.lags)
+            acked = not any(slave.lags for slave in slaves)
+            self._report(master, partial(_on_level, watch.watch, level, acked))
 
     def _join(self, node: Node, follow: Follow) -> None:
         """A slave has caught up, if its master has begun the epoch: then that one wants it in the set."""

@@ -110,6 +110,27 @@ class SetRefused(msgspec.Struct, frozen=True):
     """The controllers definitely refused the SyncStateSet that replication wanted."""
 
 
+class WatchLevel(msgspec.Struct, frozen=True):
+    """As master: tell in `on_level` which replicas' logs reach `offset` (None: what this one's holds now), at once and
+    whenever that changes, until the next of these; `watch` 0: nothing any more."""
+
+    watch: int
+    offset: int | None
+
+
+class HandedOver(msgspec.Struct, frozen=True):
+    """How what `on_hand_over` was asked ended."""
+
+    number: int
+    """Of the hand-over, 0 if none was begun."""
+    outcome: str
+    """A `hand_over.Outcome`."""
+    reason: str
+    """Why, unless another was elected."""
+    master_id: int | None = None
+    master_epoch: int = 0
+
+
 class Note(msgspec.Struct, frozen=True):
     """Log a line: a constant text and what varies."""
 
@@ -119,6 +140,6 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Stored = SaveApplied | SaveIdentity | ForgetApplied
-ToReplication = Identified | Opened | Forgive | Follow | Begin | StopReplication | Adopt | SetRefused
-Action = Ask | Beat | Disconnect | Stored | Tell | ToReplication | Note
+ToReplication = Identified | Opened | Forgive | Follow | Begin | StopReplication | Adopt | SetRefused | WatchLevel
+Action = Ask | Beat | Disconnect | Stored | Tell | ToReplication | HandedOver | Note
 Actions = tuple[Action, ...]

@@ -11,7 +11,7 @@ to be elected.
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_formats.replica_link import Grant, Hello, Prepared, Released, RoleNotice, Welcome
+from rocketmq_formats.replica_link import Grant, Held, Hello, Prepared, Released, RoleNotice, Welcome
 from rocketmq_formats.replica_link import Lease as LeaseMessage
 from rocketmq_sidecar.domain.actions import (
     Action,
@@ -27,47 +27,63 @@ from rocketmq_sidecar.domain.actions import (
     Stored,
     Tell,
 )
+from rocketmq_sidecar.domain.fence import Fence
+from rocketmq_sidecar.domain.hand_over import HandOver, Situation
+from rocketmq_sidecar.domain.holds import Holds
 from rocketmq_sidecar.domain.lease import NEVER
 from rocketmq_sidecar.domain.options import Options
 from rocketmq_sidecar.domain.role import Broker, Halt, Lead, Replicating, RoleMachine, Serve, Stay, Wanted
 from rocketmq_sidecar.domain.steward import Steward
 
+STOP_HAND_OVER = 1.0
+"""Seconds that an orderly end gives a hand-over; it goes on without, and the controllers elect by themselves."""
 _NO_LEASE = "write lease has ended: no word from the controllers"
 
 
 class ControlMachine:
     """One replica's life from start to end. Times are monotonic seconds that never go back."""
 
-    def __init__(self, options: Options, *, identity: BrokerIdentity | None, applied: AppliedIdentity | None) -> None:
-        """`identity` and `applied` are what the two files hold."""
+    def __init__(
+        self,
+        options: Options,
+        *,
+        identity: BrokerIdentity | None,
+        applied: AppliedIdentity | None,
+        fence: Fence | None = None,
+    ) -> None:
+        """`identity`, `applied` and `fence` are what the files hold."""
         self.steward = Steward(options, identity=identity, applied=applied)
         self.role = RoleMachine(retry=options.timing.store_retry)
+        self.holds = Holds(fence)
+        self.hand_over = HandOver()
         self.epoch_trouble: str | None = None
         """Why the epoch that this replica was elected for cannot begin."""
         self._now = NEVER
         self._hello: Hello | None = None
         self._opened = self._taken_up = False
-        self._stopping = False
+        self._stopping = self._ending = False
         self._adopted = -1
         self._told_until = NEVER
-        self._lease_runs = False
+        self._lease_runs = self._held = False
 
     # What happens
 
     def on_hello(self, hello: Hello, check_code: str, now: float) -> Actions:
         """The broker has recovered its store. `check_code` (`address;millis`) is for an id that is applied for anew."""
         self._hello, self._opened, self._taken_up = hello, False, False
+        self.holds.on_link()
         self.steward.open(hello.address, check_code)
         return self._advance(now)
 
     def on_broker_gone(self, now: float) -> Actions:
         """The link to the broker broke: dead to the controllers, at once."""
         self._hello, self._opened, self._taken_up = None, False, False
+        self.holds.on_link()
         self.steward.close()
         self.role.on_broker_gone()
         return (Disconnect(), *self._advance(now))
 
-    def on_broker_said(self, message: Prepared | Released | RoleNotice, now: float) -> Actions:
+    def on_broker_said(self, message: Prepared | Released | RoleNotice | Held, now: float) -> Actions:
         """What concerns the role; progress of the log goes to replication directly."""
         notes: Actions = ()
         match message:
@@ -77,6 +93,8 @@ class ControlMachine:
                 self.role.on_released()
             case RoleNotice():
                 notes = self.steward.on_notice(message, now)
+            case Held():
+                self.holds.on_held(message.serial, message.max_offset)
         return (*notes, *self._advance(now))
 
     def on_answer(self, ask: Ask, answer: RemotingCommand | None, now: float) -> Actions:
@@ -131,14 +149,44 @@ class ControlMachine:
         self.steward.look_for_master(now)
         return self._advance(now)
 
-    def on_stop(self, now: float) -> Actions:
-        """An orderly end: let go of whatever this replica is; over when `role.at_rest`."""
-        self._stopping = True
+    def on_fence(self, fence: Fence | None, now: float) -> Actions:
+        """An operator wants sends refused, or accepted again; the file says so already."""
+        if fence == self.holds.fence:
+            return self._advance(now)
+        self.holds.fence = fence
+        if fence is None:
+            return (Note("fence ended: sends are accepted again as far as the role allows", {}), *self._advance(now))
+        return (Note("fenced: sends are refused", {"reason": fence.reason}, "warning"), *self._advance(now))
+
+    def on_hand_over(self, broker_id: int | None, seconds: float, now: float) -> Actions:
+        """An operator wants `broker_id` (None: whoever is level first) to be master; ends in `HandedOver`."""
+        begun = self.hand_over.begin(broker_id, seconds, self._situation, now)
+        return (*begun, *self._advance(now))
+
+    def on_level(self, watch: int, level: frozenset[int], now: float, *, acked: bool) -> Actions:
+        """Which replicas have all that `WatchLevel` asked for, and whether all copies are there that sends ask for."""
+        self.hand_over.on_level(watch, level, acked=acked)
         return self._advance(now)
+
+    def on_stop(self, now: float) -> Actions:
+        """An orderly end: hand over if somebody can take over, then let go of whatever this replica is; over when
+        `at_rest`."""
+        self._ending = True
+        situation = self._situation
+        begun: Actions = ()
+        self.hand_over.hasten(now + STOP_HAND_OVER)
+        if not self.hand_over.active and situation.leads and situation.controllers and len(situation.in_sync) > 1:
+            begun = self.hand_over.begin(None, STOP_HAND_OVER, situation, now)
+        return (*begun, *self._advance(now))
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is to be done any more before this replica leaves."""
+        return self._stopping and self.role.at_rest
 
     def farewell(self, now: float) -> Beat | None:
         """The heartbeat that gives the write lease back after an orderly end; None if the controllers know of none."""
-        return self.steward.give_back(now) if self.role.at_rest else None
+        return self.steward.give_back(now) if self.at_rest else None
 
     def on_tick(self, now: float) -> Actions:
         """`wake_at` has come."""
@@ -148,7 +196,7 @@ class ControlMachine:
     @property
     def wake_at(self) -> float:
         """When `on_tick` wants to be called next; infinity if only events matter."""
-        times: list[float | None] = [self._lease_until, self.role.retry_at]
+        times: list[float | None] = [self._lease_until, self.role.retry_at, self.hand_over.wake_at]
         if self._taken_up and not self._stopping:
             times += self.steward.wake_times()
         return min((time for time in times if time is not None and time > self._now), default=float("inf"))
@@ -194,12 +242,44 @@ class ControlMachine:
     def _advance(self, now: float) -> Actions:
         self._now = now
         actions: list[Action] = [*self._open()]
+        actions += self.hand_over.step(self._situation, now)
+        self.steward.elect_instead(self.hand_over.electing)
+        self._stopping = self._stopping or (self._ending and not self.hand_over.active)
+        hold = self._hold()
+        if self._held:
+            actions += hold  # before anything is granted
         actions += self.role.step(self.wanted, now, self._lease_until)
+        if not self._held:
+            actions += hold
         actions += self._tell_lease(actions, now)
         actions += self._adopt()
         if self._taken_up and not self._stopping:
             actions += self.steward.next(now, self.role.begun)
         return tuple(actions)
+
+    @property
+    def _situation(self) -> Situation:
+        steward, mandate = self.steward, self.steward.mandate
+        return Situation(
+            own_id=steward.broker_id,
+            leads=isinstance(self.wanted, Lead) and self.role.master_of == mandate.master_epoch,
+            epoch=mandate.master_epoch,
+            master_id=mandate.master_id,
+            in_sync=mandate.agreed.sync_state_set,
+            controllers=steward.finder.leader is not None,
+            end=self.holds.end,
+            refused=steward.succession.refused,
+        )
+
+    def _hold(self) -> Actions:
+        """Refuse sends or take them again. A lease that was given back is not used before it is certain that it counts:
+        the broker does not know that it ended."""
+        if not self._opened:
+            return ()
+        doubt = self.role.master_of is not None and self.steward.is_master and self.steward.succession.in_doubt
+        self._held = self.holds.fence is not None or self.hand_over.holds or doubt
+        hold = self.holds.next(handing_over=self.hand_over.holds or doubt)
+        return () if hold is None else (Tell(hold),)
 
     @property
     def _lease_until(self) -> float:
@@ -230,7 +310,7 @@ class ControlMachine:
             self._told_until = until
             return (Note("master", {"master_epoch": epoch}),)
         notes: list[Action] = []
-        if ran != self._lease_runs:
+        if ran != self._lease_runs and not self.steward.succession.in_doubt:
             values: dict[str, object] = {"master_epoch": epoch}
             runs = self._lease_runs
             notes.append(Note("write lease goes on", values) if runs else Note(_NO_LEASE, values, "warning"))

@@ -53,6 +53,13 @@ class Questions:
         header = ElectMasterRequestHeader(cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id)
         return Ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, now, header)
 
+    def designate(self, leader: str, broker_id: int, now: float) -> Ask:
+        """1002: this one or nobody, also while the master lives."""
+        header = ElectMasterRequestHeader(
+            cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id, designate_elect=True
+        )
+        return Ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, now, header)
+
     def replica_info(self, leader: str, now: float) -> Ask:
         """1004."""
         header = GetReplicaInfoRequestHeader(broker_name=self._name)

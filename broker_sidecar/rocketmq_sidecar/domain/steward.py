@@ -26,11 +26,13 @@ from rocketmq_sidecar.domain.lease import NEVER, Lease
 from rocketmq_sidecar.domain.mandate import Mandate, View, notice_view
 from rocketmq_sidecar.domain.options import Options
 from rocketmq_sidecar.domain.questions import Questions
+from rocketmq_sidecar.domain.succession import Succession
 from rocketmq_sidecar.domain.wish import Wish
 
 _UNREGISTERED = frozenset(
     {ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST}
 )
+_UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
 _WRITE_PATIENCE = 2.5
 """Times the patience: what has to be committed may take longer than a read."""
 _CLOCKS = 1.05
@@ -65,13 +67,20 @@ class Steward:
         def lane(times: float) -> Lane:
             return Lane(patience=times * timing.patience, retry=timing.retry, retry_most=timing.retry_most)
 
-        self._main, self._poll, alter = self._lanes = lane(_WRITE_PATIENCE), lane(1), lane(_WRITE_PATIENCE)
+        lanes = lane(_WRITE_PATIENCE), lane(1), lane(_WRITE_PATIENCE), lane(_WRITE_PATIENCE)
+        self._main, self._poll, alter, elect = self._lanes = lanes
         self._wish = Wish(alter, self.mandate, self._questions)
+        self.succession = Succession(elect, self.mandate, self.lease, self._questions, relaxed=options.relaxed)
 
     @property
     def broker_id(self) -> int | None:
         """The id at the controllers, once it is kept."""
         return None if self.identity.identity is None else self.identity.identity.broker_id
+
+    @property
+    def address(self) -> str | None:
+        """The broker's, while there is one."""
+        return self._address
 
     @property
     def is_master(self) -> bool:
@@ -106,6 +115,11 @@ class Steward:
         The controllers tell slaves late, for the sake of Java's."""
         self._poll_at = now
         self._looking_until = now + self._timing.look
+
+    def elect_instead(self, broker_id: int | None) -> None:
+        """As master: have that replica elected in our place, from now on; None: stay master."""
+        if self.succession.aim(broker_id) and self._options.relaxed:
+            self._announced, self._beat_at = None, NEVER  # at once: whether there is a lease
 
     def forget_wish(self) -> None:
         """A mastership has ended."""
@@ -154,6 +168,7 @@ class Steward:
         if taken:
             if self._counts(sent_at):
                 self.lease.on_acknowledged(sent_at)
+                self.succession.on_heard()
             self._unanswered_since = None
         else:
             self._lost(address)
@@ -205,11 +220,13 @@ class Steward:
             self._last_leader = self.finder.leader
             self._beat_at = now
             self.lease.on_leader_changed()
+            self.succession.on_leader_changed()
         actions: list[Action] = [*asks, *self._beat(self._address, now)]
         for lane, question in (
             (self._main, self._main_question(self._address, now)),
             (self._poll, self._poll_question(now)),
             (self._wish.lane, self._alteration(begun, now)),
+            (self.succession.lane, self._election(now)),
         ):
             if question is not None:
                 lane.pending = question
@@ -227,7 +244,7 @@ class Steward:
         lease = 0.0 if self._options.relaxed else None
         if self.is_master:
             self._poll_at = now
-            if self._options.relaxed:
+            if self._options.relaxed and not self.succession.given_back:
                 lease = _CLOCKS * self._timing.lease
                 if self._announced is None or self._announced[0] != self.mandate.master_epoch:
                     self._announced = self.mandate.master_epoch, now
@@ -274,9 +291,18 @@ class Steward:
             return None
         return self._wish.question(leader, broker_id, now)
 
+    def _election(self, now: float) -> Ask | None:
+        return self.succession.question(self.finder.leader, self.broker_id, now) if self.is_master else None
+
+    def _confirmed(self, sent_at: float) -> None:
+        if not self.succession.in_doubt:
+            self.lease.on_confirmed(self.mandate.master_epoch, sent_at)
+
     # What answers mean
 
     def _take(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
+        if lane is self.succession.lane:
+            return self._take_election(ask, answer, lane, now)
         match ask.code:
             case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID | RequestCode.CONTROLLER_APPLY_BROKER_ID:
                 if not self.identity.on_answer(ask.code, answer):
@@ -290,11 +316,23 @@ class Steward:
 
     def _take_alteration(self, ask: Ask, answer: RemotingCommand, now: float) -> Actions:
         if self._wish.taken(answer):
-            self.lease.on_confirmed(self.mandate.master_epoch, ask.sent_at)
+            self._confirmed(ask.sent_at)
             return ()
         self._poll_at = now
         refused = self._refused(ask, answer, self._wish.lane, now)
         return (*refused, SetRefused()) if self._wish.refused_for_certain(answer) else refused
+
+    def _take_election(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
+        view = answers.view(ask.code, answer)
+        if view is None:
+            if answer.code not in _UNDECIDED:
+                self.succession.on_refused(answer)
+            return self._refused(ask, answer, lane, now)
+        lane.succeeded()
+        learnt = self._learn(view, None)
+        if view.master_id == self.broker_id:
+            self.succession.on_named(view.master_epoch, ask.sent_at)
+        return learnt
 
     def _take_view(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
         view = answers.view(ask.code, answer)
@@ -318,7 +356,7 @@ class Steward:
         if mandate.master_id != self.broker_id:
             self.lease.on_denied()
         elif sent_at is not None:
-            self.lease.on_confirmed(mandate.master_epoch, sent_at)
+            self._confirmed(sent_at)
         forgiven = self._forgiven(view)
         if not changed:
             return forgiven

@@ -1,0 +1,44 @@
+"""The file that keeps a fence, `.fenced` in storePathRootDir: there while sends are to be refused (domain/fence.py).
+
+Written atomically and durably before anybody is told. What cannot be read or understood fences: the reason says what is
+wrong with the file, and ending the fence removes it.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from rocketmq_formats.errors import FormatError
+from rocketmq_runtime import atomic_file, filesystem
+from rocketmq_runtime.filesystem import OS, FileSystem, StorageError
+from rocketmq_sidecar.domain import fence
+from rocketmq_sidecar.domain.fence import Fence
+
+FILE_NAME = ".fenced"
+
+
+class FenceFile:
+    """Of one replica. Blocks while the disk works: called in a thread."""
+
+    def __init__(self, folder: Path, *, disk: FileSystem = OS) -> None:
+        """`folder` is storePathRootDir."""
+        self._folder = folder
+        self._path = folder / FILE_NAME
+        self._disk = disk
+
+    def load(self) -> Fence | None:
+        """The fence that is kept, None if there is none."""
+        try:
+            text = filesystem.read_file(self._path, filesystem=self._disk)
+            return None if text is None else fence.decode(text)
+        except (FormatError, StorageError) as error:
+            return Fence(f"the fence file {self._path} cannot be read, which counts as a fence: {error}", 0)
+
+    def save(self, kept: Fence | None) -> None:
+        """Keep it, or that there is none. Raises `StorageError`; then it is not certain what the next start finds."""
+        if kept is not None:
+            atomic_file.write_atomically(self._path, fence.encode(kept), filesystem=self._disk)
+            return
+        with filesystem.storage_errors(self._path, "remove"):
+            with suppress(FileNotFoundError):
+                self._disk.unlink(self._path)
+            self._disk.fsync_directory(self._folder)

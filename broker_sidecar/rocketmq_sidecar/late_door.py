@@ -1,0 +1,60 @@
+"""Opens the gRPC door without being in the way of a start: when the replica does its part, or after DELAY whatever it
+waits for; its import runs in a thread, so that the event loop goes on turning. Used by both kinds of sidecar.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from rocketmq_sidecar.replica_admin import ReplicaAdmin
+from rocketmq_sidecar.settings import SidecarSettings
+
+if TYPE_CHECKING:  # the import is what this module puts off
+    from rocketmq_runtime.grpc_server import GrpcServer
+
+log = structlog.get_logger(__name__)
+
+DELAY = 1.0
+"""Seconds until the door opens at the latest."""
+LOOK = 0.05
+
+
+class LateDoor:
+    """One per process."""
+
+    def __init__(self, settings: SidecarSettings, admin: ReplicaAdmin, ready: Callable[[], str | None]) -> None:
+        """`ready` is what /readyz says."""
+        self._settings, self._admin, self._ready = settings, admin, ready
+        self._server: GrpcServer | None = None
+
+    async def open(self) -> None:
+        """Returns when it is open, or has to stay closed (port 0).
+
+        Raises:
+            OSError: the port is taken.
+            SettingsError: the TLS files cannot be used.
+        """
+        port = self._settings.sidecar_grpc_port
+        if not port:
+            return
+        loop = asyncio.get_running_loop()
+        at_the_latest = loop.time() + DELAY
+        while self._ready() is not None and loop.time() < at_the_latest:  # noqa: ASYNC110 - rare and short
+            await asyncio.sleep(LOOK)
+        make_door = await asyncio.to_thread(_load)
+        self._server = make_door(self._settings, self._admin, self._ready)
+        await self._server.start()
+        log.info("gRPC open", port=port, tls=bool(self._settings.sidecar_grpc_tls_cert_file))
+
+    async def close(self) -> None:
+        """Let calls under way end, briefly."""
+        if self._server is not None:
+            await self._server.stop()
+
+
+def _load() -> "Callable[[SidecarSettings, ReplicaAdmin, Callable[[], str | None]], GrpcServer]":
+    from rocketmq_sidecar.grpc_door import make_door  # noqa: PLC0415 - late on purpose
+
+    return make_door
