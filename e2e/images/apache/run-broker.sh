@@ -7,7 +7,8 @@ if [ $# -ne 2 ] || [ "$1" != -c ]; then
   exit 2
 fi
 file=/tmp/broker.conf
-cp "$2" "$file"
+rm -f "$file" # of an earlier start in this pod
+cat "$2" > "$file" # not cp: a mounted file is read-only, its copy must not be
 if [ -n "${POD_IP:-}" ]; then printf '\nbrokerIP1=%s\n' "$POD_IP" >> "$file"; fi
 # shellcheck disable=SC2086 # JAVA_OPT_EXT is a list of words
 exec java -server -XX:-UsePerfData -Dfile.encoding=UTF-8 -Djava.net.preferIPv4Stack=true --add-opens=java.base/java.lang=ALL-UNNAMED \
