@@ -71,6 +71,7 @@ class BrokerApp:
             capacity=settings.send_thread_pool_queue_capacity,
             flushed_offset=(lambda: self.store.flushed_offset) if settings.flush_disk_type == "SYNC_FLUSH" else None,
             flush_timeout_ms=settings.sync_flush_timeout,
+            traffic=self.traffic,
         )
         self.held = HeldPulls(settings.pull_thread_pool_queue_capacity)
         self.flusher = Flusher(
@@ -102,6 +103,7 @@ class BrokerApp:
             waiting=self.waiting,
             on_role_change=self._on_role_change,
             on_visible=self._on_visible,
+            traffic=self.traffic,
         )
         store_host = encode_host(numeric(ip), settings.listen_port)
         self.sends = SendProcessor(

@@ -14,6 +14,7 @@ import structlog
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.link import SidecarLink
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.replica_link import (
@@ -73,6 +74,7 @@ class Replica:
         waiting: WaitingSends,
         on_role_change: Callable[[], None],
         on_visible: Visible,
+        traffic: Traffic | None = None,
     ) -> None:
         """`address`: as registered. `on_role_change`: master, slave or fenced now, or another epoch."""
         self._settings = settings
@@ -81,6 +83,7 @@ class Replica:
         self._flusher = flusher
         self._role = role
         self._waiting = waiting
+        self._traffic = traffic or Traffic()
         self._on_role_change = on_role_change
         self._on_visible = on_visible
         self._loop = asyncio.get_running_loop()
@@ -154,7 +157,7 @@ class Replica:
 
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
-            self._link.send(Alive())  # whatever else is under way
+            self._link.send(Alive(self._traffic.counts()))  # whatever else is under way
             return
         if self._giving_up is not None:
             self._inbox.append(message)

@@ -101,6 +101,7 @@ class SendProcessor:
 
     def on_send(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Store the message (or messages) of one request."""
+        traffic = self._traffic
         refusal = self._role.refusal(self._clock())
         if self.stopping or (refusal is not None and refusal is not Refusal.TOO_FEW_IN_SYNC):
             raise self._refused(refusal)
@@ -110,6 +111,7 @@ class SendProcessor:
         if refusal is not None:
             raise self._refused(refusal)
         if self._waiting.full:
+            traffic.sends_refused += 1
             raise RefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
         append = self._append_batch if header.batch else self._append
         try:
@@ -118,7 +120,6 @@ class SendProcessor:
             raise self._store_refused(error) from error
         if target.missing:
             self._targets.make(target)
-        traffic = self._traffic
         traffic.put_messages += appended.count
         traffic.put_bytes += appended.end - appended.offset
         self._on_appended()
@@ -126,6 +127,7 @@ class SendProcessor:
         if request.is_oneway or not (outgoing.wait or self._wait_always):
             return frame  # never written where the request was oneway
         if self._role.acknowledges_alone(self._clock()):
+            traffic.answered(0.0)
             return frame
         self._waiting.add(appended.end, peer, request, frame)
         return DEFERRED
@@ -227,6 +229,7 @@ class SendProcessor:
     # refusals
 
     def _refused(self, refusal: Refusal | None) -> RefusedError:
+        self._traffic.sends_refused += 1
         if refusal is Refusal.SLAVE:
             return RefusedError(ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
         if refusal is Refusal.TOO_FEW_IN_SYNC:
@@ -249,6 +252,7 @@ class SendProcessor:
     def _store_refused(self, error: StoreError | OSError) -> RefusedError:
         if isinstance(error, MessageIllegalError):
             return RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} ({error})")
+        self._traffic.sends_refused += 1
         if not isinstance(error, StoreFullError):
             log.error("append failed", error=type(error).__name__, reason=str(error))
         return RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")

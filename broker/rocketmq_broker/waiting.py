@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from rocketmq_broker.domain.role import ReplicaRole
+from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.remoting.codes import ResponseCode, SerializeType
 from rocketmq_formats.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
 from rocketmq_runtime.server import Peer
@@ -49,11 +50,13 @@ class WaitingSends:
         flushed_offset: Callable[[], int] | None = None,
         flush_timeout_ms: int = 5000,
         clock: Callable[[], float] = time.monotonic,
+        traffic: Traffic | None = None,
     ) -> None:
         """`flushed_offset` tells how far the log is on disk; None: answers do not wait for it (ASYNC_FLUSH).
         `clock`: what leases are in."""
         self._role = role
         self._clock = clock
+        self._traffic = traffic or Traffic()
         self._slave_timeout = slave_timeout_ms / 1000
         self._flushed_offset = flushed_offset
         self._flush_timeout = flush_timeout_ms / 1000
@@ -62,7 +65,6 @@ class WaitingSends:
         self._queue: deque[WaitingSend] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
-        self.timed_out = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -85,9 +87,11 @@ class WaitingSends:
         until = self._role.releasable(self._clock())
         if self._flushed_offset is not None:
             until = min(until, self._flushed_offset())
+        now, answered = self._loop.time(), self._traffic.answered
         while queue and queue[0].end <= until:
             send = queue.popleft()
             send.peer.answer_frame(send.frame)
+            answered(now - send.since)
         self._note_drained()
 
     def fail_all(self, code: ResponseCode, remark: str) -> None:
@@ -122,7 +126,7 @@ class WaitingSends:
             else:
                 kept.append(send)
                 continue
-            self.timed_out += 1
+            self._traffic.sends_timed_out += 1
         self._queue = kept
         self._timer = None
         if kept:

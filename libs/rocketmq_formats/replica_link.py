@@ -25,7 +25,7 @@ closes its connections to the controllers, so that they elect another.
 
 import struct
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -35,6 +35,8 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 PROTOCOL: Final = 3
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
+ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
+N_ANSWERS: Final = len(ANSWER_SECONDS) + 1
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -109,8 +111,29 @@ class Held(Message, frozen=True, tag=True, array_like=True):
     max_offset: int
 
 
+class Counts(msgspec.Struct, frozen=True, array_like=True):
+    """What a broker has done since its start, for the sidecar's metrics; bytes are those of stored records."""
+
+    put_messages: int
+    put_bytes: int
+    got_messages: int
+    got_bytes: int
+    pulls_found: int
+    pulls_missed: int
+    sends_refused: int
+    """For reasons of the broker's, not the request's."""
+    sends_timed_out: int
+    """Answered with FLUSH_SLAVE_TIMEOUT or FLUSH_DISK_TIMEOUT."""
+    answers: Annotated[tuple[int, ...], msgspec.Meta(min_length=N_ANSWERS, max_length=N_ANSWERS)]
+    """Sends answered PUT_OK, by the time between append and answer: up to each of `ANSWER_SECONDS`, and longer."""
+    answer_seconds: float
+    """Sum of these times."""
+
+
 class Alive(Message, frozen=True, tag=True, array_like=True):
     """Answer to `Probe`."""
+
+    counts: Counts | None = None
 
 
 # sidecar -> broker

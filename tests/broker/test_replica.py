@@ -12,6 +12,7 @@ from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import (
+    Alive,
     Appended,
     Fenced,
     Following,
@@ -23,6 +24,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     Prepare,
     Prepared,
+    Probe,
     Release,
     Released,
     Replicated,
@@ -302,3 +304,20 @@ async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> Non
         topic = table.get("Wide")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums) == (8, 4)
+
+
+async def test_the_answer_to_a_probe_says_what_was_done(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        await group.send(b"one")
+        await group.pull(0)
+        group.sidecar.say(Probe())
+        counts = (await group.sidecar.heard(Alive)).counts
+        assert counts is not None
+        assert (counts.put_messages, sum(counts.answers), counts.sends_refused) == (1, 1, 0)
+        assert counts.put_bytes > 3
+        group.sidecar.say(Fenced("for a test"))
+        await group.send(b"two")
+        group.sidecar.say(Probe())
+        counts = (await group.sidecar.heard(Alive)).counts
+        assert counts is not None
+        assert (counts.put_messages, counts.sends_refused) == (1, 1)

@@ -6,11 +6,12 @@ from typing import cast
 import pytest
 
 from rocketmq_broker.domain.role import Durability, ReplicaRole
+from rocketmq_broker.traffic import Traffic
 from rocketmq_broker.waiting import WaitingSends
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame
 from rocketmq_formats.remoting.send_frames import encode_send_answer
-from rocketmq_formats.replica_link import Replication
+from rocketmq_formats.replica_link import ANSWER_SECONDS, Replication
 from rocketmq_runtime.server import Peer
 
 pytestmark = pytest.mark.looptime
@@ -30,6 +31,7 @@ class Client:
 
 class Stage:
     def __init__(self, *, strict: bool = True, sync_flush: bool = False) -> None:
+        self.traffic = Traffic()
         self.role = ReplicaRole(Durability(2, strict=strict))
         self.role.prepare(1)
         self.role.grant(1, 1000.0)
@@ -43,6 +45,7 @@ class Stage:
             flushed_offset=(lambda: self.flushed) if sync_flush else None,
             flush_timeout_ms=5000,
             clock=lambda: self.now,
+            traffic=self.traffic,
         )
 
     def add(self, *ends: int) -> None:
@@ -156,3 +159,19 @@ async def test_draining() -> None:
     assert await draining
     stage.add(20)
     assert not await stage.waiting.drained(1000)
+
+
+async def test_how_long_sends_waited_is_counted() -> None:
+    stage = Stage()
+    stage.add(10, 20)
+    await asyncio.sleep(0.02)
+    stage.add(30, 40)
+    stage.acknowledge(30)
+    counts = stage.traffic.counts()
+    assert counts.answers[ANSWER_SECONDS.index(0.025)] == 2
+    assert counts.answers[0] == 1  # in no time
+    assert sum(counts.answers) == 3
+    assert counts.answer_seconds == pytest.approx(0.04)
+    await asyncio.sleep(3.1)
+    assert stage.traffic.counts().sends_timed_out == 1
+    assert sum(stage.traffic.answers) == 3
