@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop import faults
-from tests.interop.conftest import LOAD
+from tests.interop.conftest import LOADS
 from tests.interop.faults import Fault, Load
 from tests.interop.lab import Group, GroupView, Lab
 
@@ -33,19 +33,14 @@ HANG = 8.0
 
 
 @pytest.fixture(scope="module")
-def group(lab: Lab) -> Iterator[Group]:
-    brokers = Group(lab, "broker-b")
-    try:
-        brokers.form()
-        yield brokers
-    finally:
-        brokers.close()
+def group(official: Group) -> Group:
+    return official
 
 
 @pytest.fixture(scope="module")
 def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
     sender = Load(lab, "ledger", seconds=3600)
-    pytestconfig.stash[LOAD] = sender
+    pytestconfig.stash[LOADS].append(sender)
     try:
         yield sender
     finally:

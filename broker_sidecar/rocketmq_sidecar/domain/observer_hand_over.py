@@ -67,9 +67,12 @@ class Level:
             self.behind = f"{sends_waiting} sends wait in the master" if able else furthest
             self._still = self._level = 0
         else:
-            self._still = self._still + 1 if end == self._end else 1
+            # A slave that is further than the master was has got something in between.
+            still = end == self._end and max(ends.values()) == end
+            self._still = self._still + 1 if still else 1
             self._level += 1
-        self._end = end
+        self._end = max((end, *ends.values()))
         if self._still < STILL_ROUNDS and self._level < GROWING_ROUNDS:
             return None
-        return min(able, key=lambda one: (priorities.get(one, LAST_PRIORITY), one))
+        # Whoever has more than the one elected has to cut it off, for which 5.3.3 takes up to 90 s.
+        return min(able, key=lambda one: (-ends[one], priorities.get(one, LAST_PRIORITY), one))

@@ -12,9 +12,6 @@ class Note(msgspec.Struct, frozen=True, rename="camel"):
     broker_name: str = ""
     broker_id: int = 0
     """0: none seen yet."""
-    fenced: bool = False
-    fence_reason: str = ""
-    fenced_at_millis: int = 0
     broker_permission: int | None = None
     """What the broker's brokerPermission was before the fence, to be put back; None: not known."""
 

@@ -11,6 +11,7 @@ import structlog
 from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_runtime.probes import ProbeServer
 from rocketmq_sidecar.health import Health
+from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
 from rocketmq_sidecar.observer.broker import BrokerCalls
 from rocketmq_sidecar.observer.controllers import ControllerCalls
@@ -40,12 +41,14 @@ class ObserverApp:
         self.health = Health(self.observer.unready)
         self.metrics = SidecarMetrics(self.snapshot)
         self.probes: ProbeServer | None = None
+        self._door = LateDoor(settings, self.observer, self.observer.unready)
 
     async def start(self) -> None:
         """Open everything, begin to look.
 
         Raises:
             OSError: a port is taken.
+            SettingsError: the TLS files cannot be used.
         """
         settings = self.settings
         self.health.pulse.start()
@@ -67,10 +70,12 @@ class ObserverApp:
             controllers=list(settings.controllers),
             metrics=settings.metrics_prom_exporter_port or None,
         )
+        await self._door.open()
 
     async def stop(self) -> None:
         """Hand over, then close everything; the probes go last, so that others can wait for the end of it."""
         await self.observer.stop()
+        await self._door.close()
         await asyncio.gather(self._brokers.close(), self._controllers.close())
         self.health.pulse.stop()
         if self.probes is not None:
@@ -89,6 +94,7 @@ class ObserverApp:
             broker_set=settings.name,
             broker_id=observer.broker_id,
             role=role if role in {"master", "slave"} else "fenced",
+            fenced=observer.files.fence is not None,
             master_epoch=0 if group is None else group.master_epoch,
             in_sync=0 if group is None else len(group.in_sync),
             lease_seconds=0.0,

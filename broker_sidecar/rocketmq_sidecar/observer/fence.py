@@ -51,18 +51,19 @@ class FenceKeeper:
         files = self._files
         if files.damaged is not None:
             return broker
-        note, permission = files.note, observer_fence.permission(self.configuration)
+        fenced, note = files.fence is not None, files.note
+        permission = observer_fence.permission(self.configuration)
         needed = observer_fence.changes(
-            fenced=note.fenced,
+            fenced=fenced,
             refuses_until_ms=broker.refuses_until_ms,
             permission=permission,
             before=note.broker_permission,
         )
         if not needed:
             return broker
-        before = note.broker_permission if note.fenced else None
+        before = note.broker_permission if fenced else None
         try:
-            if note.fenced:
+            if fenced:
                 before = observer_fence.to_remember(
                     refuses_until_ms=broker.refuses_until_ms, permission=permission, before=before
                 )
@@ -72,6 +73,6 @@ class FenceKeeper:
         except StorageError as error:
             log.error("what the end of a fence puts back cannot be noted", reason=str(error))
             return broker
-        log.info("broker fenced" if note.fenced else "broker takes sends again", **needed)
+        log.info("broker fenced" if fenced else "broker takes sends again", **needed)
         self.configuration = {**self.configuration, **needed}
         return msgspec.structs.replace(broker, refuses_until_ms=int(needed[observer_fence.START_ACCEPT]))

@@ -1,4 +1,4 @@
-"""The Java broker's small files, read again at every look, and the sidecar's note beside them.
+"""The Java broker's small files, read again at every look, and the sidecar's own beside them: its note and the fence.
 
 Java writes its files in place, so a look may meet half of one: what is wrong counts when the next look finds the same.
 Nothing of the broker's is ever written here.
@@ -13,8 +13,10 @@ from rocketmq_formats.remoting.controller import EpochEntry
 from rocketmq_formats.store import checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, decode_epochs
 from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file
+from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.observer_identity import damaged_epochs, find_identity
 from rocketmq_sidecar.domain.observer_note import Note
+from rocketmq_sidecar.fence_file import FenceFile
 from rocketmq_sidecar.observer.note import NoteError, NoteFile
 from rocketmq_sidecar.settings import SidecarSettings
 
@@ -30,13 +32,16 @@ class ReplicaFiles:
         self.trouble: str | None = None
         """What is wrong with the identity, or with the note."""
         self.damaged: str | None = "the note has not been read yet"
-        """What is wrong with the note: then neither fenced nor let go."""
+        """What is wrong with the note: then the broker is neither fenced nor let go."""
+        self.fence: Fence | None = None
+        """As it is on disk."""
         self.epochs: tuple[EpochEntry, ...] = ()
         self.epochs_trouble: str | None = None
         self.confirm_offset = 0
         """As the broker last wrote it down, some seconds ago."""
         self._disk = disk
         self._note = NoteFile(root, disk=disk)
+        self._fence = FenceFile(root, disk=disk)
         self._names = (settings.broker_cluster_name, settings.name)
         self._identity_path = settings.java_identity_file or root / broker_identity.FILE_NAME
         self._epoch_path = settings.epoch_file
@@ -51,11 +56,17 @@ class ReplicaFiles:
         """Durable when this returns. Raises StorageError."""
         self._note.save(note)
 
+    def save_fence(self, fence: Fence | None) -> None:
+        """Durable when this returns. Raises StorageError."""
+        self._fence.save(fence)
+        self.fence = fence
+
     def look(self) -> None:
         """Read everything again; what cannot be read is reported in `trouble`."""
         try:
             if self.damaged is not None:
                 self._note.load()
+                self.fence = self._fence.load()
                 self.damaged = None
             suspected = (self._look_at_identity(), self._look_at_epochs())
             self._look_at_checkpoint()

@@ -1,7 +1,6 @@
 """Where the observing sidecar keeps its note: `.sidecar.observed` in storePathRootDir, JSON, replaced as a whole.
 
-Durable before anybody is told: a fence holds through restarts of both processes, and an identity that was once seen is
-known for ever.
+Durable before anything follows from it: an identity that was once seen is known for ever.
 """
 
 from pathlib import Path
@@ -42,8 +41,7 @@ class NoteFile:
             self.note = msgspec.json.decode(data[:MAX_LENGTH], type=Note)  # cut off, it is damaged
         except msgspec.DecodeError as error:
             raise NoteError(
-                f"{self.path} is damaged ({error}): remove it, it is made anew from brokerIdentity; a fence has to be"
-                " set again then"
+                f"{self.path} is damaged ({error}): remove it, it is made anew from brokerIdentity"
             ) from error
 
     def save(self, note: Note) -> None:

@@ -6,16 +6,16 @@ roles: those are between the broker and the controllers. What it sees is judged 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
 import structlog
 
 from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, ReplicaView
 from rocketmq_runtime.filesystem import StorageError
 from rocketmq_runtime.version import __version__
 from rocketmq_sidecar.domain import observer_fence
+from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.observer_identity import strangers
 from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
 from rocketmq_sidecar.domain.observing import Pace, Pulse, Role, Standing, confirm_offset, judge
@@ -90,7 +90,7 @@ class Observer:
         """Hand over if this is the master's, then look no more."""
         if self._task is None:
             return
-        if self.standing.role is Role.MASTER and not self.files.note.fenced and not self._task.done():
+        if self.standing.role is Role.MASTER and self.files.fence is None and not self._task.done():
             try:
                 await (self._handing_over or self.hand_over(None, FAREWELL))
             except (NotNowError, NotDoneError) as error:
@@ -125,13 +125,20 @@ class Observer:
         """One look at everything; ends within seconds, whoever does not answer."""
         await asyncio.gather(self._look_at_broker(), self._look_at_group())
         self.files.look()
+        # Judged behind it: whoever is ready is fenced if it is to be.
+        await self._tell(self._keep_fence)
         self._judge()
+        await self._tell(self._point_to_master)
+
+    async def _tell(self, what: Callable[[BrokerLook], Awaitable[None]]) -> None:
         if self.broker is not None:
             try:
-                self.broker = await self._fence.keep(self.broker)
-                await self._point_to_master(self.broker)
+                await what(self.broker)
             except BrokerError as error:
                 log.warning("the broker was not told", reason=str(error))
+
+    async def _keep_fence(self, broker: BrokerLook) -> None:
+        self.broker = await self._fence.keep(broker)
 
     async def _look_at_broker(self) -> None:
         try:
@@ -196,7 +203,7 @@ class Observer:
 
     def get_replica(self) -> ReplicaView:
         """As last seen."""
-        settings, broker, group, note = self.settings, self.broker, self.group, self.files.note
+        settings, broker, group, fence = self.settings, self.broker, self.group, self.files.fence
         epochs = self.files.epochs if broker is None else broker.epochs
         return ReplicaView(
             cluster_name=settings.broker_cluster_name,
@@ -211,9 +218,9 @@ class Observer:
             confirm_offset=self.confirm_offset,
             min_offset=0 if broker is None else broker.min_offset,
             epochs=tuple(EpochRange(one.epoch, one.start_offset, one.end_offset) for one in epochs),
-            fenced=note.fenced,
-            fence_reason=self.files.damaged or note.fence_reason,
-            fenced_at_millis=note.fenced_at_millis,
+            fenced=fence is not None,
+            fence_reason="" if fence is None else fence.reason,
+            fenced_at_millis=0 if fence is None else fence.since_millis,
             broker_connected=broker is not None,
             ready_reason=self.standing.unready or "",
             engine="apache",
@@ -226,19 +233,14 @@ class Observer:
         files = self.files
         if files.damaged is not None:
             raise NotNowError(files.damaged)
-        if fenced != files.note.fenced or (fenced and reason != files.note.fence_reason):
-            at = self._now_ms() if fenced and not files.note.fenced else files.note.fenced_at_millis
-            note = msgspec.structs.replace(
-                files.note,
-                fenced=fenced,
-                fence_reason=reason if fenced else "",
-                fenced_at_millis=at if fenced else 0,
-            )
+        since = self._now_ms() if files.fence is None else files.fence.since_millis
+        wanted = Fence(reason, since) if fenced else None
+        if wanted != files.fence:
             try:
-                files.save(note)
+                files.save_fence(wanted)
             except StorageError as error:
                 raise NotNowError(str(error)) from error
-            log.info("fence noted", fenced=fenced, reason=reason)
+            log.info("fence kept" if fenced else "fence ended", reason=reason)
         try:
             await self._look_at_broker()
             if self.broker is not None:
@@ -255,8 +257,8 @@ class Observer:
             raise UnderWayError("a hand-over is under way")
         if self.standing.role is not Role.MASTER or own is None:
             raise NotNowError(f"this replica is no master: {self.standing.text}")
-        if self.files.note.fenced:
-            raise NotNowError(f"fenced ({self.files.note.fence_reason}): let it take sends first")
+        if self.files.fence is not None:
+            raise NotNowError(f"fenced ({self.files.fence.reason}): let it take sends first")
         work = HandOver(
             self._brokers,
             self._controllers,
@@ -283,7 +285,7 @@ class Observer:
     async def _let_go(self) -> None:
         """Sends are taken again, if this is the master; the refusal ends by itself, so one try is enough."""
         try:
-            await self._brokers.configure(self._address, observer_fence.let_go(fenced=self.files.note.fenced))
+            await self._brokers.configure(self._address, observer_fence.let_go(fenced=self.files.fence is not None))
         except BrokerError as error:
             log.warning("the broker was not told to take sends again: it does so by itself", reason=str(error))
 

@@ -1,0 +1,188 @@
+"""Our sidecar beside official brokers (brokerEngine=apache): what it sees, fences, and hands over while an official
+producer sends, with nothing acknowledged lost. Works on the group that test_faults has left, and ends it.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rocketmq_api.channels import RefusedError
+from rocketmq_api.replica_view import ReplicaRole
+from rocketmq_demo.ask import ask
+from rocketmq_formats import properties
+from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.controller import EpochEntryCache
+from rocketmq_formats.remoting.send import SendMessageRequestHeader
+from rocketmq_sidecar.domain.observer_fence import FOREVER_MS
+from tests.interop.conftest import LOADS
+from tests.interop.faults import Load
+from tests.interop.lab import Group, GroupView, JavaBroker, Lab
+from tests.interop.sidecars import Sidecar
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
+
+TOPIC = "observed"
+HAND_OVER_LIMIT = 10.0
+"""Seconds without acknowledged sends; it takes about one."""
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def group(official: Group) -> Iterator[Group]:
+    """Whole again; nobody uses it after this module."""
+    official.whole()
+    yield official
+    official.close()
+
+
+@pytest.fixture(scope="module")
+def sidecars(lab: Lab, group: Group) -> Iterator[dict[int, Sidecar]]:
+    """One beside each, by brokerId."""
+    started = {broker.identity.broker_id: Sidecar(lab, group, broker) for broker in group.brokers}
+    try:
+        for sidecar in started.values():
+            sidecar.wait_ready()
+        yield started
+    finally:
+        for sidecar in started.values():
+            sidecar.process.close()
+
+
+@pytest.fixture(scope="module")
+def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+    sender = Load(lab, TOPIC, seconds=3600)
+    pytestconfig.stash[LOADS].append(sender)
+    try:
+        yield sender
+    finally:
+        sender.close()
+
+
+def send(broker: JavaBroker) -> RemotingCommand:
+    header = SendMessageRequestHeader(
+        producer_group="test",
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=time.time_ns() // 1_000_000,
+        flag=0,
+        properties="",
+    )
+    return ask(broker.address, request(RequestCode.SEND_MESSAGE, header, b"x"))
+
+
+def configuration(broker: JavaBroker) -> tuple[int, int]:
+    """Until when sends are refused, and the permission that routes carry."""
+    values = properties.parse(ask(broker.address, request(RequestCode.GET_BROKER_CONFIG)).body)
+    return int(values["startAcceptSendRequestTimeStamp"]), int(values["brokerPermission"])
+
+
+def elected(group: Group, before: GroupView) -> GroupView:
+    return group.wait("another master", lambda view: view.master_epoch > before.master_epoch, PATIENCE)
+
+
+def master_of(sidecars: dict[int, Sidecar], view: GroupView) -> Sidecar:
+    assert view.master_id is not None
+    return sidecars[view.master_id]
+
+
+def test_each_sees_its_broker(group: Group, sidecars: dict[int, Sidecar]) -> None:
+    view = group.whole()
+    answer = ask(master_of(sidecars, view).broker.address, request(RequestCode.GET_BROKER_EPOCH_CACHE))
+    written = decode_body(EpochEntryCache, answer.body)
+    for broker_id, sidecar in sidecars.items():
+        seen = sidecar.view
+        assert (seen.engine, seen.broker_id, seen.broker_connected, seen.ready_reason) == (
+            "apache",
+            broker_id,
+            True,
+            "",
+        )
+        assert seen.role is (ReplicaRole.MASTER if broker_id == view.master_id else ReplicaRole.SLAVE)
+        assert (seen.master_broker_id, seen.master_epoch) == (view.master_id, view.master_epoch)
+        assert set(seen.sync_state_set) == {1, 2, 3}
+        assert seen.address == sidecar.broker.address
+        assert [(one.epoch, one.start_offset) for one in seen.epochs] == [
+            (one.epoch, one.start_offset) for one in written.epoch_list
+        ]
+        assert seen.epochs[-1].end_offset == seen.max_offset
+        assert sidecar.get("/healthz")[0] == 200
+        role = "master" if broker_id == view.master_id else "slave"
+        assert re.search(
+            rf'rocketmq_sidecar_role{{.*broker_id="{broker_id}".*role="{role}"}} 1.0', sidecar.get("/metrics")[1]
+        )
+
+
+def test_fence(group: Group, sidecars: dict[int, Sidecar]) -> None:
+    sidecar = master_of(sidecars, group.whole())
+    assert send(sidecar.broker).code == ResponseCode.SUCCESS
+    seen = sidecar.call(lambda client: client.set_fenced(True, "a disk is being changed"))
+    assert (seen.fenced, seen.role) == (True, ReplicaRole.MASTER)
+    refused = send(sidecar.broker)
+    assert (refused.code, "broker unable to service" in (refused.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+    assert configuration(sidecar.broker) == (FOREVER_MS, 4)
+    with pytest.raises(RefusedError, match="fenced"):
+        sidecar.call(lambda client: client.hand_over())
+    assert not sidecar.call(lambda client: client.set_fenced(False)).fenced
+    assert configuration(sidecar.broker) == (0, 6)
+    assert send(sidecar.broker).code == ResponseCode.SUCCESS
+
+
+def test_hand_over(group: Group, sidecars: dict[int, Sidecar], load: Load) -> None:
+    before = group.whole()
+    sidecar = master_of(sidecars, before)
+    target = min(sidecars.keys() - {before.master_id})
+    with load.measure("hand-over through the sidecar", "nobody dies") as fault:
+        new = sidecar.call(lambda client: client.hand_over(target, seconds=10))
+        fault.decided_after = round(time.monotonic() - fault.began, 3)
+    assert fault.longest_gap < HAND_OVER_LIMIT
+    assert (new.master_broker_id, new.master_epoch) == (target, before.master_epoch + 1)
+    after = group.whole()
+    assert (after.master_id, after.master_epoch) == (target, new.master_epoch)
+    assert send(sidecars[target].broker).code == ResponseCode.SUCCESS
+    with pytest.raises(RefusedError, match="no master"):
+        sidecar.call(lambda client: client.hand_over())
+
+
+def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int, Sidecar], load: Load) -> None:
+    """As a pod is replaced: the sidecar's SIGTERM hands over, then the broker ends; id and fence are kept."""
+    before = group.whole()
+    sidecar = master_of(sidecars, before)
+    broker, broker_id = sidecar.broker, before.master_id
+    with load.measure("SIGTERM of the master's sidecar, then of its broker") as fault:
+        assert sidecar.process.stop() == 0
+        after = elected(group, before)
+        fault.decided_after = round(time.monotonic() - fault.began, 3)
+        broker.process.stop()
+    assert fault.longest_gap < HAND_OVER_LIMIT
+    assert after.master_id != broker_id
+    assert "mastership handed over" in sidecar.process.output()
+
+    sidecar.start()  # before its broker, which nothing answers for
+    group.wait("the sidecar beside nobody", lambda _: "gRPC open" in sidecar.process.output(), PATIENCE)
+    seen = sidecar.call(lambda client: client.set_fenced(True, "until it is looked at"))
+    assert (seen.role, seen.broker_id, seen.fenced) == (ReplicaRole.NONE, broker_id, True)
+    sidecar.process.stop()
+    group.restart(broker)
+    assert broker.identity.broker_id == broker_id
+    sidecar.start()
+    sidecar.wait_ready()
+    assert configuration(broker) == (FOREVER_MS, 4)
+    sidecar.call(lambda client: client.set_fenced(False))
+    assert configuration(broker) == (0, 6)
+    now = group.whole()
+    assert (now.master_id, now.master_epoch) == (after.master_id, after.master_epoch)
+    assert set(now.addresses) == {1, 2, 3}
+
+
+def test_nothing_acknowledged_is_lost(load: Load) -> None:
+    audit = load.finish()
+    assert audit["complete"], audit["queues"]
+    assert audit["acknowledged"] == len(load.acknowledged) > 0
+    assert audit["missingCount"] == 0, audit["missing"]

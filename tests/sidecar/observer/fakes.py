@@ -1,0 +1,202 @@
+"""A group of Java brokers and its controllers as the observer meets them, in virtual time and without sockets."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
+from rocketmq_runtime.settings import build_settings
+from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
+from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
+from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
+from rocketmq_sidecar.observer.files import ReplicaFiles
+from rocketmq_sidecar.observer.observer import Observer
+from rocketmq_sidecar.settings import SidecarSettings
+
+CLUSTER, GROUP = "C", "broker-a"
+PORT = 10911
+NOW_MS = 1_700_000_000_000
+ANSWER = 0.005
+"""Seconds that a call takes."""
+
+LOOK = BrokerLook(
+    cluster_name=CLUSTER,
+    broker_name=GROUP,
+    outward_id=1,
+    active=False,
+    min_offset=0,
+    max_offset=1000,
+    epochs=(),
+    refuses_until_ms=0,
+    started_ms=1,
+    sends_waiting=0,
+    slaves=0,
+    in_sync_acks=(),
+    master_ha_address=None,
+    last_read_ms=NOW_MS,
+)
+"""Of a slave."""
+
+
+def now_ms() -> int:
+    """The virtual wall clock."""
+    return NOW_MS + round(1000 * asyncio.get_running_loop().time())
+
+
+def address(broker_id: int) -> str:
+    """Each observer believes its own broker on PORT, so only broker 1 can have one."""
+    return f"127.0.0.1:{PORT}" if broker_id == 1 else f"10.0.0.{broker_id}:{PORT}"
+
+
+class JavaBroker:
+    """What one of them holds; `file` is what it would read at its next start."""
+
+    def __init__(self, broker_id: int, *, writable_file: bool = False) -> None:
+        self.broker_id = broker_id
+        self.role = "slave"
+        self.end = 1000
+        self.waiting = 0
+        self.trouble: BrokerError | None = None
+        self.file = {"brokerPermission": "6", "startAcceptSendRequestTimeStamp": "0", "allAckInSyncStateSet": "true"}
+        self.configuration = dict(self.file)
+        self.writable_file = writable_file
+        self.started = 1
+        self.told: list[Mapping[str, str]] = []
+        self.ha_address: str | None = None
+        self.last_read_ms: int | None = None
+
+    def restart(self) -> None:
+        """Another process; what was changed is there still if Java could write its file."""
+        self.started += 1
+        self.configuration = dict(self.file)
+
+    @property
+    def refuses_until_ms(self) -> int:
+        return int(self.configuration["startAcceptSendRequestTimeStamp"])
+
+    @property
+    def permission(self) -> int:
+        return int(self.configuration["brokerPermission"])
+
+    @property
+    def takes_sends(self) -> bool:
+        return now_ms() >= self.refuses_until_ms
+
+    def look(self) -> BrokerLook:
+        master = self.role == "master"
+        return msgspec.structs.replace(
+            LOOK,
+            outward_id=0 if master else self.broker_id,
+            active=master,
+            max_offset=self.end,
+            sends_waiting=self.waiting,
+            started_ms=self.started,
+            refuses_until_ms=self.refuses_until_ms,
+            master_ha_address=self.ha_address,
+            last_read_ms=now_ms() if self.last_read_ms is None else self.last_read_ms,
+        )
+
+
+class JavaGroup:
+    """Both seams of the observer: brokers and controllers. Broker 1 is master and has everything the others have."""
+
+    def __init__(self, *, writable_file: bool = False) -> None:
+        self.brokers = {one: JavaBroker(one, writable_file=writable_file) for one in (1, 2, 3)}
+        self.brokers[1].role = "master"
+        self.master_id: int | None = 1
+        self.epoch = 1
+        self.in_sync = frozenset({1, 2, 3})
+        self.alive = frozenset({1, 2, 3})
+        self.silent: str | None = None
+        self.refusal: str | None = None
+        self.answers_elections = True
+        self.on_round: Callable[[], None] = lambda: None
+        self.looks = 0
+
+    # Brokers
+
+    async def look(self, address: str, seconds: float = 2.0) -> BrokerLook:
+        broker = await self._reached(address)
+        self.looks += 1
+        self.on_round()
+        return broker.look()
+
+    async def configuration(self, address: str, seconds: float = 2.0) -> Mapping[str, str]:
+        return dict((await self._reached(address)).configuration)
+
+    async def configure(self, address: str, changes: Mapping[str, str], seconds: float = 2.0) -> None:
+        broker = await self._reached(address)
+        broker.told.append(changes)
+        broker.configuration.update(changes)
+        if broker.writable_file:
+            broker.file.update(changes)
+
+    async def ha_address(self, address: str, seconds: float = 2.0) -> str | None:
+        broker = await self._reached(address)
+        return f"ha-{broker.broker_id}" if broker.role == "master" else None
+
+    async def tell_master(self, address: str, *, ha_address: str, master_address: str) -> None:
+        (await self._reached(address)).ha_address = ha_address
+
+    async def _reached(self, where: str) -> JavaBroker:
+        await asyncio.sleep(ANSWER)
+        broker = next(one for one in self.brokers.values() if address(one.broker_id) == where)
+        if broker.trouble is not None:
+            raise broker.trouble
+        return broker
+
+    def gone(self, broker_id: int) -> None:
+        """Its process ends, and the controllers notice."""
+        self.brokers[broker_id].trouble = BrokerGoneError("the broker does not listen")
+        self.alive -= {broker_id}
+
+    # Controllers
+
+    async def group(self) -> GroupLook | None:
+        await asyncio.sleep(ANSWER)
+        if self.silent is not None:
+            raise ControllersSilentError(self.silent)
+        return GroupLook(
+            master_id=self.master_id,
+            master_epoch=self.epoch,
+            sync_state_set_epoch=self.epoch,
+            in_sync=self.in_sync,
+            addresses={one: address(one) for one in self.brokers},
+            alive=self.alive,
+        )
+
+    async def elect(self, broker_id: int) -> Elected:
+        await asyncio.sleep(ANSWER)
+        if self.refusal is not None:
+            raise ElectionRefusedError(self.refusal)
+        if self.master_id is not None:
+            self.brokers[self.master_id].role = "slave"
+        self.brokers[broker_id].role = "master"
+        self.master_id, self.epoch, self.in_sync = broker_id, self.epoch + 1, frozenset({broker_id})
+        if not self.answers_elections:
+            raise ControllersSilentError("no answer")
+        return Elected(broker_id, self.epoch)
+
+
+def settings(folder: Path) -> SidecarSettings:
+    values = {
+        "brokerEngine": "apache",
+        "brokerClusterName": CLUSTER,
+        "brokerName": GROUP,
+        "listenPort": str(PORT),
+        "controllerAddr": "k0:9878",
+        "storePathRootDir": str(folder),
+    }
+    return build_settings(SidecarSettings, values, {}).settings
+
+
+def keep_identity(folder: Path, broker_id: int = 1) -> None:
+    (folder / "brokerIdentity").write_bytes(encode_identity(BrokerIdentity(CLUSTER, GROUP, broker_id)))
+
+
+def observer(folder: Path, group: JavaGroup) -> Observer:
+    """Beside broker 1; called again it is a restart of the sidecar."""
+    options = settings(folder)
+    return Observer(options, brokers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)

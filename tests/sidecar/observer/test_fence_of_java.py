@@ -1,0 +1,160 @@
+"""A fence beside an official broker: refused at once, durable, and put back as it was, whatever restarts in between."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_api.replica_view import ReplicaRole
+from rocketmq_sidecar.domain.observer_fence import FOREVER_MS, changes, permission, to_remember
+from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
+from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError
+from tests.sidecar.observer.fakes import NOW_MS, JavaGroup, keep_identity, now_ms, observer
+
+FENCED = {"startAcceptSendRequestTimeStamp": str(FOREVER_MS), "brokerPermission": "4"}
+OPEN = {"startAcceptSendRequestTimeStamp": "0", "brokerPermission": "6"}
+
+
+@pytest.mark.parametrize(
+    ("fenced", "refuses", "now", "before", "needed"),
+    [
+        (True, 0, 6, None, FENCED),
+        (True, FOREVER_MS, 4, 6, {}),
+        (True, FOREVER_MS, 6, 6, FENCED),  # somebody gave the permission back
+        (True, 0, 4, 6, FENCED),  # somebody let it take sends
+        (True, 0, 2, None, {**FENCED, "brokerPermission": "0"}),
+        (False, 0, 6, None, {}),
+        (False, 0, 4, None, {}),  # read-only by somebody's own wish
+        (False, 12345, 6, None, {}),  # a hand-over, or somebody's own wish
+        (False, FOREVER_MS, 4, 6, OPEN),
+        (False, FOREVER_MS, 4, 4, {**OPEN, "brokerPermission": "4"}),
+        (False, FOREVER_MS, 4, None, OPEN),  # the note was lost
+    ],
+)
+def test_what_has_to_change(fenced: bool, refuses: int, now: int, before: int | None, needed: dict[str, str]) -> None:
+    assert changes(fenced=fenced, refuses_until_ms=refuses, permission=now, before=before) == needed
+
+
+@pytest.mark.parametrize(
+    ("refuses", "now", "before", "remembered"),
+    [(0, 6, None, 6), (0, 4, None, 4), (FOREVER_MS, 4, 6, 6), (FOREVER_MS, 4, None, None), (0, 4, 6, 6), (0, 6, 4, 6)],
+)
+def test_what_is_put_back_in_the_end(refuses: int, now: int, before: int | None, remembered: int | None) -> None:
+    assert to_remember(refuses_until_ms=refuses, permission=now, before=before) == remembered
+
+
+@pytest.mark.parametrize(("text", "number"), [("4", 4), ("", 6), ("x", 6), ("9999", 6)])
+def test_permission_that_cannot_be_read_is_javas_default(text: str, number: int) -> None:
+    assert permission({"brokerPermission": text}) == number
+
+
+@pytest.mark.looptime
+async def test_fence_and_its_end(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup()
+    seen = observer(tmp_path, group)
+    await seen.look()
+    java = group.brokers[1]
+
+    view = await seen.set_fenced(fenced=True, reason="disk is being changed")
+    assert (view.fenced, view.fence_reason) == (True, "disk is being changed")
+    assert NOW_MS < view.fenced_at_millis <= now_ms()
+    assert view.role is ReplicaRole.MASTER
+    assert view.ready_reason == "", "reads go on"
+    assert (java.permission, java.takes_sends) == (4, False)
+    await seen.set_fenced(fenced=True, reason="disk is being changed")
+    await seen.look()
+    assert java.told == [FENCED]
+
+    view = await seen.set_fenced(fenced=False, reason="")
+    assert (view.fenced, view.fence_reason, view.fenced_at_millis) == (False, "", 0)
+    assert (java.permission, java.takes_sends) == (6, True)
+    await seen.look()
+    assert java.told == [FENCED, OPEN]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("writable_file", [False, True])
+async def test_fence_holds_through_restarts_of_both(tmp_path: Path, writable_file: bool) -> None:
+    """Java keeps the change in its file if it can write it, and has forgotten it after a restart if it cannot."""
+    keep_identity(tmp_path)
+    group = JavaGroup(writable_file=writable_file)
+    java = group.brokers[1]
+    java.configuration["brokerPermission"] = "2"  # an unusual wish of its owner, to be put back in the end
+    java.file["brokerPermission"] = "2"
+    seen = observer(tmp_path, group)
+    await seen.look()
+    await seen.set_fenced(fenced=True, reason="why")
+    for _ in range(2):
+        java.restart()
+        seen = observer(tmp_path, group)
+        await seen.look()
+        assert (java.permission, java.takes_sends) == (0, False)
+    await seen.set_fenced(fenced=False, reason="")
+    java.restart()
+    await seen.look()
+    assert (java.permission, java.takes_sends) == (2, True)
+
+
+@pytest.mark.looptime
+async def test_fence_is_noted_before_the_broker_can_be_told(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup()
+    java = group.brokers[1]
+    java.trouble = BrokerGoneError("the broker does not listen")
+    seen = observer(tmp_path, group)
+    await seen.look()
+    view = await seen.set_fenced(fenced=True, reason="why")
+    assert (view.fenced, view.broker_connected) == (True, False)
+
+    seen = observer(tmp_path, group)
+    java.trouble = None
+    await seen.look()
+    assert not java.takes_sends
+
+
+@pytest.mark.looptime
+async def test_end_of_a_fence_that_the_broker_did_not_hear_of(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup(writable_file=True)
+    java = group.brokers[1]
+    seen = observer(tmp_path, group)
+    await seen.look()
+    await seen.set_fenced(fenced=True, reason="why")
+    java.trouble = BrokerGoneError("the broker does not listen")
+    await seen.look()
+    await seen.set_fenced(fenced=False, reason="")
+    java.trouble = None
+    java.restart()
+    await observer(tmp_path, group).look()
+    assert (java.permission, java.takes_sends) == (6, True)
+
+
+@pytest.mark.looptime
+async def test_broker_that_refuses_to_be_told(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup()
+    seen = observer(tmp_path, group)
+    await seen.look()
+
+    async def refuse(*_: object) -> None:
+        raise BrokerError("Can not update config in black list.")
+
+    group.configure = refuse  # type: ignore[method-assign] # the one call that is to fail
+    with pytest.raises(NotDoneError, match=r"noted, and tried again until it is done; for now .* black list"):
+        await seen.set_fenced(fenced=True, reason="why")
+    assert seen.get_replica().fenced
+
+
+@pytest.mark.looptime
+async def test_damaged_note_changes_nothing(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup()
+    group.brokers[1].configuration.update(FENCED)
+    (tmp_path / ".sidecar.observed").write_bytes(b"{")
+    seen = observer(tmp_path, group)
+    for _ in range(2):
+        await seen.look()
+    with pytest.raises(NotNowError, match="remove it"):
+        await seen.set_fenced(fenced=False, reason="")
+    assert group.brokers[1].told == []
+    assert "remove it" in seen.get_replica().ready_reason
