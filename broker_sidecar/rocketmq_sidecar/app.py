@@ -137,6 +137,7 @@ class SidecarApp:
             controller_known=found,
             slaves=replication.slaves,
             disk_used=_disk_used(settings.commit_log_path),
+            counts=self.agent.broker.counts,
         )
 
     def _unready(self) -> str | None:

@@ -13,6 +13,7 @@ import structlog
 from rocketmq_formats.replica_link import (
     Alive,
     Appended,
+    Counts,
     FromBroker,
     FromSidecar,
     Grant,
@@ -82,6 +83,8 @@ class BrokerSide:
             outlast_promises=settings.durability == "relaxed",
             clock=clock,
         )
+        self.counts: Counts | None = None
+        """What the broker has done since its start, as it said last; None while none is there."""
         self._progress: Progress | None = None
         self._status: Status | None = None
         self._truncating: dict[int, asyncio.Future[None]] = {}
@@ -139,7 +142,7 @@ class BrokerSide:
         self._watch.heard()
         match message:
             case Alive():
-                pass
+                self.counts = message.counts
             case Appended():
                 self._replication().appended(message.max_offset, message.flushed_offset)
             case Retained():
@@ -161,6 +164,7 @@ class BrokerSide:
         """The link broke."""
         log.warning("broker lost: leaving the group until it is back", reason=reason)
         self._watch.stop()
+        self.counts = None
         self._replicated = None  # the next one says where the log ends as far as it sees
         for done in self._truncating.values():
             if not done.done():

@@ -1,15 +1,18 @@
 """The sidecar's metrics: gauges that are read when scraped, out of the agent. Called in the probes' thread: reads only.
 
-Names are ours; 5.3.3's broker has none of these. Labels: cluster, broker_set, and broker_id once it is known.
+Names are ours; 5.3.3's broker has none of these. Labels: cluster, broker_set, and broker_id once it is known. The
+broker's own counts, rocketmq_broker_*, come over the link.
 """
 
+import itertools
 from collections.abc import Callable, Iterable
 
 import msgspec
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rocketmq_formats.replica_link import ANSWER_SECONDS, Counts
 from rocketmq_sidecar.ha_server import SlaveLag
 
 
@@ -37,6 +40,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Of a master."""
     disk_used: float | None = None
     """0 to 1; None if nobody can say."""
+    counts: Counts | None = None
+    """The broker's."""
 
 
 ROLES = ("fenced", "slave", "master")
@@ -66,6 +71,8 @@ class _Gauges(Collector):
             role.add_metric((*labels.values(), name), float(now.role == name))
         yield role
         yield from _slaves(labels, now.slaves)
+        if now.counts is not None:
+            yield from _broker(labels, now.counts)
         gauges = [
             ("master_epoch", "Newest masterEpoch heard of", now.master_epoch),
             ("in_sync_replicas", "Members of the SyncStateSet", now.in_sync),
@@ -97,3 +104,29 @@ def _slaves(labels: dict[str, str], slaves: tuple[SlaveLag, ...]) -> Iterable[Me
         in_sync.add_metric((*values, str(slave.broker_id)), float(slave.in_sync))
     yield lag
     yield in_sync
+
+
+def _broker(labels: dict[str, str], counts: Counts) -> Iterable[Metric]:
+    values = tuple(labels.values())
+    for name, text, value in (
+        ("messages_put", "Messages stored", counts.put_messages),
+        ("bytes_put", "Bytes of records stored", counts.put_bytes),
+        ("messages_got", "Messages that pulls were answered with", counts.got_messages),
+        ("bytes_got", "Bytes of records that pulls were answered with", counts.got_bytes),
+        ("sends_refused", "Sends refused over role, lease, too few in sync, load or disk", counts.sends_refused),
+        ("sends_timed_out", "Sends stored, but not copied or synced in time", counts.sends_timed_out),
+    ):
+        family = CounterMetricFamily(f"rocketmq_broker_{name}", text, labels=tuple(labels))
+        family.add_metric(values, value)
+        yield family
+    pulls = CounterMetricFamily("rocketmq_broker_pulls", "Pulls answered, by what they got", labels=(*labels, "result"))
+    pulls.add_metric((*values, "found"), counts.pulls_found)
+    pulls.add_metric((*values, "missed"), counts.pulls_missed)
+    yield pulls
+    seconds = HistogramMetricFamily(
+        "rocketmq_broker_send_seconds", "Time of a send between append and PUT_OK", labels=tuple(labels)
+    )
+    bounds = (*(str(bound) for bound in ANSWER_SECONDS), "+Inf")
+    buckets = list(zip(bounds, itertools.accumulate(counts.answers), strict=True))
+    seconds.add_metric(values, buckets, sum_value=counts.answer_seconds)
+    yield seconds

@@ -10,6 +10,7 @@ from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.raft import RaftStatus, Role
 from rocketmq_controller.raft.status import MemberStatus
 from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.replica_link import N_ANSWERS, Counts
 from rocketmq_namesrv.app import NameServerApp
 from rocketmq_namesrv.config import LiveConfig
 from rocketmq_operator.metrics import Group, OperatorMetrics, Resource
@@ -79,6 +80,7 @@ def _sidecar() -> CollectorRegistry:
         controller_known=True,
         slaves=(SlaveLag(2, 0, in_sync=True),),
         disk_used=0.5,
+        counts=Counts(1, 1, 1, 1, 1, 1, 1, 1, (1,) * N_ANSWERS, 0.1),
     )
     return SidecarMetrics(lambda: now).registry
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
+from rocketmq_formats.replica_link import N_ANSWERS, Counts
 from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
 from tests.sidecar.replication.replica_kit import in_sync, replicas
@@ -11,7 +12,7 @@ from tests.sidecar.replication.replica_kit import in_sync, replicas
 COMMON = 'broker_id="1",broker_set="broker-a",cluster="C"'
 
 
-def snapshot(*slaves: SlaveLag, disk_used: float | None = None) -> Snapshot:
+def snapshot(*slaves: SlaveLag, disk_used: float | None = None, counts: Counts | None = None) -> Snapshot:
     return Snapshot(
         cluster="C",
         broker_set="broker-a",
@@ -26,6 +27,7 @@ def snapshot(*slaves: SlaveLag, disk_used: float | None = None) -> Snapshot:
         controller_known=True,
         slaves=slaves,
         disk_used=disk_used,
+        counts=counts,
     )
 
 
@@ -53,6 +55,21 @@ def test_a_master_shows_its_slaves_and_its_disk() -> None:
         f'rocketmq_sidecar_slave_in_sync{{{COMMON},slave_broker_id="3"}} 0.0',
         f"rocketmq_sidecar_disk_used_ratio{{{COMMON}}} 0.25",
     } <= lines
+
+
+def test_a_broker_is_shown_by_its_sidecar() -> None:
+    answers = (1, 2, *[0] * (N_ANSWERS - 3), 4)
+    lines = shown(snapshot(counts=Counts(10, 1000, 20, 2000, 5, 6, 3, 4, answers, 1.5)))
+    assert {
+        f"rocketmq_broker_messages_put_total{{{COMMON}}} 10.0",
+        f"rocketmq_broker_sends_refused_total{{{COMMON}}} 3.0",
+        f'rocketmq_broker_pulls_total{{{COMMON},result="missed"}} 6.0',
+        f'rocketmq_broker_send_seconds_bucket{{{COMMON},le="0.0005"}} 1.0',
+        f'rocketmq_broker_send_seconds_bucket{{{COMMON},le="3.0"}} 3.0',
+        f'rocketmq_broker_send_seconds_bucket{{{COMMON},le="+Inf"}} 7.0',
+        f"rocketmq_broker_send_seconds_sum{{{COMMON}}} 1.5",
+    } <= lines
+    assert not [line for line in shown(snapshot()) if line.startswith("rocketmq_broker_")]
 
 
 async def test_slaves_are_those_that_are_connected(tmp_path: Path) -> None:
