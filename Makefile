@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 TAG ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench images sbom format proto chart constraints clean
+.PHONY: help setup demo test check bench images sbom format proto chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -36,6 +36,7 @@ check: $(STAMP) ## format, lint, types, import borders, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python hack/proto.py --check
 	$(BIN)/python hack/chart.py --check
+	$(BIN)/python hack/crd_reference.py --check
 
 bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -55,6 +56,9 @@ proto: $(STAMP) ## make the Python of libs/rocketmq_api/*.proto anew
 
 chart: $(STAMP) ## copy CRDs, version and the table of values into helm/rocketmq-ha
 	$(BIN)/python hack/chart.py
+
+docs: $(STAMP) ## make docs/crd-reference.md of crds/ anew
+	$(BIN)/python hack/crd_reference.py
 
 constraints: ## pin hack/requirements.in anew
 	hack/constraints.sh
