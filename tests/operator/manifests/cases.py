@@ -1,7 +1,10 @@
 """Resources and what is made of them, for all tests of the manifests."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rocketmq_formats import properties
 from rocketmq_operator.domain.manifests.broker_config import Endpoints
@@ -15,6 +18,7 @@ from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_ser
 
 Object = dict[str, Any]  # JSON of Kubernetes' API
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 IMAGES = Images(repository="rocketmq-ha", tag="dev")
 UID = "6f0e2a4c-5a0e-4f6e-9d2b-0c1d2e3f4a5b"
 
@@ -124,15 +128,20 @@ def group(spec: Object, **metadata: object) -> BrokerGroup:
     return parse_broker_group(body("broker-a", spec, **metadata))
 
 
-def endpoints(of: BrokerGroup) -> Endpoints:
-    """As the plan finds them."""
-    return Endpoints(
-        of.spec.controller_addr or cluster({}).controller_addr, of.spec.namesrv_addr or name_server({}).namesrv_addr
-    )
+def endpoints(of: BrokerGroup, clusters: Mapping[str, ControllerCluster]) -> Endpoints:
+    """As the plan finds them; the name server that is referred to has two replicas."""
+    cluster_of = None if of.controller is None else clusters[of.controller[1]]
+    embedded = cluster_of.namesrv_addr if cluster_of and of.embedded_name_servers else None
+    name_servers = of.spec.namesrv_addr or embedded or name_server({}).namesrv_addr
+    return Endpoints(of.spec.controller_addr or (cluster_of or cluster({})).controller_addr, name_servers)
 
 
-def group_objects(of: BrokerGroup, replicas: int | None = None) -> list[Object]:
-    made = broker_group_objects(of, endpoints(of), IMAGES, of.pods_wanted if replicas is None else replicas)
+def group_objects(
+    of: BrokerGroup, clusters: Mapping[str, ControllerCluster] | None = None, *, replicas: int | None = None
+) -> list[Object]:
+    """With the controllers `main` unless others are given, and with all pods that the spec wants unless `replicas` is."""
+    found = endpoints(of, clusters or {"main": cluster({})})
+    made = broker_group_objects(of, found, IMAGES, of.pods_wanted if replicas is None else replicas)
     return [dict(each) for each in made]
 
 
@@ -152,6 +161,28 @@ def everything() -> dict[str, list[Object]]:
         **{name: name_server_objects_of(name_server(spec)) for name, spec in NAME_SERVERS.items()},
         **{name: group_objects(group(spec)) for name, spec in GROUPS.items()},
     }
+
+
+def examples() -> dict[str, list[Object]]:
+    """What is made of all that each file of examples/ applies, in a namespace `shop`."""
+    return {path.stem: _made_of(path) for path in sorted(EXAMPLES.glob("*.yaml"))}
+
+
+def _made_of(path: Path) -> list[Object]:
+    made: list[Object] = []
+    clusters: dict[str, ControllerCluster] = {"main": cluster({})}
+    for resource in yaml.safe_load_all(path.read_text()):
+        resource["metadata"].update(namespace="shop", uid=UID)
+        match resource["kind"]:
+            case "ControllerCluster":
+                of = parse_controller_cluster(resource)
+                clusters[of.name] = of
+                made += cluster_objects(of)
+            case "NameServer":
+                made += name_server_objects_of(parse_name_server(resource))
+            case "BrokerGroup":
+                made += group_objects(parse_broker_group(resource), clusters)
+    return made
 
 
 def one(objects: list[Object], kind: str) -> Object:

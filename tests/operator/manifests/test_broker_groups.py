@@ -12,7 +12,7 @@ GROUP = cases.GROUPS["group"]
 
 
 def made(change: Object | None = None, *, replicas: int | None = None, **metadata: object) -> list[Object]:
-    return cases.group_objects(cases.group({**GROUP, **(change or {})}, **metadata), replicas)
+    return cases.group_objects(cases.group({**GROUP, **(change or {})}, **metadata), replicas=replicas)
 
 
 def template(objects: list[Object]) -> Object:
