@@ -6,11 +6,14 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
+from rocketmq_kubectl import cli_change, cli_controller
 from rocketmq_kubectl.cli import app
 from rocketmq_kubectl.errors import PluginError, WrongUsageError
 from rocketmq_runtime.terminal import bug, complain
 
 PROGRAM = "kubectl-rocketmq"
+VERBS = cli_change, cli_controller
+"""Imported for the commands that they register."""
 ALIASES = {"getsyncstateset": "get-sync-state-set", "getbrokerepoch": "epochs", "electmaster": "elect-master"}
 """mqadmin's names, in any case."""
 

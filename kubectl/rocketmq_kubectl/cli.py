@@ -4,6 +4,7 @@ Those modules are imported when their verb is called: `--help` and completion ne
 gRPC take longer to load than everything else.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,3 +77,43 @@ def status(
         flags.form,
         interval=interval,
     )
+
+
+@app.command("epochs", rich_help_panel=SHOW, epilog="Example: kubectl rocketmq epochs broker-a")
+@with_flags()
+def epochs(flags: Flags, group: options.Group, *, interval: options.Interval = None) -> int:
+    """Epochs in the log of each replica, as its sidecar has them, and whether they agree."""
+    from rocketmq_kubectl.epochs import epochs as work
+    from rocketmq_kubectl.run import run
+
+    return run(lambda session: work(session, group), flags.kube, flags.form, interval=interval)
+
+
+@app.command("report", rich_help_panel=SHOW, epilog="Example: kubectl rocketmq report broker-a -o broker-a.zip")
+@with_flags(without=frozenset({"output"}))
+def report(
+    flags: Flags,
+    group: options.Group,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.zip", help="Default: GROUP-TIME.zip here.")
+    ] = None,
+    logs: Annotated[bool, typer.Option("--logs/--no-logs", help="With the pods' logs.")] = True,
+    tail: Annotated[int, typer.Option("--tail", min=1, max=1_000_000, help="Newest lines of each container.")] = 20_000,
+) -> int:
+    """Write everything a helper needs to know into one file, without secrets."""
+    from rocketmq_kubectl.report import report as work
+    from rocketmq_kubectl.run import run
+
+    tail_lines = tail if logs else 0
+    return run(lambda session: work(session, group, output, tail_lines=tail_lines), flags.kube, flags.form)
+
+
+@app.command("version", rich_help_panel=SHOW)
+@with_flags()
+def version(flags: Flags) -> int:
+    """This plugin, the API server and the operator."""
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.version import version as work
+
+    return run(work, flags.kube, flags.form)

@@ -33,6 +33,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     role: str = "none"
     address: str = ""
     node: str = ""
+    epoch: int | None = None
     max_offset: int | None = None
     lag: int | None = None
     """Bytes behind the master, by the heartbeats of both: about a second old."""
@@ -62,13 +63,15 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Why the controllers were not asked."""
 
     @property
-    def in_sync(self) -> tuple[Replica, ...]:
+    def in_set(self) -> tuple[Replica, ...]:
+        """Members of the SyncStateSet, alive or not."""
         return tuple(replica for replica in self.replicas if replica.in_sync)
 
     @property
     def in_sync_text(self) -> str:
-        """`3/3`: members of the SyncStateSet of the replicas that the group shall have."""
-        return f"{len(self.in_sync)}/{self.group.spec.replicas}"
+        """`3/3`, as status.inSync: members of the SyncStateSet that live, of the pods that the group shall have."""
+        living = sum(1 for replica in self.in_set if replica.alive is not False)
+        return f"{living}/{self.group.pods_wanted}"
 
     @property
     def remark(self) -> str | None:
@@ -148,6 +151,7 @@ def _standing(one: ReplicaStanding, head: int | None, *, is_master: bool) -> Rep
         broker_id=one.broker_id,
         role="master" if is_master else "slave" if one.liveness is Liveness.ALIVE else "none",
         address=one.address,
+        epoch=one.epoch,
         max_offset=one.max_offset,
         lag=None if head is None or one.max_offset is None else max(0, head - one.max_offset),
         in_sync=one.in_sync,

@@ -91,6 +91,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     name: str
     namespace: str
+    uid: str
     ip: str
     node: str
     phase: str
@@ -98,6 +99,7 @@ class Pod(msgspec.Struct, frozen=True):
     restarts: int
     created: str | None
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
     containers: tuple[str, ...]
     deleting: bool
 
@@ -172,7 +174,7 @@ def broker_group(body: Json) -> BrokerGroup:
     try:
         return parse_broker_group(body)
     except SpecError as error:
-        raise RefusedError(f"BrokerGroup {_name(body)} cannot be read: {error}") from error
+        raise RefusedError(f"BrokerGroup {name_of(body)} cannot be read: {error}") from error
 
 
 def controller_cluster(body: Json) -> ControllerCluster:
@@ -184,7 +186,7 @@ def controller_cluster(body: Json) -> ControllerCluster:
     try:
         return parse_controller_cluster(body)
     except SpecError as error:
-        raise RefusedError(f"ControllerCluster {_name(body)} cannot be read: {error}") from error
+        raise RefusedError(f"ControllerCluster {name_of(body)} cannot be read: {error}") from error
 
 
 def group_status(group: BrokerGroup) -> GroupStatus:
@@ -211,6 +213,7 @@ def pod(body: Json) -> Pod:
     return Pod(
         name=read.metadata.name,
         namespace=read.metadata.namespace,
+        uid=read.metadata.uid,
         ip=read.status.pod_ip,
         node=read.spec.node_name,
         phase=read.status.phase,
@@ -218,6 +221,7 @@ def pod(body: Json) -> Pod:
         restarts=sum(one.restart_count for one in statuses),
         created=read.metadata.creation_timestamp,
         labels=read.metadata.labels,
+        annotations=read.metadata.annotations,
         containers=tuple(one.name for one in read.spec.containers),
         deleting=read.metadata.deleting,
     )
@@ -228,7 +232,8 @@ def pods(bodies: Sequence[Json]) -> tuple[Pod, ...]:
     return tuple(sorted(map(pod, bodies), key=lambda one: (len(one.name), one.name)))
 
 
-def _name(body: Json) -> str:
+def name_of(body: Json) -> str:
+    """metadata.name of any object."""
     metadata = body.get("metadata")
     return str(metadata.get("name")) if isinstance(metadata, Mapping) else "?"
 

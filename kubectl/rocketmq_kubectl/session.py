@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Json = Mapping[str, object]
 
+CALL_SECONDS = 5.0
+"""A call of a controller or sidecar takes so long at the most, unless told otherwise."""
+
 
 def utc_now() -> datetime:
     """The wall clock; the tests' sessions have one that stands still."""
@@ -36,11 +39,12 @@ def utc_now() -> datetime:
 class Session:
     """For one run of one command (with -i: for all its repetitions)."""
 
-    def __init__(self, kube: Kube, *, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, kube: Kube, *, now: Callable[[], datetime] | None = None) -> None:
         self.kube = kube
         self.namespace = kube.namespace
-        self.now = now
+        self.now = now or utc_now
         self.forwards = Forwards(kube)
+        self._tls_files: dict[tuple[str, str], ClientTls | None] = {}
 
     def close(self) -> None:
         """End the port-forwards."""
@@ -109,8 +113,26 @@ class Session:
             yield client
 
     @asynccontextmanager
-    async def controllers_of(self, namespace: str, name: str) -> "AsyncIterator[ControllersClient]":
-        """The members of a ControllerCluster whose pods can be reached, its leader by status first.
+    async def member(self, namespace: str, cluster: str, pod: str) -> "AsyncIterator[ControllersClient]":
+        """One member alone, for what every member answers of itself.
+
+        Raises:
+            PluginError: it cannot be reached.
+        """
+        from rocketmq_api.controllers import ControllersClient  # noqa: PLC0415
+
+        address, tls = await asyncio.gather(
+            self.forwards.address(namespace, pod, names.PORT_CONTROLLER_GRPC), self._tls_of(namespace, cluster)
+        )
+        async with ControllersClient([address], tls=tls) as client:
+            yield client
+
+    @asynccontextmanager
+    async def controllers_of(
+        self, namespace: str, name: str, *, seconds: float = CALL_SECONDS
+    ) -> "AsyncIterator[ControllersClient]":
+        """The members of a ControllerCluster whose pods can be reached, its leader by status first; a call takes
+        `seconds` at the most.
 
         Raises:
             PluginError: none can be reached.
@@ -134,7 +156,7 @@ class Session:
         addresses = [one for one in opened if isinstance(one, str)]
         if not addresses:
             raise next(one for one in opened if isinstance(one, BaseException))
-        async with ControllersClient(addresses, tls=await self._tls(cluster)) as client:
+        async with ControllersClient(addresses, tls=await self._tls(cluster), timeout=seconds) as client:
             yield client
 
     @asynccontextmanager
@@ -179,6 +201,12 @@ class Session:
         except PluginError:
             return None
 
+    async def _tls_of(self, namespace: str, name: str) -> "ClientTls | None":
+        key = namespace, name
+        if key not in self._tls_files:
+            self._tls_files[key] = await self._tls(await self._cluster_if_allowed(namespace, name))
+        return self._tls_files[key]
+
     async def _tls(self, cluster: ControllerCluster | None) -> "ClientTls | None":
         if cluster is None or cluster.spec.grpc_tls_secret_name is None:
             return None
@@ -199,14 +227,9 @@ class Session:
             )
         except PluginError:
             return error
-        there = sorted(_metadata_name(body) for body in bodies)
+        there = sorted(resources.name_of(body) for body in bodies)
         known = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there[:10])}" if there else "it has none"
         return NotFoundError(f"no {kind} {name} in namespace {place} ({known}): give -n NAMESPACE or another name")
-
-
-def _metadata_name(body: Json) -> str:
-    metadata = body.get("metadata")
-    return str(metadata.get("name")) if isinstance(metadata, Mapping) else "?"
 
 
 async def settle(questions: Sequence[Awaitable[T]]) -> list[T | PluginError]:

@@ -54,6 +54,8 @@ ANNOTATION_REBUILD: Final = "rocketmq-ha.io/rebuild"
 """On a BrokerGroup: name of the pod whose replica is made anew from nothing."""
 ANNOTATION_BROKER_ID: Final = "rocketmq-ha.io/broker-id"
 """On a PVC: whose log it holds."""
+ANNOTATION_RETIRED: Final = "rocketmq-ha.io/retired"
+"""On a PVC that was kept when its replica was scaled away: the controllers have forgotten the id."""
 ANNOTATION_CONFIG_HASH: Final = "rocketmq-ha.io/config-hash"
 """On pods: what their configuration was made of, so that a change of it is a new revision."""
 
@@ -177,6 +179,11 @@ def replica_pvcs(group: str, ordinal: int, *, second_volume: bool) -> tuple[str,
     """All claims of one replica."""
     volumes = (VOLUME_DATA, VOLUME_COMMIT_LOG) if second_volume else (VOLUME_DATA,)
     return tuple(pvc_name(volume, group, ordinal) for volume in volumes)
+
+
+def verification(group: str) -> str:
+    """The CronJob that compares the replicas' logs (spec.verification)."""
+    return f"{group}-verify"
 
 
 # Controllers: StatefulSet, Service, ConfigMap, PDB and NetworkPolicy share a name

@@ -1,0 +1,161 @@
+"""The verbs that change a group. Registered on the program by being imported; see `cli`."""
+
+from typing import Annotated
+
+import typer
+
+from rocketmq_kubectl import options
+from rocketmq_kubectl.cli import app
+from rocketmq_kubectl.options import Flags, with_flags
+
+CHANGE = "Change"
+DANGER = "Last resorts"
+
+Target = Annotated[
+    str | None, typer.Argument(metavar="[BROKER_ID|POD]", help="Who shall be master; default: the best in sync.")
+]
+
+
+@app.command("switchover", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq switchover broker-a broker-a-1")
+@with_flags()
+def switchover(
+    flags: Flags,
+    group: options.Group,
+    target: Target = None,
+    *,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=60, help="Writes stop no longer than this.")
+    ] = 5.0,
+) -> int:
+    """Hand mastership to another replica: nothing is lost, writes stop for a moment."""
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.switchover import switchover as work
+
+    return run(lambda session: work(session, group, target, seconds=timeout), flags.kube, flags.form)
+
+
+@app.command("fence", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq fence broker-a --off")
+@with_flags()
+def fence(
+    flags: Flags,
+    group: options.Group,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Take writes again.")] = False,
+    timeout: options.Wait = 30.0,
+) -> int:
+    """Refuse writes on every replica, through restarts, until --off. Reads and replication go on."""
+    from rocketmq_kubectl import switches
+
+    return _turn(flags, group, switches.UNFENCE if off else switches.FENCE, timeout)
+
+
+@app.command("pause", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq pause broker-a")
+@with_flags()
+def pause(flags: Flags, group: options.Group, *, timeout: options.Wait = 30.0) -> int:
+    """Have the operator change nothing about the group; failover goes on without it."""
+    from rocketmq_kubectl import switches
+
+    return _turn(flags, group, switches.PAUSE, timeout)
+
+
+@app.command("resume", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq resume broker-a")
+@with_flags()
+def resume(flags: Flags, group: options.Group, *, timeout: options.Wait = 30.0) -> int:
+    """Have the operator look after a paused group again."""
+    from rocketmq_kubectl import switches
+
+    return _turn(flags, group, switches.RESUME, timeout)
+
+
+@app.command("hibernate", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq hibernate broker-a")
+@with_flags()
+def hibernate(flags: Flags, group: options.Group, *, timeout: options.Wait = 120.0) -> int:
+    """Stop all pods of the group; volumes and broker ids are kept."""
+    from rocketmq_kubectl import switches
+
+    return _turn(flags, group, switches.HIBERNATE, timeout)
+
+
+@app.command("wake", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq wake broker-a")
+@with_flags()
+def wake(flags: Flags, group: options.Group, *, timeout: options.Wait = 120.0) -> int:
+    """Start a hibernated group again."""
+    from rocketmq_kubectl import switches
+
+    return _turn(flags, group, switches.WAKE, timeout)
+
+
+@app.command("restart", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq restart broker-a --timeout 600")
+@with_flags()
+def restart(flags: Flags, group: options.Group, *, timeout: options.Wait = 0.0) -> int:
+    """Restart every pod: slaves one after the other, then a switchover, the old master last."""
+    from rocketmq_kubectl.restart import restart as work
+    from rocketmq_kubectl.run import run
+
+    return run(lambda session: work(session, group, seconds=timeout), flags.kube, flags.form)
+
+
+@app.command("verify", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq verify broker-a")
+@with_flags()
+def verify(flags: Flags, group: options.Group) -> int:
+    """Compare the replicas' logs now (a Job as spec.verification would make it)."""
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verify import verify as work
+
+    return run(lambda session: work(session, group), flags.kube, flags.form)
+
+
+@app.command("rebuild", rich_help_panel=DANGER, epilog="Example: kubectl rocketmq rebuild broker-a broker-a-2")
+@with_flags()
+def rebuild(
+    flags: Flags,
+    group: options.Group,
+    pod: Annotated[str, typer.Argument(metavar="POD", help="Whose data is deleted and copied anew.")],
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes-i-delete-this-replica", help="For scripts: do not ask for the pod's name.")
+    ] = False,
+    timeout: options.Wait = 0.0,
+) -> int:
+    """Delete one replica's data and copy it anew from the others; its name must be typed."""
+    from rocketmq_kubectl.rebuild import rebuild as work
+    from rocketmq_kubectl.run import run
+
+    return run(lambda session: work(session, group, pod, confirmed=yes, seconds=timeout), flags.kube, flags.form)
+
+
+@app.command(
+    "elect-master", rich_help_panel=DANGER, epilog="Example: kubectl rocketmq elect-master broker-a 2 --force-unclean"
+)
+@with_flags()
+def elect_master(
+    flags: Flags,
+    group: options.Group,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[BROKER_ID|POD]", help="Default: the longest log of the newest epoch.")
+    ] = None,
+    *,
+    force_unclean: Annotated[
+        bool, typer.Option("--force-unclean", help="Elect a replica that lacks acknowledged messages.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes-i-lose-messages", help="For scripts: do not ask for the group's name.")
+    ] = False,
+) -> int:
+    """When everybody in the SyncStateSet is lost for good: go on with what is left. LOSES MESSAGES."""
+    from rocketmq_kubectl.elect_master import elect_master as work
+    from rocketmq_kubectl.run import run
+
+    return run(
+        lambda session: work(session, group, target, force_unclean=force_unclean, confirmed=yes),
+        flags.kube,
+        flags.form,
+    )
+
+
+def _turn(flags: Flags, group: str, switch: "object", timeout: float) -> int:
+    from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.switches import Switch, turn
+
+    assert isinstance(switch, Switch)
+    return run(lambda session: turn(session, group, switch, seconds=timeout), flags.kube, flags.form)
