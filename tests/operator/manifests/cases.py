@@ -139,7 +139,7 @@ def endpoints(of: BrokerGroup, clusters: Mapping[str, ControllerCluster]) -> End
 def group_objects(
     of: BrokerGroup, clusters: Mapping[str, ControllerCluster] | None = None, *, replicas: int | None = None
 ) -> list[Object]:
-    """With the controllers `main` unless others are given, and with all pods that the spec wants unless `replicas` is."""
+    """With the controllers `main` unless others are given; with all pods that the spec wants unless `replicas` is."""
     found = endpoints(of, clusters or {"main": cluster({})})
     made = broker_group_objects(of, found, IMAGES, of.pods_wanted if replicas is None else replicas)
     return [dict(each) for each in made]
