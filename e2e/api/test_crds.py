@@ -6,44 +6,37 @@ Nothing here needs an operator. Resources that have to be stored are paused, so 
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 import yaml
 
 from e2e.api.crd_cases import ACCEPTED, LEAST, RULES, STRUCTURE, Accepted, Refused, Spec
+from e2e.kit.cluster import Cluster, KubectlError
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.spec import reserved_keys
-from rocketmq_operator.domain.spec.broker_group import parse_broker_group
-from rocketmq_operator.domain.spec.controller_cluster import parse_controller_cluster
-from rocketmq_operator.domain.spec.name_server import parse_name_server
+from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
+from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster, parse_controller_cluster
+from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_server
 
 ROOT = Path(__file__).parents[2]
 
 KINDS: tuple[names.Kind, ...] = ("BrokerGroup", "ControllerCluster", "NameServer")
-PARSE = {
+PARSE: Mapping[str, Callable[[Mapping[str, object]], BrokerGroup | ControllerCluster | NameServer]] = {
     "BrokerGroup": parse_broker_group,
     "ControllerCluster": parse_controller_cluster,
     "NameServer": parse_name_server,
 }
 
 
-CASES: Mapping[str, Refused | Accepted] = {
-    (case.name if case.name != "case" else f"case-{number}"): case
-    for number, case in enumerate([*STRUCTURE, *RULES, *ACCEPTED])
-}
+ALL: Sequence[Refused | Accepted] = [*STRUCTURE, *RULES, *ACCEPTED]
+CASES = {(case.name if case.name != "case" else f"case-{number}"): case for number, case in enumerate(ALL)}
 """By the name of the resource, since one call asks about many."""
 REFUSED_NAMES = [name for name, case in CASES.items() if isinstance(case, Refused)]
 ACCEPTED_NAMES = [name for name, case in CASES.items() if isinstance(case, Accepted)]
-
-
-class Cluster(Protocol):
-    def kubectl(self, *arguments: str, input: str | None = None) -> str: ...  # noqa: A002 - as subprocess has it
-
-    def namespace(self) -> str: ...
 
 
 class Namespace:
@@ -59,7 +52,7 @@ class Namespace:
 
     def refusal(self, *arguments: str, stdin: object = None) -> str:
         """What kubectl said when it refused."""
-        with pytest.raises(RuntimeError) as refused:
+        with pytest.raises(KubectlError) as refused:
             self.kubectl(*arguments, stdin=stdin)
         return str(refused.value)
 
@@ -124,9 +117,9 @@ def answers(namespace: Namespace) -> Answers:
     new = [{**body, "spec": merged(body["spec"], case.change)} for body, (_, case, _) in zip(old, changed, strict=True)]
     asked = ("--dry-run=server", "--validate=false", "-f", "-")  # or kubectl gives up at the first wrong type by itself
     said = namespace.refusal("create", *asked, stdin=listed(created))
-    said += namespace.refusal("replace", *asked, stdin=listed(new))
+    said += "\n" + namespace.refusal("replace", *asked, stdin=listed(new))
     refused = {found[1]: found[0] for found in re.finditer(r'^.* "([^" ]+)" is invalid: .*$', said, re.MULTILINE)}
-    accepted = {}
+    accepted: dict[str, Mapping[str, object]] = {}
     for verb, bodies in (("create", created), ("replace", new)):
         fine = listed([body for body in bodies if body["metadata"]["name"] in ACCEPTED_NAMES])
         shown = namespace.kubectl(verb, "--dry-run=server", "-o", "yaml", "-f", "-", stdin=fine)
