@@ -4,6 +4,8 @@ Java writes its files in place, so a look may meet half of one: what is wrong co
 Nothing of the broker's is ever written here.
 """
 
+import asyncio
+
 import msgspec
 import structlog
 
@@ -56,9 +58,9 @@ class ReplicaFiles:
         """Durable when this returns. Raises StorageError."""
         self._note.save(note)
 
-    def save_fence(self, fence: Fence | None) -> None:
+    async def save_fence(self, fence: Fence | None) -> None:
         """Durable when this returns. Raises StorageError."""
-        self._fence.save(fence)
+        await asyncio.to_thread(self._fence.save, fence)
         self.fence = fence
 
     def look(self) -> None:

@@ -29,9 +29,8 @@ from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
 
-HANG_PATIENCE = 30.0
-"""Seconds without an answer after which the broker counts as hung: the controllers have elected another long before,
-and who is killed then loses nothing."""
+HANG_PATIENCE = 10.0
+"""Seconds without an answer after which the broker counts as hung; whoever ends it for that waits longer still."""
 FAREWELL = 4.0
 """Seconds that a hand-over may take at the sidecar's end."""
 
@@ -71,6 +70,7 @@ class Observer:
         self._wake = asyncio.Event()
         self._silence = self.standing.text
         self._unheard: str | None = "the controllers have not been asked yet"
+        self._fencing = asyncio.Lock()
         self._handing_over: asyncio.Task[NewMaster] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -230,25 +230,30 @@ class Observer:
 
     async def set_fenced(self, *, fenced: bool, reason: str) -> ReplicaView:
         """See `ReplicaAdmin`."""
-        files = self.files
-        if files.damaged is not None:
-            raise NotNowError(files.damaged)
-        since = self._now_ms() if files.fence is None else files.fence.since_millis
-        wanted = Fence(reason, since) if fenced else None
-        if wanted != files.fence:
-            try:
-                files.save_fence(wanted)
-            except StorageError as error:
-                raise NotNowError(str(error)) from error
-            log.info("fence kept" if fenced else "fence ended", reason=reason)
-        try:
-            await self._look_at_broker()
-            if self.broker is not None:
-                self.broker = await self._fence.keep(self.broker, look_again=True)
-        except BrokerError as error:
-            raise NotDoneError(f"noted, and tried again until it is done; for now {error}") from error
-        self._wake.set()
+        # Shielded: a caller that goes away must not leave file and broker at odds.
+        await asyncio.shield(self._loop.create_task(self._set_fenced(fenced=fenced, reason=reason)))
         return self.get_replica()
+
+    async def _set_fenced(self, *, fenced: bool, reason: str) -> None:
+        files = self.files
+        async with self._fencing:
+            if files.damaged is not None:
+                raise NotNowError(files.damaged)
+            since = self._now_ms() if files.fence is None else files.fence.since_millis
+            wanted = Fence(reason, since) if fenced else None
+            if wanted != files.fence:
+                try:
+                    await files.save_fence(wanted)
+                except StorageError as error:
+                    raise NotNowError(str(error)) from error
+                log.info("fence kept" if fenced else "fence ended", reason=reason)
+            try:
+                await self._look_at_broker()
+                if self.broker is not None:
+                    self.broker = await self._fence.keep(self.broker, look_again=True)
+            except BrokerError as error:
+                raise NotDoneError(f"kept, and tried again until it is done; for now {error}") from error
+            self._wake.set()
 
     async def hand_over(self, broker_id: int | None, seconds: float) -> NewMaster:
         """See `ReplicaAdmin`."""

@@ -140,7 +140,7 @@ async def test_broker_that_refuses_to_be_told(tmp_path: Path) -> None:
         raise BrokerError("Can not update config in black list.")
 
     group.configure = refuse  # type: ignore[method-assign] # the one call that is to fail
-    with pytest.raises(NotDoneError, match=r"noted, and tried again until it is done; for now .* black list"):
+    with pytest.raises(NotDoneError, match=r"kept, and tried again until it is done; for now .* black list"):
         await seen.set_fenced(fenced=True, reason="why")
     assert seen.get_replica().fenced
 
@@ -158,3 +158,16 @@ async def test_damaged_note_changes_nothing(tmp_path: Path) -> None:
         await seen.set_fenced(fenced=False, reason="")
     assert group.brokers[1].told == []
     assert "remove it" in seen.get_replica().ready_reason
+
+
+@pytest.mark.looptime
+async def test_fence_that_cannot_be_read_is_one(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    (tmp_path / ".fenced").write_bytes(b"{")
+    group = JavaGroup()
+    seen = observer(tmp_path, group)
+    await seen.look()
+    assert not group.brokers[1].takes_sends
+    assert "cannot be read" in seen.get_replica().fence_reason
+    assert not (await seen.set_fenced(fenced=False, reason="")).fenced
+    assert group.brokers[1].takes_sends

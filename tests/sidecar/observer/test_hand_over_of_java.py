@@ -277,7 +277,7 @@ async def test_hanging_broker(tmp_path: Path) -> None:
     group = JavaGroup()
     seen = await standing(tmp_path, group)
     group.brokers[1].trouble = BrokerError("no answer")
-    await asyncio.sleep(29)
+    await asyncio.sleep(9)
     await seen.look()
     assert seen.hung() is None
     await asyncio.sleep(2)
