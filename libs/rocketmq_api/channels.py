@@ -4,6 +4,7 @@ Used by `sidecars` and `controllers`. Every call has a deadline and is made once
 decision, who knows whether a change may have been made already.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -122,10 +123,8 @@ async def call(address: str, answer: Awaitable[T]) -> T:
     Raises:
         ApiError: one of its kinds.
     """
-    try:
+    async with typed_errors(address):
         return await answer
-    except aio.AioRpcError as error:
-        raise error_of(address, error) from error
 
 
 @asynccontextmanager
@@ -135,3 +134,9 @@ async def typed_errors(address: str) -> AsyncIterator[None]:
         yield
     except aio.AioRpcError as error:
         raise error_of(address, error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # gRPC says it this way when somebody closes the channel; nobody has cancelled us.
+        raise NoAnswerError(address, grpc.StatusCode.CANCELLED, "the connection was closed here", {}) from error

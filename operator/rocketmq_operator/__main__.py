@@ -1,12 +1,10 @@
-"""`rocketmq-operator`."""
+"""`python -m rocketmq_operator`: the command `rocketmq-operator`."""
 
 import sys
 
+from rocketmq_operator.main import main
 
-def main() -> int:
-    """Run the command; returns the exit code."""
-    return 2
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,1 +1,153 @@
-"""The operator process: settings, leader election, kopf."""
+"""`rocketmq-operator`: the command line, the probes, leader election, and the order of start and end."""
+
+import argparse
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.kube import Kube, KubeError, UnavailableError, load_configuration
+from rocketmq_operator.lease import Leadership, LeaseLostError, LeaseSettings
+from rocketmq_operator.app import Operator
+from rocketmq_operator.release import ReleaseError, release_finalizers
+from rocketmq_operator.settings import OperatorSettings, SettingsError, load
+from rocketmq_runtime import logs
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals
+from rocketmq_runtime.probes import ProbeServer
+from rocketmq_runtime.pulse import Pulse
+from rocketmq_runtime.version import __version__
+
+EXIT_LEASE: Final = 4
+"""The Lease was lost: Kubernetes starts the process anew, which then waits for its turn."""
+
+log = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="rocketmq-operator",
+        description="Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
+        epilog="Settings come from the environment: OPERATOR_NAMESPACES, OPERATOR_NAMESPACE, OPERATOR_POD_NAME, "
+        "OPERATOR_LOG_FORMAT, OPERATOR_LOG_LEVEL, OPERATOR_RESYNC_SECONDS, ROCKETMQ_HA_IMAGE_REPOSITORY, "
+        "ROCKETMQ_HA_IMAGE_TAG; docs/operations.md has them all.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    commands.add_parser("run", help="reconcile until ended (the default)")
+    commands.add_parser(
+        "release-finalizers", help="stop the operator and take its finalizers off every resource, before an uninstall"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        settings = load()
+    except SettingsError as error:
+        parser.exit(EXIT_USAGE, f"{parser.prog}: {error}\n")
+    logs.configure(settings.log_format, settings.log_level)
+    try:
+        if options.command == "release-finalizers":
+            return asyncio.run(_release(settings))
+        return asyncio.run(_run(settings))
+    except UnavailableError as error:
+        log.error("cannot start", error=str(error))
+        return EXIT_FATAL
+
+
+async def _release(settings: OperatorSettings) -> int:
+    kube = Kube(await load_configuration())
+    try:
+        await release_finalizers(kube, settings)
+    except (KubeError, ReleaseError) as error:
+        log.error("finalizers not released", error=str(error))
+        return EXIT_FATAL
+    finally:
+        await kube.close()
+    return 0
+
+
+async def _run(settings: OperatorSettings) -> int:
+    ending = asyncio.Event()
+
+    def take_signals() -> None:
+        on_end_signals(ending.set)
+
+    take_signals()
+    configuration = await load_configuration()
+    kube = Kube(configuration)
+    leadership = Leadership(
+        kube,
+        LeaseSettings(
+            namespace=settings.namespace, name=names.LEASE, holder=settings.holder, seconds=settings.lease_seconds
+        ),
+        clock=time.monotonic,
+        wall=time.time,
+    )
+    operator = Operator(settings, kube, configuration, leading=lambda: leadership.leading, signals=take_signals)
+    kube.count = operator.metrics.called
+    pulse = Pulse()
+    try:
+        probes = [
+            ProbeServer(
+                host=settings.health_host,
+                port=port,
+                registry=operator.metrics.registry,
+                healthy=pulse.stuck,
+                # One that waits for its turn is as ready as one that acts: it can take over at once.
+                ready=lambda: None if not leadership.leading or operator.watching else "not watching yet",
+            )
+            for port in (settings.health_port, settings.metrics_port)
+        ]
+    except OSError as error:
+        log.error("port taken", error=str(error))
+        await kube.close()
+        return EXIT_PORT
+    log.info("started", version=__version__, namespaces=settings.watched or "all", holder=settings.holder)
+    pulse.start()
+    try:
+        return await _lead(leadership, operator, ending)
+    finally:
+        pulse.stop()
+        for probe in probes:
+            await asyncio.to_thread(probe.stop)
+        await kube.close()
+
+
+async def _lead(leadership: Leadership, operator: Operator, ending: asyncio.Event) -> int:
+    """Wait for the Lease, act while it is ours, give it back at the end."""
+    ended = asyncio.create_task(ending.wait(), name="ending")
+    acquiring = asyncio.create_task(leadership.acquire(), name="acquire lease")
+    await asyncio.wait({ended, acquiring}, return_when=asyncio.FIRST_COMPLETED)
+    if not leadership.leading:
+        await _cancel(acquiring)
+        return 0
+    holding = asyncio.create_task(leadership.hold(), name="hold lease")
+    acting = asyncio.create_task(operator.run(), name="operator")
+    await asyncio.wait({ended, holding, acting}, return_when=asyncio.FIRST_COMPLETED)
+    code = 0
+    if holding.done():
+        error = holding.exception()
+        log.error("the Lease is lost", error=str(error))
+        assert isinstance(error, LeaseLostError), "nothing else ends it"
+        code = EXIT_LEASE
+    elif acting.done() and not ending.is_set():
+        failure = acting.exception()
+        if failure is not None:
+            log.error("watching ended", error=str(failure), exc_info=failure)
+            code = EXIT_FATAL
+    log.info("ending", exit_code=code)
+    await _cancel(acting)
+    await _cancel(holding)
+    await _cancel(ended)
+    if code != EXIT_LEASE:
+        await leadership.release()
+    return code
+
+
+async def _cancel(task: "asyncio.Task[object]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, LeaseLostError, Exception):
+        await task

@@ -71,6 +71,31 @@ class OperatorMetrics:
             ("kind", "reason"),
             registry=self.registry,
         )
+        self._actions = Counter(
+            "rocketmq_operator_actions",
+            "What it has done to a group beside applying objects, by kind of action: done, or error (tried again)",
+            ("action", "result"),
+            registry=self.registry,
+        )
+        self._calls = Counter(
+            "rocketmq_operator_api_calls",
+            "Calls to the Kubernetes API but for watches, by verb, resource and HTTP status (error: no answer)",
+            ("verb", "resource", "status"),
+            registry=self.registry,
+        )
+        # not `namespace`: see _Gauges
+        self._master_changes = Counter(
+            "rocketmq_operator_master_changes",
+            "Changes of a group's master that it saw, failovers and hand-overs alike",
+            ("resource_namespace", "name"),
+            registry=self.registry,
+        )
+        self._hand_overs = Counter(
+            "rocketmq_operator_hand_overs",
+            "Planned switchovers that it asked for and that came about",
+            ("resource_namespace", "name"),
+            registry=self.registry,
+        )
         self.registry.register(_Gauges(leading, waiting, resources))
 
     def reconciled(self, kind: Kind, *, seconds: float, failed: bool) -> None:
@@ -78,9 +103,25 @@ class OperatorMetrics:
         self._reconciles.labels(kind, "error" if failed else "done").inc()
         self._seconds.labels(kind).observe(seconds)
 
-    def decided(self, kind: Kind, reason: str) -> None:
+    def decided(self, kind: str, reason: str) -> None:
         """One Event of that reason was emitted; reasons are CamelCase words of ours, so there are few."""
         self._decisions.labels(kind, reason).inc()
+
+    def acted(self, action: str, *, failed: bool) -> None:
+        """One action of a plan was carried out, or not."""
+        self._actions.labels(action, "error" if failed else "done").inc()
+
+    def called(self, verb: str, resource: str, status: str) -> None:
+        """One call to the API server has ended."""
+        self._calls.labels(verb, resource, status).inc()
+
+    def master_changed(self, namespace: str, name: str) -> None:
+        """A group has another master than its status said."""
+        self._master_changes.labels(namespace, name).inc()
+
+    def handed_over(self, namespace: str, name: str) -> None:
+        """A hand-over that was asked for came about."""
+        self._hand_overs.labels(namespace, name).inc()
 
 
 class _Gauges(Collector):

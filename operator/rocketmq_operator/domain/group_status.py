@@ -1,0 +1,310 @@
+"""The status of a BrokerGroup: facts, conditions, phase. And what has changed in it that people want to be told.
+
+Equal worlds give equal statuses, so that an idle group is never written.
+"""
+
+from typing import Final
+
+import msgspec
+
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.actions import Notice
+from rocketmq_operator.domain.conditions import Condition, condition, find, merge
+from rocketmq_operator.domain.plan.identity import role_of
+from rocketmq_operator.domain.plan.state import GroupState, Member, broker_address
+from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+from rocketmq_operator.domain.spec.broker_group import BrokerGroup
+from rocketmq_operator.domain.spec.common import Json
+
+FIRST_BROKER_ID: Final = 1
+OFFSETS: Final = frozenset({"maxOffset", "lag"})
+MAX_RETIRED: Final = 100
+"""The newest ones; a status is read by people."""
+
+_UNFINISHED: Final[dict[str, Phase]] = {
+    "Waking": "Waking",
+    "Rebuilding": "Rebuilding",
+    "Scaling": "Scaling",
+    "Updating": "Updating",
+}
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What the plan intends."""
+
+    progress: Progress | None = None
+    blocked: Blocked | None = None
+
+
+def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
+    """All of status but the verification."""
+    group, view = state.group, state.view
+    shown = tuple(member for member in state.everyone if member.pod is not None)
+    replicas = [_replica(state, member) for member in shown]
+    phase, why = _phase(state, outlook)
+    in_sync = sum(1 for member in shown if member.in_sync and member.alive)
+    status: dict[str, object] = {
+        "observedGeneration": group.metadata.generation,
+        "phase": phase,
+        "phaseReason": why,
+        "inSync": f"{in_sync}/{group.pods_wanted}",
+        "inSyncReplicas": in_sync,
+        "replicas": len(shown),
+        "readyReplicas": sum(1 for member in shown if member.pod is not None and member.pod.ready),
+        "selector": names.selector_text("broker", group.name),
+        "replicaStatuses": replicas,
+        "conditions": merge(
+            group.status.get("conditions"),
+            _conditions(state, outlook, in_sync),
+            generation=group.metadata.generation,
+            now=now,
+        ),
+    }
+    if state.stateful_set is not None:
+        status |= _revisions(state)
+    if view is not None:
+        master = state.living_master
+        status |= {"masterEpoch": view.master_epoch, "syncStateSetEpoch": view.sync_state_set_epoch}
+        if master is not None and master.pod is not None:
+            status |= {"master": master.pod.name, "masterBrokerId": view.master_broker_id}
+        retired = sorted(
+            set(range(FIRST_BROKER_ID, view.next_broker_id)) - {standing.broker_id for standing in view.replicas}
+        )
+        if retired:
+            status["retiredBrokerIds"] = retired[-MAX_RETIRED:]
+    elif not state.reachable:
+        # Nothing new is known: the last word stands, the conditions say that it may be old.
+        kept = ("masterEpoch", "syncStateSetEpoch", "master", "masterBrokerId", "retiredBrokerIds")
+        status |= {key: group.status[key] for key in kept if key in group.status}
+    return status
+
+
+def spec_refused(group_status: Json, *, generation: int, path: str, problem: str, now: float) -> Json:
+    """The status of a resource whose spec cannot be carried out; everything else in it stays."""
+    message = f"{path}: {problem}"
+    conditions = [
+        condition("Ready", holds=False, reason="InvalidSpec", message=message),
+        condition("Degraded", holds=True, reason="InvalidSpec", message=message),
+    ]
+    changed = {one.type for one in conditions}
+    previous = group_status.get("conditions")
+    others = [
+        dict(one)
+        for one in (previous if isinstance(previous, list | tuple) else ())
+        if isinstance(one, dict) and one.get("type") not in changed
+    ]
+    return {
+        **_ours(group_status),
+        "observedGeneration": generation,
+        "phase": "Degraded",
+        "phaseReason": message,
+        "conditions": merge(previous, conditions, generation=generation, now=now) + others,
+    }
+
+
+def _ours(status: Json) -> dict[str, object]:
+    """What the operator writes; the verification is somebody else's."""
+    return {key: value for key, value in status.items() if key != "verification"}
+
+
+def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
+    """What has changed since the status that is there, as Events."""
+    before = group.status
+    notices: list[Notice] = []
+    old, new = before.get("master"), status.get("master")
+    if new is not None and new != old:
+        epoch = status.get("masterEpoch")
+        message = f"{new} is master (epoch {epoch})" + (f", it was {old}" if old else "")
+        notices.append(Notice("MasterChanged", message))
+    for kind, bad in (("Degraded", "True"), ("Available", "False")):
+        was, is_ = find(before.get("conditions"), kind), find(status.get("conditions"), kind)
+        if (is_.get("status"), is_.get("reason")) == (was.get("status"), was.get("reason")):
+            continue
+        if is_.get("status") == bad:
+            notices.append(Notice(str(is_.get("reason")), str(is_.get("message")), warning=True))
+        elif was.get("status") == bad:
+            notices.append(Notice("Recovered" if kind == "Degraded" else "Available", str(is_.get("message"))))
+    if status.get("phase") != before.get("phase"):
+        notices.append(Notice(str(status.get("phase")), str(status.get("phaseReason"))))
+    return tuple(notices)
+
+
+def _replica(state: GroupState, member: Member) -> dict[str, object]:
+    pod = member.pod
+    assert pod is not None, "only pods are shown"
+    shown: dict[str, object] = {
+        "pod": pod.name,
+        "role": role_of(member),
+        "inSync": member.in_sync and member.alive,
+        "alive": member.alive,
+        "ready": pod.ready,
+        "upToDate": not member.outdated,
+        "fenced": member.sidecar is not None and member.sidecar.fenced,
+    }
+    if member.broker_id is not None:
+        shown["brokerId"] = member.broker_id
+    if pod.ip:
+        shown["address"] = broker_address(pod)
+    if pod.node:
+        shown["node"] = pod.node
+    if member.alive and member.standing is not None and member.standing.max_offset is not None:
+        shown["maxOffset"] = member.standing.max_offset
+        master = state.living_master
+        if master is not None and master.max_offset >= 0:
+            shown["lag"] = max(0, master.max_offset - member.standing.max_offset)
+    return shown
+
+
+def _revisions(state: GroupState) -> dict[str, object]:
+    assert state.stateful_set is not None
+    update = state.stateful_set.update_revision
+    found: dict[str, object] = {"updateRevision": update} if update else {}
+    revisions = {member.pod.revision for member in state.members if member.pod is not None}
+    if len(revisions) == 1 and (only := next(iter(revisions))):
+        found["currentRevision"] = only
+    return found
+
+
+def _phase(state: GroupState, outlook: Outlook) -> tuple[Phase, str]:
+    group, missing = state.group, [member for member in state.members if not member.available]
+    before = group.status.get("phase")
+    what = "; ".join(f"{names.pod_name(group.name, one.ordinal)} {one.what_is_missing()}" for one in missing)
+    phase: Phase = "Degraded"
+    if group.metadata.deleting:
+        phase, what = "Deleting", "" if outlook.progress is None else outlook.progress.message
+    elif group.spec.hibernated and not state.world.pods and not state.current:
+        phase, what = "Hibernated", "spec.hibernated is set: no pods run, volumes and ids are kept"
+    elif outlook.progress is not None:
+        phase, what = outlook.progress.phase, outlook.progress.message
+    elif outlook.blocked is not None:
+        phase, what = ("Pending" if state.stateful_set is None else "Degraded"), outlook.blocked.message
+    elif state.stateful_set is not None and state.members and not missing:
+        phase, what = "Running", ""
+    elif not _was_running(group):
+        phase, what = "Creating", what or "objects are being made"
+    elif (unfinished := _UNFINISHED.get(str(before))) is not None:
+        phase = unfinished  # whoever was started last is not back yet
+    elif not state.reachable:
+        what = "the controllers are not heard"
+    return phase, what
+
+
+def _was_running(group: BrokerGroup) -> bool:
+    """It has been whole before: until then missing replicas are no surprise."""
+    return group.status.get("phase") not in (None, "Pending", "Creating")
+
+
+def _conditions(state: GroupState, outlook: Outlook, in_sync: int) -> tuple[Condition, ...]:
+    available = _available(state)
+    healthy = _healthy(state, in_sync)
+    return (
+        _ready(state, available, healthy),
+        available,
+        healthy,
+        _aligned(state),
+        _progressing(state, outlook),
+        condition(
+            "Paused",
+            holds=state.group.spec.paused,
+            reason="Paused" if state.group.spec.paused else "NotPaused",
+            message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
+        ),
+        _degraded(state, outlook, healthy),
+    )
+
+
+def without_offsets(status: Json) -> Json:
+    """To compare by: offsets change all the time and are not worth a write each."""
+    replicas = status.get("replicaStatuses")
+    shown = [
+        {key: value for key, value in one.items() if key not in OFFSETS}
+        for one in (replicas if isinstance(replicas, list | tuple) else ())
+        if isinstance(one, dict)
+    ]
+    return {**_ours(status), "replicaStatuses": shown}
+
+
+def _ready(state: GroupState, available: Condition, healthy: Condition) -> Condition:
+    for one in (available, healthy):
+        if one.status != "True":
+            return condition(
+                "Ready", holds=None if one.status == "Unknown" else False, reason=one.reason, message=one.message
+            )
+    unready = [member.pod.name for member in state.members if member.pod is not None and not member.pod.ready]
+    if unready:
+        return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
+    return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
+
+
+def _available(state: GroupState) -> Condition:
+    """Whether sends are accepted, as far as the operator can tell."""
+    group, master = state.group, state.living_master
+    copies = sum(1 for member in state.everyone if member.in_sync and member.alive)
+    holds: bool | None = False
+    if group.spec.hibernated:
+        reason, message = "Hibernated", "spec.hibernated is set"
+    elif group.spec.fenced:
+        reason, message = "Fenced", "spec.fenced is set: sends are refused"
+    elif not state.reachable:
+        holds, reason, message = None, "ControllersUnreachable", "the controllers are not heard"
+    elif state.view is None:
+        reason, message = "NotRegistered", "no replica is registered yet"
+    elif master is None:
+        reason, message = "NoMaster", "no replica is master"
+    elif copies < group.min_in_sync_replicas:
+        reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
+    else:
+        name = "" if master.pod is None else master.pod.name
+        holds, reason, message = True, "MasterServes", f"{name} takes messages"
+    return condition("Available", holds=holds, reason=reason, message=message)
+
+
+def _healthy(state: GroupState, in_sync: int) -> Condition:
+    kind, wanted = "SyncStateSetHealthy", state.group.pods_wanted
+    if state.group.spec.hibernated:
+        return condition(kind, holds=None, reason="Hibernated", message="no replica runs")
+    if not state.reachable:
+        return condition(kind, holds=None, reason="ControllersUnreachable", message="the controllers are not heard")
+    if in_sync >= wanted:
+        return condition(kind, holds=True, reason="AllInSync", message=f"{in_sync} of {wanted} replicas in sync")
+    return condition(kind, holds=False, reason="ReplicasMissing", message=f"{in_sync} of {wanted} replicas in sync")
+
+
+def _aligned(state: GroupState) -> Condition:
+    verification = state.group.status.get("verification")
+    result = verification.get("result") if isinstance(verification, dict) else None
+    message = str(verification.get("message", "")) if isinstance(verification, dict) else ""
+    match result:
+        case "Aligned":
+            return condition("LogsAligned", holds=True, reason="Aligned", message=message)
+        case "Different":
+            return condition("LogsAligned", holds=False, reason="Different", message=message)
+        case _:
+            return condition("LogsAligned", holds=None, reason="NotVerified", message=message or "never compared")
+
+
+def _progressing(state: GroupState, outlook: Outlook) -> Condition:
+    if state.group.spec.paused:
+        return condition("Progressing", holds=False, reason="Paused", message="spec.paused is set")
+    if outlook.blocked is not None:
+        return condition("Progressing", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    if outlook.progress is not None:
+        return condition("Progressing", holds=True, reason=outlook.progress.reason, message=outlook.progress.message)
+    if state.stateful_set is None:
+        return condition("Progressing", holds=True, reason="Creating", message="objects are being made")
+    return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
+
+
+def _degraded(state: GroupState, outlook: Outlook, healthy: Condition) -> Condition:
+    if outlook.blocked is not None:
+        return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    troubled = [
+        f"{member.pod.name}: {member.pod.trouble}" for member in state.members if member.pod and member.pod.trouble
+    ]
+    if troubled and not state.group.spec.hibernated:
+        return condition("Degraded", holds=True, reason="PodsFailing", message="; ".join(troubled))
+    if healthy.status == "False" and _was_running(state.group) and outlook.progress is None:
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    if healthy.reason == "ControllersUnreachable":
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    return condition("Degraded", holds=False, reason="AsWanted", message="")

@@ -1,0 +1,58 @@
+"""The plan of a BrokerGroup: every part asked in order of urgency, and what the status says of it all."""
+
+import msgspec
+
+from rocketmq_operator.domain.actions import HandOver
+from rocketmq_operator.domain.group_status import Outlook, group_status, notices_of
+from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.plan.deletion import delete, keep_finalizer
+from rocketmq_operator.domain.plan.fencing import fence
+from rocketmq_operator.domain.plan.identity import forget_orphans, write_down
+from rocketmq_operator.domain.plan.objects import group_objects, missing_references
+from rocketmq_operator.domain.plan.rebuild import rebuild
+from rocketmq_operator.domain.plan.rollout import rollout
+from rocketmq_operator.domain.plan.scaling import clean_up, scale
+from rocketmq_operator.domain.plan.settings import PlanSettings
+from rocketmq_operator.domain.plan.state import GroupState
+from rocketmq_operator.domain.plan.step import NOTHING, Plan, Step, combine
+from rocketmq_operator.domain.plan.storage import grow
+
+
+def plan_group(world: ObservedGroup, settings: PlanSettings, now: float) -> Plan:
+    """What to do for one group now. `now`: seconds since 1970."""
+    state = GroupState(world)
+    group = state.group
+    if group.metadata.deleting:
+        step = delete(state, now)
+        return _plan(state, step, now)
+    if group.spec.paused:
+        return _plan(state, NOTHING, now)
+    scaled = scale(state)
+    step = combine(
+        (
+            missing_references(state),
+            keep_finalizer(state),
+            write_down(state),
+            fence(state),
+            scaled.step,
+            rebuild(state),
+            grow(state),
+            rollout(state),
+            clean_up(state),
+            forget_orphans(state),
+        )
+    )
+    objects, removals = group_objects(state, settings.images, settings.access, scaled.replicas)
+    return msgspec.structs.replace(_plan(state, step, now), objects=objects, removals=removals)
+
+
+def _plan(state: GroupState, step: Step, now: float) -> Plan:
+    outlook = Outlook(progress=step.progress, blocked=step.blocked)
+    status = group_status(state, outlook, now=now)
+    return Plan(
+        actions=step.actions,
+        status=status,
+        notices=notices_of(state.group, status),
+        requeue=step.requeue,
+        announce=any(isinstance(action, HandOver) for action in step.actions),
+    )

@@ -1,0 +1,57 @@
+"""The Kubernetes objects of a group at this moment: what its spec makes, where something is not settled as it is."""
+
+from rocketmq_operator.domain.manifests.broker_config import Endpoints
+from rocketmq_operator.domain.manifests.broker_groups import broker_group_objects
+from rocketmq_operator.domain.manifests.network_policies import Access
+from rocketmq_operator.domain.manifests.objects import Images
+from rocketmq_operator.domain.observed import StatefulSet
+from rocketmq_operator.domain.plan.state import GroupState
+from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
+from rocketmq_operator.domain.spec.common import Json
+
+BUDGET = "PodDisruptionBudget"
+STATEFUL_SET = "StatefulSet"
+
+
+def missing_references(state: GroupState) -> Step:
+    """What the spec refers to and is not there. The group's objects then stay as they are."""
+    world, missing = state.world, []
+    if world.controller_addr is None:
+        missing.append(f"ControllerCluster {_name(state.group.controller)}")
+    if world.namesrv_addr is None:
+        missing.append(f"NameServer {_name(state.group.name_server or state.group.controller)}")
+    if not missing:
+        return NOTHING
+    return Step(busy=True, blocked=Blocked("ReferenceMissing", f"{' and '.join(missing)} does not exist"))
+
+
+def group_objects(
+    state: GroupState, images: Images, access: Access, replicas: int
+) -> tuple[tuple[Json, ...], tuple[tuple[str, str], ...]]:
+    """What to apply, and (kind, name) of what must not be there."""
+    world = state.world
+    if world.controller_addr is None or world.namesrv_addr is None:
+        return (), ()
+    endpoints = Endpoints(world.controller_addr, world.namesrv_addr)
+    objects = broker_group_objects(state.group, endpoints, images, replicas, access)
+    if state.group.spec.hibernated:
+        # A budget over no pods would only stand in the way of whoever looks for what blocks a drain.
+        objects = tuple(one for one in objects if one["kind"] != BUDGET)
+    removals: tuple[tuple[str, str], ...] = ()
+    if world.disruption_budget and not any(one["kind"] == BUDGET for one in objects):
+        removals = ((BUDGET, state.group.name),)
+    return tuple(keep_claim_templates(one, state.stateful_set) for one in objects), removals
+
+
+def keep_claim_templates(made: Json, present: StatefulSet | None) -> Json:
+    """The object, or with the claim templates that the StatefulSet has: those cannot be changed, and one that tries is
+    refused as a whole. What is to be done about a difference is decided elsewhere (`storage`)."""
+    if made["kind"] != STATEFUL_SET or present is None or not present.claim_templates:
+        return made
+    spec = made["spec"]
+    assert isinstance(spec, dict), "manifests make whole objects"
+    return {**made, "spec": {**spec, "volumeClaimTemplates": list(present.claim_templates)}}
+
+
+def _name(reference: tuple[str, str] | None) -> str:
+    return "?" if reference is None else "/".join(reference)

@@ -1,0 +1,165 @@
+"""How many replicas the StatefulSet is told to have: up at once, down one at a time and never by the master or by a
+copy that is needed; hibernation is none at all. And what is left behind by replicas that went.
+"""
+
+import msgspec
+
+from rocketmq_api.group_view import Liveness
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.actions import Action, AnnotateClaim, CleanBrokerData, DeleteClaim
+from rocketmq_operator.domain.plan.rollout import LOOK_AGAIN, hand_over
+from rocketmq_operator.domain.plan.state import GroupState, Member
+from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How many replicas the StatefulSet shall have now, and what else there is to do for it."""
+
+    replicas: int
+    step: Step = NOTHING
+
+
+def scale(state: GroupState) -> Scale:
+    """The next number on the way to spec.replicas."""
+    wanted = state.group.spec.replicas
+    if state.group.spec.hibernated:
+        scaled = _hibernate(state)
+    elif state.stateful_set is None:
+        scaled = _first(state, wanted)
+    elif state.current == 0:
+        scaled = _wake(state, wanted)
+    elif state.current < wanted:
+        scaled = _up(state, wanted)
+    elif state.current > wanted:
+        scaled = _down(state, wanted)
+    else:
+        scaled = Scale(wanted, _leaving(state) or NOTHING)
+    return scaled
+
+
+def clean_up(state: GroupState) -> Step:
+    """What scaled-down replicas left: their records at the controllers, and their volumes where those are not kept."""
+    if state.group.spec.hibernated or not state.reachable or state.view is None or not state.settled:
+        return NOTHING
+    actions: list[Action] = []
+    records = {standing.broker_id: standing for standing in state.view.replicas}
+    for member in state.others:
+        if member.pod is not None or member.ordinal < state.group.spec.replicas:
+            continue
+        broker_id = member.written_id
+        record = None if broker_id is None else records.get(broker_id)
+        if broker_id is not None and record is not None:
+            if record.liveness is Liveness.DEAD and not record.in_sync:
+                message = f"Broker {broker_id} is forgotten by the controllers: its replica was scaled away"
+                actions.append(CleanBrokerData(state.group.broker_name, (broker_id,), message))
+            continue
+        for claim in member.claims:
+            if claim.deleting:
+                continue
+            if state.group.spec.storage.reclaim_policy == "Delete":
+                message = f"Deleting PVC {claim.name}: its replica was scaled away and reclaimPolicy is Delete"
+                actions.append(DeleteClaim(claim.name, claim.uid, "VolumeDeleted", message))
+            elif claim.broker_id is not None and not claim.retired:
+                actions.append(AnnotateClaim(claim.name, claim.uid, {names.ANNOTATION_RETIRED: "true"}))
+    return Step(actions=tuple(actions))
+
+
+def _first(state: GroupState, wanted: int) -> Scale:
+    """No StatefulSet: a new group, or one whose StatefulSet is being made again around running pods."""
+    running = [pod.ordinal + 1 for pod in state.world.pods if not pod.deleting]
+    return Scale(max([wanted, *running]), _retired_in_the_way(state, 0, wanted) or NOTHING)
+
+
+def _up(state: GroupState, wanted: int) -> Scale:
+    refusal = _retired_in_the_way(state, state.current, wanted)
+    if refusal is not None:
+        return Scale(state.current, refusal)
+    return Scale(wanted, Step(progress=Progress("Scaling", "ScalingUp", f"from {state.current} to {wanted} replicas")))
+
+
+def _down(state: GroupState, wanted: int) -> Scale:
+    """One replica less, if nothing stands in the way."""
+    in_the_way = _unsettled(state) or _leaving(state) or _needed(state, wanted)
+    if in_the_way is not None:
+        return Scale(state.current, in_the_way)
+    return Scale(state.current - 1, _scaling(f"removing {_last(state)}"))
+
+
+def _unsettled(state: GroupState) -> Step | None:
+    if not state.settled:
+        return Step(busy=True, requeue=LOOK_AGAIN)
+    return None if state.reachable else _refuse("ControllersUnreachable", "nobody can tell who is in sync")
+
+
+def _leaving(state: GroupState) -> Step | None:
+    """Pods that have been scaled away and are not gone yet."""
+    leaving = tuple(member for member in state.others if member.pod is not None)
+    return _scaling(f"{_names(leaving)} {'is' if len(leaving) == 1 else 'are'} stopping") if leaving else None
+
+
+def _needed(state: GroupState, wanted: int) -> Step | None:
+    """Why the last replica cannot go now."""
+    last = state.members[-1]
+    if state.view is None:
+        holds = last.contributes and last.broker_id is not None
+        return _refuse("GroupUnknown", "the controllers know no replica of this group") if holds else None
+    if any(member.is_master for member in state.members if member.ordinal >= wanted):
+        staying = tuple(member for member in state.members if member.ordinal < wanted)
+        return hand_over(state, staying, f"{_master_name(state)} is to be scaled away")
+    left = tuple(member for member in state.in_sync if member.ordinal < last.ordinal)
+    least = min(state.group.min_in_sync_replicas, last.ordinal)
+    if state.living_master is None or len(left) < least:
+        message = f"removing {_last(state)} would leave {len(left)} replicas in sync, fewer than {least}"
+        return _refuse("TooFewInSync", message)
+    return None
+
+
+def _last(state: GroupState) -> str:
+    return names.pod_name(state.group.name, state.members[-1].ordinal)
+
+
+def _hibernate(state: GroupState) -> Scale:
+    pods = [pod.name for pod in state.world.pods]
+    if state.stateful_set is None and pods:
+        return Scale(0, Step(busy=True))
+    if pods or state.current:
+        what = f"{', '.join(pods)} stopping" if pods else "stopping"
+        return Scale(0, Step(busy=True, progress=Progress("Hibernating", "Hibernating", what), requeue=LOOK_AGAIN))
+    return Scale(0, Step(busy=True))
+
+
+def _wake(state: GroupState, wanted: int) -> Scale:
+    """All volumes that hold a copy in sync have to run, else nobody could be elected; the rest is scaled away later."""
+    kept = tuple(member for member in state.others if member.ordinal >= wanted and member.written_id is not None)
+    if kept and not state.reachable:
+        return Scale(0, _refuse("ControllersUnreachable", "nobody can tell which volumes hold the newest copies"))
+    needed = [member.ordinal + 1 for member in kept if member.in_sync]
+    refusal = _retired_in_the_way(state, 0, wanted)
+    if refusal is not None:
+        return Scale(0, refusal)
+    return Scale(max([wanted, *needed]), Step(progress=Progress("Waking", "Waking", f"starting {wanted} replicas")))
+
+
+def _retired_in_the_way(state: GroupState, first: int, wanted: int) -> Step | None:
+    """Volumes kept from replicas that the controllers have forgotten: their ids are never given again."""
+    names_ = [claim.name for claim in state.world.claims if claim.retired and first <= claim.ordinal < wanted]
+    if not names_:
+        return None
+    message = f"{', '.join(names_)} kept from replicas that were scaled away: delete them, or scale no further"
+    return Step(blocked=Blocked("RetiredVolume", message))
+
+
+def _refuse(reason: str, message: str) -> Step:
+    return Step(busy=True, requeue=LOOK_AGAIN, blocked=Blocked(reason, message))
+
+
+def _scaling(message: str) -> Step:
+    return Step(busy=True, requeue=LOOK_AGAIN, progress=Progress("Scaling", "ScalingDown", message))
+
+
+def _master_name(state: GroupState) -> str:
+    return "the master" if state.master is None or state.master.pod is None else state.master.pod.name
+
+
+def _names(members: tuple[Member, ...]) -> str:
+    return ", ".join(member.pod.name for member in members if member.pod is not None)

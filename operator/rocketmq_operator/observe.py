@@ -1,0 +1,125 @@
+"""From the cache, the controllers' watches and the sidecars to one frozen picture of a resource and all that is its
+own.
+
+Called by `reconciler` before every plan. Reads memory; asks over the network only sidecars that have not answered
+yet, and the members of a quorum that is itself looked at.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rocketmq_operator.cache import Cache, Key
+from rocketmq_operator.domain import names
+from rocketmq_operator.domain.observed import (
+    Claim,
+    Controllers,
+    ObservedCluster,
+    ObservedGroup,
+    ObservedNameServer,
+    Pod,
+    StatefulSet,
+)
+from rocketmq_operator.domain.spec.broker_group import BrokerGroup
+from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster, parse_controller_cluster
+from rocketmq_operator.domain.spec.decoding import SpecError
+from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_server
+from rocketmq_operator.ledger import Ledger
+from rocketmq_operator.quorum_book import QuorumBook
+from rocketmq_operator.sidecars import Sidecars
+
+T = TypeVar("T")
+
+
+class Observer:
+    """Of one process."""
+
+    def __init__(self, cache: Cache, ledger: Ledger, quorums: QuorumBook, sidecars: Sidecars) -> None:
+        self._cache = cache
+        self._ledger = ledger
+        self._quorums = quorums
+        self._sidecars = sidecars
+
+    async def group(self, group: BrokerGroup) -> ObservedGroup:
+        """All that a plan for it looks at."""
+        key = Key("BrokerGroup", group.namespace, group.name)
+        pods, claims = self._pods(key), self._claims(key)
+        quorum = self._quorums.of_group(group)
+        controllers = Controllers(missing=quorum is None)
+        if quorum is not None:
+            view = quorum.groups.get(group.broker_name)
+            if view is not None and view.cluster_name != group.cluster_name:
+                view = None
+            controllers = Controllers(reachable=quorum.synced, group=view)
+        return ObservedGroup(
+            group=group,
+            stateful_set=self._stateful_set(key, group.name),
+            pods=pods,
+            claims=claims,
+            controllers=controllers,
+            controller_addr=self._controller_addr(group),
+            namesrv_addr=self._namesrv_addr(group),
+            sidecars=await self._sidecars.look(pods),
+            refused=self._ledger.refusals(),
+            disruption_budget=self._cache.get(Key("PodDisruptionBudget", group.namespace, group.name)) is not None,
+        )
+
+    async def cluster(self, cluster: ControllerCluster) -> ObservedCluster:
+        """All that a plan for it looks at."""
+        key = Key("ControllerCluster", cluster.namespace, cluster.name)
+        quorum = self._quorums.of_cluster(cluster)
+        return ObservedCluster(
+            cluster=cluster,
+            stateful_set=self._stateful_set(key, names.controller(cluster.name)),
+            pods=self._pods(key),
+            claims=self._claims(key),
+            quorum=await quorum.members(),
+            refused=self._ledger.refusals(),
+        )
+
+    def name_server(self, server: NameServer) -> ObservedNameServer:
+        """All that a plan for it looks at."""
+        key = Key("NameServer", server.namespace, server.name)
+        return ObservedNameServer(
+            name_server=server,
+            stateful_set=self._stateful_set(key, names.namesrv(server.name)),
+            pods=self._pods(key),
+        )
+
+    def _pods(self, owner: Key) -> tuple[Pod, ...]:
+        pods = [entry.value for entry in self._cache.children(owner, "Pod") if isinstance(entry.value, Pod)]
+        return tuple(sorted(pods, key=lambda pod: pod.ordinal))
+
+    def _claims(self, owner: Key) -> tuple[Claim, ...]:
+        children = self._cache.children(owner, "PersistentVolumeClaim")
+        claims = [entry.value for entry in children if isinstance(entry.value, Claim)]
+        return tuple(sorted(claims, key=lambda claim: (claim.ordinal, claim.volume)))
+
+    def _stateful_set(self, owner: Key, name: str) -> StatefulSet | None:
+        entry = self._cache.get(Key("StatefulSet", owner.namespace, name))
+        return entry.value if entry is not None and isinstance(entry.value, StatefulSet) else None
+
+    def _controller_addr(self, group: BrokerGroup) -> str | None:
+        if group.controller is None:
+            return group.spec.controller_addr
+        cluster = self._cluster(group.controller)
+        return None if cluster is None else cluster.controller_addr
+
+    def _namesrv_addr(self, group: BrokerGroup) -> str | None:
+        if group.spec.namesrv_addr is not None:
+            return group.spec.namesrv_addr
+        if group.name_server is not None:
+            body = self._cache.body(Key("NameServer", *group.name_server))
+            return None if body is None else _parsed(lambda: parse_name_server(body).namesrv_addr)
+        cluster = None if group.controller is None else self._cluster(group.controller)
+        return None if cluster is None else cluster.namesrv_addr
+
+    def _cluster(self, reference: tuple[str, str]) -> ControllerCluster | None:
+        body = self._cache.body(Key("ControllerCluster", *reference))
+        return None if body is None else _parsed(lambda: parse_controller_cluster(body))
+
+
+def _parsed(parse: Callable[[], T]) -> T | None:
+    try:
+        return parse()
+    except SpecError:
+        return None  # its own status says what is wrong with it

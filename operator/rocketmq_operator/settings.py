@@ -1,0 +1,77 @@
+"""The operator's settings: all of them from the environment, as a Deployment gives them. Read once by `main`."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from rocketmq_runtime.version import __version__
+
+PREFIX: Final = "OPERATOR_"
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+
+
+class SettingsError(Exception):
+    """A variable that the operator cannot run with; the text names it."""
+
+
+class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Each field is the variable OPERATOR_<FIELD>, those of the images ROCKETMQ_HA_<FIELD>."""
+
+    namespaces: str = ""
+    """Comma-separated; empty: all namespaces."""
+    namespace: str = "default"
+    """Where the operator runs: its Lease is there."""
+    pod_name: str = ""
+    """Who holds the Lease; empty: the host's name."""
+    deployment: str = ""
+    """Of the operator; `release-finalizers` stops it. Empty: none."""
+    image_repository: str = "rocketmq-ha"
+    image_tag: str = __version__
+    image_apache_broker: str = ""
+    """Of official brokers; empty: apache-broker:5.3.3 of the repository."""
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    resync_seconds: Seconds = 60.0
+    """How often every resource is looked at though nothing was heard of it. Costs no call where nothing differs."""
+    workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
+    """Resources that are reconciled at a time."""
+    health_host: str = ""
+    """Address of both ports; empty: all."""
+    health_port: Port = 8080
+    metrics_port: Port = 8081
+    lease_seconds: Seconds = 15.0
+    """After so long without a word of its holder somebody else takes the Lease."""
+    hand_over_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10.0
+    """How long a planned switchover may take; sends are refused for no longer."""
+    network_policies: bool = True
+    """Whether NetworkPolicies are made."""
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The namespaces; none: all."""
+        return tuple(dict.fromkeys(name.strip() for name in self.namespaces.split(",") if name.strip()))
+
+    @property
+    def holder(self) -> str:
+        return self.pod_name or os.uname().nodename
+
+
+def load(environ: Mapping[str, str] = os.environ) -> OperatorSettings:
+    """From the environment.
+
+    Raises:
+        SettingsError: a value that does not parse or is out of bounds.
+    """
+    values: dict[str, str] = {}
+    for field in OperatorSettings.__struct_fields__:
+        variable = f"ROCKETMQ_HA_{field.upper()}" if field.startswith("image_") else f"{PREFIX}{field.upper()}"
+        text = environ.get(variable, "").strip()
+        if text:
+            values[field] = text
+    try:
+        return msgspec.convert(values, OperatorSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(str(error).replace(" - at `$.", " - at `")) from error

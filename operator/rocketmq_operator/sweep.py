@@ -1,0 +1,61 @@
+"""Objects that went while nobody watched: a list tells what is there and never what is gone, so a watch that had to
+begin anew leaves ghosts in the cache. Now and then the names of one kind are listed and compared. Called by
+`operator`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from rocketmq_operator.cache import Cache
+from rocketmq_operator.domain import names
+from rocketmq_operator.handlers import SELECTOR
+from rocketmq_operator.kube import Kube, KubeError
+
+KINDS: Final = (
+    *names.PLURALS,
+    "StatefulSet",
+    "Pod",
+    "PersistentVolumeClaim",
+    "Service",
+    "ConfigMap",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+)
+
+log = structlog.get_logger(__name__)
+
+
+class Sweep:
+    """One kind a turn."""
+
+    def __init__(self, kube: Kube, cache: Cache, namespaces: tuple[str, ...]) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._namespaces: tuple[str | None, ...] = namespaces or (None,)
+        self._turn = 0
+
+    async def turn(self) -> None:
+        """The next kind. A failure is as good as a later turn."""
+        kind = KINDS[self._turn % len(KINDS)]
+        self._turn += 1
+        # What is put into the cache while the list is under way is newer than the list.
+        known = {key: entry.uid for key in self._cache.keys(kind) if (entry := self._cache.get(key)) is not None}
+        there: set[str] = set()
+        try:
+            for namespace in self._namespaces:
+                selector = "" if kind in names.PLURALS else SELECTOR
+                answer = await self._kube.list(kind, namespace, selector, metadata_only=True)
+                items = answer.get("items")
+                for item in items if isinstance(items, list) else ():
+                    metadata = item.get("metadata") if isinstance(item, Mapping) else None
+                    if isinstance(metadata, Mapping):
+                        there.add(str(metadata.get("uid")))
+        except KubeError as error:
+            log.debug("not swept", kind=kind, error=str(error))
+            return
+        for key, uid in known.items():
+            if uid not in there:
+                log.info("gone unnoticed", kind=kind, namespace=key.namespace, name=key.name)
+                self._cache.remove(key, uid)
