@@ -248,11 +248,11 @@ def test_columns_of_controllers_and_name_servers(namespace: Namespace) -> None:
     assert heads == ["NAME", "READY", "LEADER", "TERM", "MEMBERS", "PHASE", "AGE"]
     assert row[1:-1] == [f"{cluster}-controller-0", "4", "3/3", "Running"]  # no condition yet: an empty cell
     name_server = namespace.stored("NameServer", {})
-    patch = json.dumps({"status": {"readyReplicas": 2, "phase": "Running"}})
+    patch = json.dumps({"status": {"ready": "2/2", "phase": "Running"}})
     namespace.kubectl("patch", "rns", name_server, "--subresource=status", "--type=merge", "-p", patch)
     heads, row = table(namespace.kubectl("get", "rns", name_server))
-    assert heads == ["NAME", "READY", "READYREPLICAS", "PHASE", "AGE"]
-    assert row[1:-1] == ["2", "Running"]
+    assert heads == ["NAME", "READY", "REPLICAS", "PHASE", "AGE"]
+    assert row[1:-1] == ["2/2", "Running"]
 
 
 def table(text: str) -> tuple[list[str], list[str]]:

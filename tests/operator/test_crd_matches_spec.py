@@ -306,7 +306,7 @@ def test_what_the_kinds_share_is_the_same_in_each() -> None:
     [
         (KINDS[0], ["Ready", "Master", "Epoch", "InSync", "Phase", "Age"]),
         (KINDS[1], ["Ready", "Leader", "Term", "Members", "Phase", "Age"]),
-        (KINDS[2], ["Ready", "ReadyReplicas", "Phase", "Age"]),
+        (KINDS[2], ["Ready", "Replicas", "Phase", "Age"]),
     ],
     ids=[kind.name for kind in KINDS],
 )
