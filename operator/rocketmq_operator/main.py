@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
+from rocketmq_operator.app import Operator
 from rocketmq_operator.domain import names
 from rocketmq_operator.kube import Kube, KubeError, UnavailableError, load_configuration
 from rocketmq_operator.lease import Leadership, LeaseLostError, LeaseSettings
-from rocketmq_operator.app import Operator
 from rocketmq_operator.release import ReleaseError, release_finalizers
 from rocketmq_operator.settings import OperatorSettings, SettingsError, load
 from rocketmq_runtime import logs
