@@ -85,7 +85,7 @@ class ObserverApp:
     def snapshot(self) -> Snapshot:
         """For the gauges."""
         settings, observer = self.settings, self.observer
-        group, broker = observer.group, observer.broker
+        group, last = observer.group, observer.last
         role, disk_used = observer.standing.role.value, None
         with contextlib.suppress(OSError):  # the broker has not made it yet
             disk_used = used_ratio(settings.commit_log_path)
@@ -98,9 +98,9 @@ class ObserverApp:
             master_epoch=0 if group is None else group.master_epoch,
             in_sync=0 if group is None else len(group.in_sync),
             lease_seconds=0.0,
-            max_offset=0 if broker is None else broker.max_offset,
+            max_offset=0 if last is None else last.max_offset,
             confirm_offset=observer.confirm_offset,
-            broker_connected=broker is not None,
+            broker_connected=observer.broker is not None,
             controller_known=observer.controller_found,
             disk_used=disk_used,
         )

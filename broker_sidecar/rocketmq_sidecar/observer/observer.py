@@ -11,9 +11,8 @@ from typing import Protocol
 
 import structlog
 
-from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, ReplicaView
+from rocketmq_api.replica_view import NewMaster, ReplicaView
 from rocketmq_runtime.filesystem import StorageError
-from rocketmq_runtime.version import __version__
 from rocketmq_sidecar.domain import observer_fence
 from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.observer_identity import strangers
@@ -24,6 +23,7 @@ from rocketmq_sidecar.observer.controllers import ControllersSilentError
 from rocketmq_sidecar.observer.fence import FenceKeeper
 from rocketmq_sidecar.observer.files import ReplicaFiles
 from rocketmq_sidecar.observer.hand_over import Brokers, Controllers, HandOver
+from rocketmq_sidecar.observer.view import replica_view
 from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError, UnderWayError
 from rocketmq_sidecar.settings import SidecarSettings
 
@@ -58,6 +58,8 @@ class Observer:
         self.settings = settings
         self.files = files
         self.broker: BrokerLook | None = None
+        self.last: BrokerLook | None = None
+        """What the broker said last; `broker` is None while it says nothing."""
         self.group: GroupLook | None = None
         self.standing = Standing(Role.NONE, "the broker has not been asked yet", ready=False)
         self._brokers, self._controllers = brokers, controllers
@@ -88,15 +90,25 @@ class Observer:
 
     async def stop(self) -> None:
         """Hand over if this is the master's, then look no more."""
-        if self._task is None:
+        task, self._task = self._task, None
+        if task is None:
             return
-        if self.standing.role is Role.MASTER and self.files.fence is None and not self._task.done():
+        ended = task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if not ended:
             try:
-                await (self._handing_over or self.hand_over(None, FAREWELL))
+                await self._farewell()
             except (NotNowError, NotDoneError) as error:
                 log.warning("mastership not handed over: the controllers elect when the broker goes", reason=str(error))
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _farewell(self) -> None:
+        if self._handing_over is None:
+            await self.look()  # perhaps it was elected just now
+        if self._handing_over is not None:
+            await self._handing_over
+        elif self.standing.role is Role.MASTER and self.files.fence is None:
+            await self.hand_over(None, FAREWELL)
 
     def hung(self) -> str | None:
         """Whether a restart of the broker would help; asked from the probes' thread."""
@@ -123,8 +135,8 @@ class Observer:
 
     async def look(self) -> None:
         """One look at everything; ends within seconds, whoever does not answer."""
-        await asyncio.gather(self._look_at_broker(), self._look_at_group())
         self.files.look()
+        await asyncio.gather(self._look_at_broker(), self._look_at_group())
         # Judged behind it: whoever is ready is fenced if it is to be.
         await self._tell(self._keep_fence)
         self._judge()
@@ -142,7 +154,7 @@ class Observer:
 
     async def _look_at_broker(self) -> None:
         try:
-            self.broker = await self._brokers.look(self._address)
+            self.broker = self.last = await self._brokers.look(self._address)
         except BrokerError as error:
             self.broker, self._silence = None, str(error)
             if isinstance(error, BrokerGoneError):
@@ -203,29 +215,15 @@ class Observer:
 
     def get_replica(self) -> ReplicaView:
         """As last seen."""
-        settings, broker, group, fence = self.settings, self.broker, self.group, self.files.fence
-        epochs = self.files.epochs if broker is None else broker.epochs
-        return ReplicaView(
-            cluster_name=settings.broker_cluster_name,
-            broker_name=settings.name,
+        return replica_view(
+            self.settings,
             broker_id=self.broker_id,
-            role=ReplicaRole(self.standing.role.value),
-            master_broker_id=None if group is None else group.master_id,
-            master_epoch=0 if group is None else group.master_epoch,
-            sync_state_set=() if group is None else tuple(sorted(group.in_sync)),
-            sync_state_set_epoch=0 if group is None else group.sync_state_set_epoch,
-            max_offset=0 if broker is None else broker.max_offset,
+            standing=self.standing,
+            broker=self.last,
+            group=self.group,
+            fence=self.files.fence,
             confirm_offset=self.confirm_offset,
-            min_offset=0 if broker is None else broker.min_offset,
-            epochs=tuple(EpochRange(one.epoch, one.start_offset, one.end_offset) for one in epochs),
-            fenced=fence is not None,
-            fence_reason="" if fence is None else fence.reason,
-            fenced_at_millis=0 if fence is None else fence.since_millis,
-            broker_connected=broker is not None,
-            ready_reason=self.standing.unready or "",
-            engine="apache",
-            version=__version__,
-            address="" if group is None or self.broker_id is None else group.addresses.get(self.broker_id, ""),
+            epochs=self.files.epochs,
         )
 
     async def set_fenced(self, *, fenced: bool, reason: str) -> ReplicaView:
@@ -257,6 +255,8 @@ class Observer:
 
     async def hand_over(self, broker_id: int | None, seconds: float) -> NewMaster:
         """See `ReplicaAdmin`."""
+        if self._handing_over is None and self.standing.role is not Role.MASTER:
+            await self.look()  # perhaps it was elected just now
         own = self.broker_id
         if self._handing_over is not None:
             raise UnderWayError("a hand-over is under way")
@@ -303,11 +303,11 @@ class Observer:
 
     @property
     def confirm_offset(self) -> int:
-        if self.broker is None:
+        if self.last is None:
             return self.files.confirm_offset
         return confirm_offset(
             self.standing.role,
-            self.broker,
+            self.last,
             all_ack=self._fence.configuration.get("allAckInSyncStateSet") == "true",
             stored=self.files.confirm_offset,
         )

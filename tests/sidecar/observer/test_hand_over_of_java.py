@@ -240,6 +240,40 @@ async def test_end_of_the_sidecar(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
+async def test_master_since_the_last_look(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    for leave in (False, True):
+        group = JavaGroup()
+        await group.elect(2)
+        group.in_sync = frozenset({1, 2, 3})
+        seen = observer(tmp_path, group)
+        seen.start(fail)
+        await asyncio.sleep(25)  # idle
+        await group.elect(1)
+        group.in_sync = frozenset({1, 2, 3})
+        assert seen.standing.role == "slave"
+        if leave:
+            await seen.stop()
+            assert group.master_id == 2
+        else:
+            assert await seen.hand_over(3, 5) == NewMaster(3, 4)
+            await seen.stop()
+
+
+@pytest.mark.looptime
+async def test_end_while_an_operator_hands_over(tmp_path: Path) -> None:
+    group = JavaGroup()
+    keep_identity(tmp_path)
+    seen = observer(tmp_path, group)
+    seen.start(fail)
+    await asyncio.sleep(1)
+    asked = asyncio.create_task(seen.hand_over(3, 5))
+    await asyncio.sleep(0.01)
+    await seen.stop()
+    assert await asked == NewMaster(3, 2)
+
+
+@pytest.mark.looptime
 async def test_looks_become_rare_when_nothing_happens(tmp_path: Path) -> None:
     group = JavaGroup()
     keep_identity(tmp_path)
