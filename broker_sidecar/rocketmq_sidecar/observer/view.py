@@ -1,0 +1,51 @@
+"""A replica as operators are shown it, out of what the observer has seen. Pure."""
+
+from collections.abc import Sequence
+
+from rocketmq_api.replica_view import EpochRange, ReplicaRole, ReplicaView
+from rocketmq_formats.remoting.controller import EpochEntry
+from rocketmq_runtime.version import __version__
+from rocketmq_sidecar.domain.fence import Fence
+from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
+from rocketmq_sidecar.domain.observing import Role, Standing
+from rocketmq_sidecar.settings import SidecarSettings
+
+
+def replica_view(
+    settings: SidecarSettings,
+    *,
+    broker_id: int | None,
+    standing: Standing,
+    broker: BrokerLook | None,
+    group: GroupLook | None,
+    fence: Fence | None,
+    confirm_offset: int,
+    epochs: Sequence[EpochEntry],
+) -> ReplicaView:
+    """`broker` is what it last said, be it gone since; `epochs` are the file's, for a broker that never said a word."""
+    max_offset = 0 if broker is None else broker.max_offset
+    return ReplicaView(
+        cluster_name=settings.broker_cluster_name,
+        broker_name=settings.name,
+        broker_id=broker_id,
+        role=ReplicaRole(standing.role.value),
+        master_broker_id=None if group is None else group.master_id,
+        master_epoch=0 if group is None else group.master_epoch,
+        sync_state_set=() if group is None else tuple(sorted(group.in_sync)),
+        sync_state_set_epoch=0 if group is None else group.sync_state_set_epoch,
+        max_offset=max_offset,
+        confirm_offset=confirm_offset,
+        min_offset=0 if broker is None else broker.min_offset,
+        epochs=tuple(
+            EpochRange(one.epoch, one.start_offset, one.end_offset)
+            for one in (epochs if broker is None else broker.epochs)
+        ),
+        fenced=fence is not None,
+        fence_reason="" if fence is None else fence.reason,
+        fenced_at_millis=0 if fence is None else fence.since_millis,
+        broker_connected=standing.role is not Role.NONE,
+        ready_reason=standing.unready or "",
+        engine="apache",
+        version=__version__,
+        address="" if group is None or broker_id is None else group.addresses.get(broker_id, ""),
+    )
