@@ -7,13 +7,14 @@ ENGINE ?= native
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+E2E_ARGS ?=
 TAG ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench images sbom format proto chart docs constraints clean
+.PHONY: help setup demo test check bench images sbom e2e format proto chart docs constraints clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(STAMP): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,6 +48,9 @@ images: ## build the images as rocketmq-ha/NAME:TAG (TAG=dev)
 sbom: images ## the images' bills of materials, in build/sbom
 	hack/sbom.sh $(TAG)
 
+e2e: $(STAMP) ## the suite on a real Kubernetes: needs docker, kind, kubectl (E2E_ARGS="-k NAME --keep-cluster")
+	hack/e2e.sh run $(E2E_ARGS)
+
 format: $(STAMP) ## rewrite the files as `make check` wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -64,4 +68,4 @@ constraints: ## pin hack/requirements.in anew
 	hack/constraints.sh
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .pytest-kind

@@ -1,0 +1,102 @@
+"""Fixtures of the end-to-end suite: a cluster, images on it, what a failure leaves behind (e2e/README.md)."""
+
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from e2e.kit import evidence, images
+from e2e.kit.cluster import Cluster
+from e2e.kit.tools import command, unavailable
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "e2e"
+TEST_SECONDS = 600
+"""For tests without a time-out of their own: more than the 120 s of the other suites, since pods start and stop."""
+CLUSTER = pytest.StashKey[Cluster]()
+HOST_PATH = "kubernetes.io/host-path"
+MOST_EVIDENCE = 10
+"""Failures of a session that leave evidence: when everything fails, the first ones say why."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real pods need more time than the other suites' time-out leaves."""
+    for item in items:
+        if item.path.is_relative_to(ROOT / "e2e") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """A cluster with nothing of ours on it; pytest-kind makes it, and deletes it unless --keep-cluster."""
+    options = request.config.option
+    options.kind_bin = command("kind", options.kind_bin, "install kind, or name another with --kind-bin")
+    options.kind_kubectl_bin = command("kubectl", options.kind_kubectl_bin, "install kubectl")
+    if options.kubeconfig is None:
+        options.kubeconfig = str(BUILD / "kubeconfig")
+        _write_kubeconfig(options.kind_bin, options.cluster_name, Path(options.kubeconfig))
+    made = request.getfixturevalue("kind_cluster")
+    cluster = Cluster(made.name, kubectl=options.kind_kubectl_bin, kubeconfig=Path(options.kubeconfig))
+    request.config.stash[CLUSTER] = cluster
+    return cluster
+
+
+def _write_kubeconfig(kind: str, name: str, kubeconfig: Path) -> None:
+    """pytest-kind takes up a cluster that is there, but asks for its kubeconfig only when it makes one."""
+    kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+    kubeconfig.unlink(missing_ok=True)  # of a cluster before this one
+    done = subprocess.run([kind, "get", "kubeconfig", "--name", name], capture_output=True, timeout=60, check=False)
+    if done.returncode == 0:
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_bytes(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def node_images(cluster: Cluster, request: pytest.FixtureRequest) -> Mapping[str, str]:
+    """All images on the node, by name (broker: rocketmq-ha/broker:dev), and volumes that pods can write to.
+
+    apache-broker is in it only if it was built.
+    """
+    found = images.built()
+    for reference in images.load(cluster, request.config.option.kind_bin, found, BUILD):
+        print(f"e2e: loaded {reference}", file=sys.stderr)
+    classes = cluster.json("get", "storageclasses")["items"]
+    if any(one["provisioner"] == HOST_PATH for one in classes):
+        cluster.kubectl("apply", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))
+        cluster.kubectl("-n", "kube-system", "rollout", "status", "daemonset/host-path-volumes", "--timeout=60s")
+    return MappingProxyType(found)
+
+
+@pytest.fixture(scope="session")
+def apache_image(node_images: Mapping[str, str]) -> str:
+    """The official broker's image; who asks for it is skipped where it was not built, in CI failed."""
+    if images.APACHE not in node_images:
+        unavailable(f"{images.APACHE_IMAGE} was not built: run e2e/images/apache/build.sh (needs a JDK and Maven)")
+    return node_images[images.APACHE]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespaces_of_this_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Deletes them at the module's end; with --keep-cluster those of a module with failures stay."""
+    failed = request.session.testsfailed
+    yield
+    cluster = request.config.stash.get(CLUSTER, None)
+    if cluster is None or (request.config.option.keep_cluster and request.session.testsfailed > failed):
+        return
+    cluster.delete_namespaces(*[name for name, scope in cluster.namespaces.items() if scope == "module"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Collect evidence while everything is still there."""
+    report = yield
+    cluster = item.config.stash.get(CLUSTER, None)
+    if report.failed and cluster is not None and cluster.namespaces and item.session.testsfailed < MOST_EVIDENCE:
+        folder = BUILD / "failures" / evidence.folder_name(item.nodeid)
+        evidence.collect(cluster, folder, cluster.namespaces)
+        report.sections.append(("evidence", f"{folder.relative_to(ROOT)}: logs, events and resources"))
+    return report

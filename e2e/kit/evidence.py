@@ -1,0 +1,78 @@
+"""What a failed test leaves behind in build/e2e: logs, events, descriptions and resources of its namespaces.
+
+No secret gets there: values of Secrets are cut out of every file, as they are and in base64.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from e2e.kit.cluster import Cluster, KubectlError
+
+LOG_BYTES = 4 << 20
+SHORTEST = 6
+"""Characters: shorter values are found in too many places to be cut out of texts."""
+REDACTED = "<redacted>"
+
+
+def collect(cluster: Cluster, folder: Path, namespaces: Iterable[str]) -> None:
+    """Fill the folder, as far as the cluster still answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for namespace in namespaces:
+        secrets = _secret_values(cluster, namespace)
+        for name, text in _pieces(cluster, namespace):
+            for secret in secrets:
+                text = text.replace(secret, REDACTED)  # noqa: PLW2901 - step by step
+            file = folder / namespace / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+
+def _pieces(cluster: Cluster, namespace: str) -> Iterator[tuple[str, str]]:
+    """Name of a file and its text."""
+
+    def ask(*arguments: str) -> str:
+        try:
+            return cluster.kubectl("-n", namespace, *arguments, timeout=30)
+        except KubectlError as error:
+            return f"{error}\n"
+
+    yield "objects.txt", ask("get", "all,configmaps,pvc,pdb,networkpolicies,leases", "-o", "wide")
+    yield "events.txt", ask("get", "events", "--sort-by=.lastTimestamp")
+    yield "pods.txt", ask("describe", "pods")
+    yield "rocketmq.yaml", ask("get", "rocketmq", "-o", "yaml")  # the category of all our kinds
+    yield "configmaps.yaml", ask("get", "configmaps", "-o", "yaml")
+    try:
+        pods = cluster.json("-n", namespace, "get", "pods")["items"]
+    except KubectlError:
+        return
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        status = pod.get("status", {})
+        for container in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
+            log = ("logs", name, "-c", container["name"], f"--limit-bytes={LOG_BYTES}", "--timestamps")
+            yield f"logs/{name}.{container['name']}.log", ask(*log)
+            if container.get("restartCount"):
+                yield f"logs/{name}.{container['name']}.previous.log", ask(*log, "--previous")
+
+
+def _secret_values(cluster: Cluster, namespace: str) -> list[str]:
+    """Longest first, so that none is cut in halves by another."""
+    found = set()
+    try:
+        secrets = cluster.json("-n", namespace, "get", "secrets")["items"]
+    except KubectlError:
+        return []
+    for secret in secrets:
+        for value in (secret.get("data") or {}).values():
+            found.add(value)
+            found.add(base64.b64decode(value).decode(errors="replace").strip())
+            found.add(json.dumps(base64.b64decode(value).decode(errors="replace"))[1:-1])
+    return sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True)
+
+
+def folder_name(test: str) -> str:
+    """A test's id as the name of a folder."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", test.removeprefix("e2e/")).strip("-")[:150]

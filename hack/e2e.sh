@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# The end-to-end suite (make e2e) and everything it stands on: hack/e2e.sh prepare | run [PYTEST ARGUMENTS].
+# With the docker, kind and kubectl of this machine; where ../shared/k8s-local is, with the Docker engine and the one-node cluster that
+# its scripts make. There a cluster that runs already is used and kept, but CI begins with a new one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+local=../shared/k8s-local
+arguments=()
+if [ -x "$local/kind" ]; then
+  export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
+  "$local/build.sh"
+  "$local/docker-up.sh"
+  "$local/base-image.sh"
+  arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
+fi
+hack/images.sh
+e2e/images/apache/build.sh || [ "${CI:-}" != true ]
+[ "${1:-run}" != prepare ] || exit 0
+if [ -x "$local/kind" ]; then
+  if [ "${CI:-}" = true ]; then
+    "$local/kind" delete cluster
+  elif running=$("$local/kind" get clusters 2>/dev/null) && [ -n "$running" ]; then
+    arguments+=(--cluster-name "$running" --keep-cluster)
+  fi
+fi
+exec .venv/bin/pytest e2e "${arguments[@]}" "${@:2}"
