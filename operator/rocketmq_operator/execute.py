@@ -21,6 +21,7 @@ from rocketmq_operator.domain.plan.step import Plan
 from rocketmq_operator.domain.spec.broker_group import parse_broker_group
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.controller_cluster import parse_controller_cluster
+from rocketmq_operator.domain.spec.decoding import mapping
 from rocketmq_operator.kube import ConflictError, Kube, KubeError, NotFoundError, RefusedByServerError, identity
 from rocketmq_operator.ledger import Ledger
 from rocketmq_operator.metrics import OperatorMetrics
@@ -31,6 +32,8 @@ from rocketmq_operator.sidecars import Sidecars
 
 SECRET_BYTES: Final = 32
 FENCE_REASON: Final = "spec.fenced of the BrokerGroup is set"
+OTHERS_STATUS: Final = frozenset({"verification"})
+"""Written by who compares the logs."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,15 +106,16 @@ class Executor:
             self._metrics.acted(name, failed=False)
 
     async def write_status(self, body: Json, status: Json) -> None:
-        """Raises KubeError."""
+        """What is there and not in `status` goes, but for what is others' to write. A merge patch: what an older CRD
+        does not know is left out by the API server, where an apply would be refused as a whole.
+
+        Raises:
+            KubeError: it was not written.
+        """
         kind, namespace, name = identity(body)
-        made = {
-            "apiVersion": names.API_VERSION,
-            "kind": kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "status": status,
-        }
-        self._cache.put(await self._kube.apply_status(made))
+        gone = {key: None for key in mapping(body, "status") if key not in status and key not in OTHERS_STATUS}
+        change = {"status": {**gone, **status}}
+        self._cache.put(await self._kube.patch(kind, namespace, name, change, sub="status"))
 
     async def _perform(self, body: Json, action: Action) -> None:
         match action:

@@ -94,14 +94,6 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         return await self._call("PATCH", "apply", kind, namespace, name, body=made, query=query, content=APPLY)
 
-    async def apply_status(self, made: Json) -> Json:
-        """The same for the status subresource."""
-        kind, namespace, name = identity(made)
-        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
-        return await self._call(
-            "PATCH", "apply", kind, namespace, name, body=made, query=query, content=APPLY, sub="status"
-        )
-
     async def patch(self, kind: str, namespace: str, name: str, body: Json, *, sub: str = "") -> Json:
         """Merge patch; with metadata.uid or resourceVersion in it only of that very object."""
         query = {"fieldManager": names.FIELD_MANAGER}

@@ -46,6 +46,7 @@ class Observer:
         quorum = self._quorums.of_group(group)
         controllers = Controllers(missing=quorum is None)
         if quorum is not None:
+            await quorum.first_word()
             view = quorum.groups.get(group.broker_name)
             if view is not None and view.cluster_name != group.cluster_name:
                 view = None

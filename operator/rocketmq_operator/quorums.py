@@ -21,6 +21,8 @@ LAST_RETRY: Final = 5.0
 """Seconds between two attempts to watch."""
 SILENT_AFTER: Final = 3.0
 """Seconds without a watch after which what was heard counts for nothing; an election takes less than one."""
+FIRST_WORD: Final = 3.0
+"""Seconds that a look waits for a quorum nobody has asked yet."""
 RETIRE_AFTER: Final = 30.0
 """Seconds that a client to former addresses is kept."""
 
@@ -51,9 +53,15 @@ class Quorum:
         self._client: ControllersClient | None = None
         self._address: Address | None = None
         self._silent: asyncio.TimerHandle | None = None
+        self._tried = asyncio.Event()
         self._retired: list[ControllersClient] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"watch {name}")
+
+    async def first_word(self) -> None:
+        """Until it has been heard, or could not be: else every group would look abandoned when the operator starts."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), FIRST_WORD)
 
     async def client(self) -> ControllersClient | None:
         """To call the quorum where it is now; None: there is nobody to ask yet."""
@@ -112,6 +120,7 @@ class Quorum:
                     log.info("controllers are not heard", quorum=self.name, error=told)
             if self.synced:
                 delay = FIRST_RETRY
+            self._tried.set()
             self._lose()
             await asyncio.sleep(delay)
             delay = min(LAST_RETRY, 2 * delay)
@@ -137,6 +146,7 @@ class Quorum:
 
     def _take_over(self, fresh: dict[str, GroupView]) -> None:
         self._cancel()
+        self._tried.set()
         before, self.groups = self.groups, fresh
         if not self.synced:
             self.synced = True

@@ -126,6 +126,7 @@ def stateful_set_of(body: Json) -> StatefulSet:
     templates = tuple(_list(spec, "volumeClaimTemplates"))
     generation, seen = metadata.get("generation"), status.get("observedGeneration")
     replicas = spec.get("replicas")
+    containers = _list(_mapping(_mapping(spec, "template"), "spec"), "containers")
     return StatefulSet(
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
@@ -133,6 +134,7 @@ def stateful_set_of(body: Json) -> StatefulSet:
         update_revision=str(status.get("updateRevision") or ""),
         settled=isinstance(generation, int) and isinstance(seen, int) and seen >= generation,
         deleting=metadata.get("deletionTimestamp") is not None,
+        image=next((str(one.get("image", "")) for one in containers if one.get("name") in _MAIN), ""),
         claim_sizes={str(_mapping(one, "metadata").get("name", "")): _size(one) for one in templates},
         claim_templates=templates,
     )

@@ -49,6 +49,8 @@ def cluster_status(world: ObservedCluster, progress: Progress | None, blocked: B
             now=now,
         ),
     }
+    if world.stateful_set is not None:
+        status["image"] = world.stateful_set.image
     if cluster.namesrv_addr is not None:
         status["namesrvAddr"] = cluster.namesrv_addr
     if quorum is not None:

@@ -61,7 +61,7 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
         ),
     }
     if state.stateful_set is not None:
-        status |= _revisions(state)
+        status |= {"image": state.stateful_set.image, **_revisions(state)}
     if view is not None:
         master = state.living_master
         status |= {"masterEpoch": view.master_epoch, "syncStateSetEpoch": view.sync_state_set_epoch}
@@ -124,7 +124,7 @@ def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
             notices.append(Notice(str(is_.get("reason")), str(is_.get("message")), warning=True))
         elif was.get("status") == bad:
             notices.append(Notice("Recovered" if kind == "Degraded" else "Available", str(is_.get("message"))))
-    if status.get("phase") != before.get("phase"):
+    if status.get("phase") not in (before.get("phase"), "Degraded"):  # of that the condition has told
         notices.append(Notice(str(status.get("phase")), str(status.get("phaseReason"))))
     return tuple(notices)
 
@@ -307,4 +307,4 @@ def _degraded(state: GroupState, outlook: Outlook, healthy: Condition) -> Condit
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
     if healthy.reason == "ControllersUnreachable":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
-    return condition("Degraded", holds=False, reason="AsWanted", message="")
+    return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")

@@ -64,6 +64,8 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     settled: bool = True
     """Its controller has seen what we applied last, so `update_revision` means it."""
     deleting: bool = False
+    image: str = ""
+    """Of the main container, in the newest revision."""
     claim_sizes: Mapping[str, int] = {}
     """Bytes by volume, of volumeClaimTemplates; those can never be changed."""
     claim_templates: tuple[Json, ...] = ()

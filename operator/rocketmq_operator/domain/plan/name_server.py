@@ -26,7 +26,7 @@ def plan_name_server(world: ObservedNameServer, settings: PlanSettings, now: flo
 def phase_notice(before: Json, after: Json) -> tuple[Notice, ...]:
     """An Event for another phase, and for what has gone wrong."""
     notices = []
-    if after.get("phase") != before.get("phase"):
+    if after.get("phase") not in (before.get("phase"), "Degraded"):  # of that the condition tells
         notices.append(Notice(str(after.get("phase")), str(after.get("phaseReason") or after.get("phase"))))
     was, is_ = find(before.get("conditions"), "Degraded"), find(after.get("conditions"), "Degraded")
     if is_.get("status") == "True" and was.get("reason") != is_.get("reason"):
@@ -88,6 +88,7 @@ def _status(world: ObservedNameServer, now: float) -> Json:
         "readyReplicas": len(ready),
         "ready": f"{len(ready)}/{wanted}",
         "selector": names.selector_text("namesrv", server.name),
+        **({} if world.stateful_set is None else {"image": world.stateful_set.image}),
         "namesrvAddr": server.namesrv_addr,
         "conditions": merge(
             server.status.get("conditions"), conditions, generation=server.metadata.generation, now=now
