@@ -26,6 +26,7 @@ def exported(folder: Path) -> dict[str, frozenset[str]]:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for registry in (_controller(folder), _name_server(folder), _sidecar(), _operator()):
         for family in registry.collect():
+            assert family.samples, f"{family.name}: count something of it here"
             for sample in family.samples:
                 found[sample.name] |= sample.labels.keys()
     return {name: frozenset(labels) for name, labels in found.items()}
@@ -90,4 +91,8 @@ def _operator() -> CollectorRegistry:
     metrics = OperatorMetrics(leading=lambda: True, waiting=lambda: 0, resources=lambda: [group])
     metrics.reconciled("BrokerGroup", seconds=0.1, failed=False)
     metrics.decided("BrokerGroup", "RollingUpdate")
+    metrics.acted("DeletePod", failed=False)
+    metrics.called("patch", "pods", "200")
+    metrics.master_changed("mq", "a")
+    metrics.handed_over("mq", "a")
     return metrics.registry

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rocketmq_operator.settings import OperatorSettings
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "rocketmq-ha"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -87,6 +89,16 @@ def nodes(schema: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple
         yield from nodes(child, (*path, name))
     if isinstance(schema.get("items"), dict):
         yield from nodes(schema["items"], (*path, "[]"))
+
+
+def test_the_operator_knows_every_variable_it_is_given() -> None:
+    text = "".join(p.read_text() for p in (CHART / "templates").glob("*.yaml"))
+    given = set(re.findall(r"name: ((?:OPERATOR|ROCKETMQ_HA)_\w+)", text))
+    fields = OperatorSettings.__struct_fields__
+    known = {f"ROCKETMQ_HA_{f.upper()}" if f.startswith("image_") else f"OPERATOR_{f.upper()}" for f in fields}
+    assert given <= known
+    not_given = {"HEALTH_HOST", "HEALTH_PORT", "METRICS_PORT", "LEASE_SECONDS", "HAND_OVER_SECONDS"}
+    assert known - given == {f"OPERATOR_{name}" for name in not_given}  # extraEnv is there for these
 
 
 def test_rules_name_what_they_allow() -> None:

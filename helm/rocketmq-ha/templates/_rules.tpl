@@ -1,43 +1,34 @@
-{{/* What the operator may do in a watched namespace; e2e/chart/test_rbac.py holds the server's answer against the same list.
-     Nobody is given a list of Secrets: the operator makes a Raft secret and reads it by its name. */}}
+{{/* What the operator may do in a watched namespace, and nothing that it does not do; e2e/chart/test_rbac.py holds the API server's
+     answer against the same list. Applying (server-side) is patch, and create where the object is new. It makes a Raft secret and
+     reads those that resources name: nobody is given a list of Secrets. */}}
 {{- define "rocketmq-ha.rules" -}}
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups, controllerclusters, nameservers]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups/status, controllerclusters/status, nameservers/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [services, configmaps]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, watch, create, patch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [list, watch, create, patch]
 - apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list, watch, patch, delete]
-- apiGroups: [""]
-  resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, patch, delete]
+  resources: [pods, persistentvolumeclaims] # made by StatefulSets
+  verbs: [list, watch, patch, delete]
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
-  verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [networking.k8s.io]
-  resources: [networkpolicies]
-  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
-{{- end -}}
-
-{{/* Only with watchAllNamespaces: which namespaces there are. */}}
-{{- define "rocketmq-ha.clusterRules" -}}
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get, list, watch]
+  verbs: [create]
 {{- end -}}
 
 {{/* Leader election, in the operator's own namespace. A name cannot restrict create. */}}
@@ -48,7 +39,7 @@
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [rocketmq-operator]
-  verbs: [get, patch, update]
+  verbs: [get, update]
 {{- end -}}
 
 {{/* The hook that takes finalizers off. */}}
@@ -58,14 +49,17 @@
   verbs: [get, list, patch]
 {{- end -}}
 
-{{/* The same hook, in the operator's namespace: stop the operator, wait for its Lease, take the Lease away. */}}
+{{/* The same hook, in the operator's namespace: stop the operator, wait for its Lease, take it, take it away. */}}
 {{- define "rocketmq-ha.stopRules" -}}
 - apiGroups: [apps]
   resources: [deployments/scale]
   resourceNames: [{{ include "rocketmq-ha.operatorName" . }}]
-  verbs: [get, patch]
+  verbs: [patch]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   resourceNames: [rocketmq-operator]
-  verbs: [get, patch, update, delete]
+  verbs: [get, update, delete]
 {{- end -}}
