@@ -1,9 +1,9 @@
 """Runs in a privileged pod that sees the node's processes, and does to them what a node does to processes on a bad day.
 
 `chaos.py container ID SIGNAL [SECONDS]` signals every process of a container, `chaos.py process NAME SIGNAL [SECONDS]`
-those
-of that name on the node; with SECONDS, SIGCONT follows after so long. From inside its own container nobody could: the
-first process of a PID namespace cannot be killed or stopped from within.
+those of that name on the node; with SECONDS, SIGCONT follows after so long. `chaos.py outage SECONDS ID` stops the API
+server for so long and kills a container meanwhile. From inside its own container nobody could: the first process of a
+PID namespace cannot be killed or stopped from within.
 """
 
 import os
@@ -25,6 +25,8 @@ def of_name(name: str) -> list[int]:
 
 def main() -> int:
     """Run the command; returns the exit code: 1 if there was nobody to signal."""
+    if sys.argv[1] == "outage":
+        return outage(float(sys.argv[2]), sys.argv[3])
     find, what, name, *seconds = sys.argv[1:]
     number = signal.Signals[name]
     pids = {"container": of_container, "process": of_name}[find](what)
@@ -36,6 +38,23 @@ def main() -> int:
             os.kill(pid, signal.SIGCONT)
     print(pids)
     return 0 if pids else 1
+
+
+def outage(seconds: float, container: str) -> int:
+    """Nobody can ask the API server; a tenth into it the container's processes are killed."""
+    servers = of_name("kube-apiserver")
+    for pid in servers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds / 10)
+        victims = of_container(container)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(seconds * 9 / 10)
+    finally:
+        for pid in servers:
+            os.kill(pid, signal.SIGCONT)
+    return 0 if servers and victims else 1
 
 
 def _pids() -> list[int]:

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 HERE = Path(__file__).parent
-LOAD, CHAOS = "load", "chaos"
+CHAOS = "chaos"
 PATIENCE = 120.0
 """Seconds until a group has to be whole again, whatever was done to it."""
 POLL = 0.25
@@ -53,6 +53,7 @@ class Group:
     def __init__(self, cluster: Kubectl, namespace: str, name: str) -> None:
         self._cluster = cluster
         self.namespace, self.name = namespace, name
+        self._load = f"load-{name}"
         self._chaos_namespace = namespace
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
@@ -131,15 +132,18 @@ class Group:
 
     def start_load(self, namesrv_addr: str, image: str) -> None:
         """Begin to send, from a pod beside the group."""
-        self._script_pod(LOAD, image, ["run"], env={"NAMESRV_ADDR": namesrv_addr, "TOPIC": "ledger"})
+        env = {"NAMESRV_ADDR": namesrv_addr, "BROKER_NAME": self.name, "REPLICAS": str(len(self.replicas()))}
+        self._script_pod(self._load, "load", image, ["run"], env=env)
+        began = "until [ -s /tmp/ledger ]; do sleep 0.2; done"
+        self.kubectl("exec", self._load, "--", "timeout", str(PATIENCE), "sh", "-c", began)
 
     def mark(self) -> str:
         """Now, by the load's clock."""
-        return self.kubectl("exec", LOAD, "--", "python3", "/story/load.py", "now").strip()
+        return self.kubectl("exec", self._load, "--", "python3", "/story/load.py", "now").strip()
 
     def report(self, since: str) -> Report:
         """What became of all messages acknowledged so far, and the gaps since `since`."""
-        text = self.kubectl("exec", LOAD, "--", "python3", "/story/load.py", "report", since)
+        text = self.kubectl("exec", self._load, "--", "python3", "/story/load.py", "report", since)
         return msgspec.json.decode(text, type=Report)
 
     def judge(self, since: str, *, gap: float | None = None) -> Report:
@@ -152,38 +156,60 @@ class Group:
         assert report.duplicated == []
         assert report.silence <= 1.0, "the group does not take messages"
         if gap is not None:
-            assert report.longest_gap <= gap
+            assert report.longest_gap <= gap, "sends were not accepted for longer than expected"
         return report
 
     # Faults
 
     def start_chaos(self, namespace: str, image: str) -> None:
         """A pod that may signal any process of the node, in a namespace that allows it."""
-        Group(self._cluster, namespace, self.name)._script_pod(CHAOS, image, None, privileged=True)
         self._chaos_namespace = namespace
+        Group(self._cluster, namespace, self.name)._script_pod(CHAOS, "chaos", image, None, privileged=True)
 
     def signal(self, pod: str, container: str, number: str, *seconds: str) -> None:
         """Signal the processes of a container from outside, as the node would."""
+        self.chaos("container", self.container_id(pod, container), number, *seconds)
+
+    def outage(self, seconds: float, pod: str, container: str) -> None:
+        """Stop the API server for so long, and kill a container while nobody can see it."""
+        script = f"python3 /story/chaos.py outage {seconds} {self.container_id(pod, container)}; echo $? > /tmp/outage"
+        # Detached: the call itself goes through the API server.
+        self._exec_chaos("sh", "-c", f"rm -f /tmp/outage; ({script}) > /tmp/outage.log 2>&1 &")
+        time.sleep(seconds)
+
+        def over() -> bool:
+            try:
+                return self._exec_chaos("cat", "/tmp/outage").strip() != ""
+            except RuntimeError:  # the server is not back yet, or the script has not ended
+                return False
+
+        wait(over, "the API server to be back", PATIENCE)
+        assert self._exec_chaos("cat", "/tmp/outage").strip() == "0", self._exec_chaos("cat", "/tmp/outage.log")
+
+    def container_id(self, pod: str, container: str) -> str:
+        """As the node knows it."""
         wanted = f'{{.status.containerStatuses[?(@.name=="{container}")].containerID}}'
-        identity = self.kubectl("get", "pod", pod, "-o", f"jsonpath={wanted}").rpartition("/")[2]
-        self.chaos("container", identity, number, *seconds)
+        return self.kubectl("get", "pod", pod, "-o", f"jsonpath={wanted}").rpartition("/")[2]
 
     def chaos(self, *arguments: str) -> str:
         """Run chaos.py; it blocks for as long as the fault lasts."""
-        command = ["exec", CHAOS, "--", "python3", "/story/chaos.py", *arguments]
-        return self._cluster.kubectl("-n", self._chaos_namespace, *command)
+        return self._exec_chaos("python3", "/story/chaos.py", *arguments)
+
+    def _exec_chaos(self, *command: str) -> str:
+        return self._cluster.kubectl("-n", self._chaos_namespace, "exec", CHAOS, "--", *command)
 
     def _script_pod(
         self,
         name: str,
+        script: str,
         image: str,
         arguments: Sequence[str] | None,
         *,
         env: dict[str, str] | None = None,
         privileged: bool = False,
     ) -> None:
-        """A pod with this folder's scripts at /story: runs `<name>.py arguments`, or waits for `exec`."""
-        scripts = {f"{name}.py": (HERE / f"{name}.py").read_text()}
+        """A pod with this folder's scripts at /story: runs `<script>.py arguments`, or waits for `exec`."""
+        scripts = {f"{script}.py": (HERE / f"{script}.py").read_text()}
         restricted = {
             "runAsNonRoot": True,
             "runAsUser": 1000,
@@ -191,7 +217,7 @@ class Group:
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         }
-        command = ["sleep", "infinity"] if arguments is None else ["python3", f"/story/{name}.py", *arguments]
+        command = ["sleep", "infinity"] if arguments is None else ["python3", f"/story/{script}.py", *arguments]
         container = {
             "name": name,
             "image": image,

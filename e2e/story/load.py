@@ -20,11 +20,16 @@ from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
+from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
+from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
 NAMESERVERS = os.environ["NAMESRV_ADDR"].split(";")
-TOPIC = os.environ.get("TOPIC", "ledger")
+BROKER_NAME = os.environ["BROKER_NAME"]
+TOPIC = f"ledger-{BROKER_NAME}"
 LEDGER = Path("/tmp/ledger")
+REPLICAS = int(os.environ["REPLICAS"])
 LANES = 4
 PATIENCE = 0.5
 """Seconds that one send may take; a hung master costs so much once."""
@@ -33,7 +38,8 @@ READ_SECONDS = 60.0
 
 
 async def run() -> None:
-    """Send until killed."""
+    """Make the topic on this group alone, then send until killed."""
+    await make_topic()
     numbers = iter(range(10**9))
     with LEDGER.open("a", buffering=1) as ledger:
         async with Producer(NAMESERVERS, group="ledger-producer", attempts=1, timeout=PATIENCE) as producer:
@@ -52,6 +58,40 @@ async def run() -> None:
                     await asyncio.sleep(PAUSE)
 
             await asyncio.gather(*(lane() for _ in range(LANES)))
+
+
+async def make_topic() -> None:
+    """Returns when every replica knows it: a slave that is elected before would not."""
+    client = RemotingClient()
+    routes = Routes(client, NAMESERVERS)
+    create = CreateTopicRequestHeader(
+        topic=TOPIC, default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6
+    )
+    questions = {
+        0: request(RequestCode.UPDATE_AND_CREATE_TOPIC, create),
+        1: request(RequestCode.GET_TOPIC_CONFIG, TopicRequestHeader(topic=TOPIC)),
+    }
+    try:
+        while True:
+            try:
+                replicas = (await routes.cluster_info()).broker_addr_table[BROKER_NAME].broker_addrs
+                answers = [
+                    await client.call(address, questions[min(int(number), 1)], timeout=PATIENCE)
+                    for number, address in sorted(replicas.items())
+                ]
+            except (ClientError, RemotingError, LookupError) as error:
+                print(f"topic not made yet: {error}", flush=True)
+            else:
+                if len(answers) >= REPLICAS and all(done(answer) for answer in answers):
+                    return
+            await asyncio.sleep(10 * PAUSE)
+    finally:
+        await client.close()
+
+
+def done(answer: RemotingCommand) -> bool:
+    """Whether a broker did as it was asked."""
+    return answer.code == 0
 
 
 async def report(since: float) -> dict[str, object]:

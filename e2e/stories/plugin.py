@@ -1,0 +1,22 @@
+"""`kubectl rocketmq` as a user runs it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from e2e.stories.conftest import Installation
+
+PLUGIN = Path(sys.executable).with_name("kubectl-rocketmq")
+
+
+def plugin(installation: Installation, *arguments: str) -> str:
+    """What it prints; an AssertionError with what it complains of if it fails."""
+    done = subprocess.run(
+        [PLUGIN, *arguments, "-n", installation.namespace, "--kubeconfig", str(installation.cluster.kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout

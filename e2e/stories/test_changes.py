@@ -1,0 +1,177 @@
+"""What people change: versions, sizes, configuration, mastership, nodes. No change loses a message or an id."""
+
+import json
+
+import pytest
+
+from e2e.stories.conftest import Installation
+from e2e.stories.plugin import plugin
+from e2e.story.group import Group, wait
+
+SWITCHOVERS = 10
+GAP = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _whole(group: Group) -> None:
+    group.whole()
+
+
+def test_rolling_update_of_the_configuration(installation: Installation, group: Group) -> None:
+    """Slaves first, the old master last and not as master; the broker has the new value in the end."""
+    ids, since, master, uids = group.ids(), group.mark(), group.master(), group.pod_uids()
+    group.patch(config={"fileReservedTime": "48"})
+    group.whole()
+    assert not set(group.pod_uids().values()) & set(uids.values()), "every pod is new"
+    assert group.master() != master
+    group.judge(since, gap=GAP)
+    assert group.ids() == ids
+    created = pods_by_age(group)
+    assert created[-1] == master, "the old master is the last one"
+
+
+def test_restart(installation: Installation, group: Group) -> None:
+    ids, since, uids = group.ids(), group.mark(), group.pod_uids()
+    plugin(installation, "restart", group.name)
+    wait(lambda: not set(group.pod_uids().values()) & set(uids.values()), "new pods", 120.0)
+    group.whole()
+    group.judge(since, gap=GAP)
+    assert group.ids() == ids
+
+
+def test_supervised_update_waits_for_the_switchover(installation: Installation, group: Group) -> None:
+    master, since = group.master(), group.mark()
+    group.patch(updateStrategy="supervised", config={"fileReservedTime": "50"})
+    try:
+        wait(lambda: len(up_to_date(group) - {master}) == 2, "both slaves to be rolled", 120.0)
+        wait(lambda: group.condition("Progressing").get("reason") == "WaitingForSwitchover", "the condition", 60.0)
+        assert group.master() == master
+        plugin(installation, "switchover", group.name)
+        group.whole()
+        assert group.master() != master
+    finally:
+        group.patch(updateStrategy="unsupervised", config=None)
+    group.whole()
+    group.judge(since, gap=GAP)
+
+
+def test_ten_switchovers(installation: Installation, group: Group) -> None:
+    ids, since = group.ids(), group.mark()
+    for _ in range(SWITCHOVERS):
+        before = group.master()
+        target = group.slaves()[0]
+        plugin(installation, "switchover", group.name, target)
+        wait(lambda target=target: group.status()["master"] == target, f"{target} to be master", 30.0)
+        assert before != target
+        group.whole()
+    group.judge(since, gap=GAP)
+    assert group.ids() == ids
+
+
+def test_scale_to_five_and_back(group: Group) -> None:
+    ids, since = group.ids(), group.mark()
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=5")
+    group.whole(replicas=5)
+    assert {pod: number for pod, number in group.ids().items() if pod in ids} == ids
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=3")
+    group.whole()
+    group.judge(since, gap=GAP)
+    assert group.ids() == ids
+    claims = group.kubectl("get", "pvc", "-o", "name").split()
+    assert f"persistentvolumeclaim/data-{group.name}-4" in claims, "reclaimPolicy Retain keeps the volume"
+
+
+def test_the_master_is_handed_over_before_its_pod_is_scaled_away(installation: Installation, group: Group) -> None:
+    since = group.mark()
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=4")
+    group.whole(replicas=4)
+    plugin(installation, "switchover", group.name, f"{group.name}-3")
+    group.whole(replicas=4)
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=3")
+    group.whole()
+    assert group.master() != f"{group.name}-3"
+    group.judge(since, gap=GAP)
+
+
+def test_rebuild_of_one_replica(installation: Installation, group: Group) -> None:
+    slave, ids, since = group.slaves()[0], group.ids(), group.mark()
+    plugin(installation, "rebuild", group.name, slave, "--yes")
+    wait(lambda: group.ids().get(slave) not in {None, *ids.values()}, "a new id", 90.0, lambda: str(group.status()))
+    group.whole()
+    group.judge(since, gap=GAP)
+
+
+def test_pause(installation: Installation, group: Group) -> None:
+    uids = group.pod_uids()
+    plugin(installation, "pause", group.name)
+    wait(lambda: group.condition("Paused").get("status") == "True", "the condition", 30.0)
+    group.patch(config={"fileReservedTime": "60"})
+    wait(lambda: group.status()["observedGeneration"] == generation(group), "the operator to have seen it", 30.0)
+    assert group.pod_uids() == uids
+    group.patch(config=None)
+    plugin(installation, "resume", group.name)
+    group.whole()
+    assert group.pod_uids() == uids
+
+
+def test_fence(installation: Installation, group: Group) -> None:
+    """Sends are refused, nobody else becomes master, and it holds through a restart of the master's pod."""
+    master, since = group.master(), group.mark()
+    plugin(installation, "fence", group.name)
+    wait(lambda: group.report(since).silence > 3.0, "sends to be refused", 60.0)
+    assert group.master() == master
+    group.kubectl("delete", "pod", master)
+    wait(lambda: group.master() != master, "another master", 60.0)
+    assert group.report(since).silence > 3.0
+    plugin(installation, "fence", group.name, "--off")
+    group.whole()
+    group.judge(since)
+
+
+def test_hibernate_and_wake(installation: Installation, group: Group) -> None:
+    ids, since = group.ids(), group.mark()
+    plugin(installation, "hibernate", group.name)
+    wait(lambda: group.status()["phase"] == "Hibernated" and not group.pod_uids(), "no pods", 90.0)
+    plugin(installation, "wake", group.name)
+    group.whole()
+    group.judge(since)
+    assert group.ids() == ids
+
+
+def test_eviction_by_a_drain_keeps_to_the_budget(group: Group) -> None:
+    """One at a time: the second eviction at once is refused by the PodDisruptionBudget."""
+    ids, since, (first, second) = group.ids(), group.mark(), group.slaves()[:2]
+    evict(group, first)
+    with pytest.raises(RuntimeError, match="disruption budget"):
+        evict(group, second)
+    group.whole()
+    group.judge(since, gap=GAP)
+    assert group.ids() == ids
+
+
+def evict(group: Group, pod: str) -> None:
+    """What `kubectl drain` asks for each pod."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": group.namespace}}
+    path = f"/api/v1/namespaces/{group.namespace}/pods/{pod}/eviction"
+    group.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(body))
+
+
+def generation(group: Group) -> int:
+    """Of the resource's spec."""
+    return int(group.kubectl("get", "brokergroup", group.name, "-o", "jsonpath={.metadata.generation}"))
+
+
+def up_to_date(group: Group) -> set[str]:
+    """Pods that have the newest revision."""
+    members = group.status()["replicaStatuses"]
+    assert isinstance(members, list)
+    return {one["pod"] for one in members if one.get("upToDate")}
+
+
+def pods_by_age(group: Group) -> list[str]:
+    """Oldest first."""
+    names = group.kubectl(
+        *("get", "pods", "-l", f"rocketmq-ha.io/group={group.name}", "--sort-by=.metadata.creationTimestamp"),
+        *("-o", "jsonpath={.items[*].metadata.name}"),
+    )
+    return names.split()

@@ -1,0 +1,114 @@
+"""What breaks by itself: pods, processes, volumes, controllers, the operator, the API server. The group heals.
+
+After every fault: nothing acknowledged lost or stored twice, ids kept (but where a volume was lost), one master,
+everyone in the SyncStateSet.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.story.group import Group, wait
+
+GAP_POD_DELETED = 5.0
+"""Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
+GAP_HUNG = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _same_ids(group: Group) -> None:
+    group.whole()
+
+
+def after(group: Group, fault: Callable[[], object], *, gap: float | None = None) -> None:
+    """The whole promise around one fault."""
+    ids, since, epoch = group.ids(), group.mark(), group.status()["masterEpoch"]
+    fault()
+    group.whole()
+    group.judge(since, gap=gap)
+    assert group.ids() == ids
+    assert int(str(group.status()["masterEpoch"])) >= int(str(epoch))
+
+
+def test_master_pod_deleted(group: Group) -> None:
+    master, addresses = group.master(), group.addresses()
+    after(group, lambda: delete_pod(group, master), gap=GAP_POD_DELETED)
+    assert group.master() != master
+    assert group.addresses()[master] != addresses[master], "a pod that comes back has another address"
+
+
+def test_master_process_killed(group: Group) -> None:
+    after(group, lambda: kill(group, group.master(), "broker"), gap=GAP_POD_DELETED)
+
+
+def test_sidecar_of_the_master_killed(group: Group) -> None:
+    after(group, lambda: kill(group, group.master(), "sidecar"), gap=GAP_POD_DELETED)
+
+
+def test_master_hung(group: Group) -> None:
+    master = group.master()
+
+    def hang() -> None:
+        group.signal(master, "broker", "SIGSTOP", "8")
+        assert group.master() != master, "hung for 8 s and still master"
+
+    after(group, hang, gap=GAP_HUNG)
+
+
+def test_volume_of_a_slave_deleted(group: Group) -> None:
+    """The replica comes back with another id, and the controllers forget the old one: an id is never given twice."""
+    slave, ids, since = group.slaves()[0], group.ids(), group.mark()
+    group.kubectl("delete", "pvc", f"data-{slave}", "--wait=false")
+    delete_pod(group, slave)
+    wait(lambda: group.ids().get(slave) not in {None, *ids.values()}, "a new id", 60.0, lambda: str(group.status()))
+    group.whole()
+    group.judge(since)
+    assert {pod: number for pod, number in group.ids().items() if pod != slave} == {
+        pod: number for pod, number in ids.items() if pod != slave
+    }
+
+
+def test_all_pods_deleted_at_once(group: Group) -> None:
+    after(group, lambda: group.kubectl("delete", "pods", "-l", f"rocketmq-ha.io/group={group.name}"))
+
+
+def test_controller_leader_deleted(group: Group) -> None:
+    leader = group.kubectl("get", "controllercluster", "main", "-o", "jsonpath={.status.leader}")
+    after(group, lambda: group.kubectl("delete", "pod", leader), gap=GAP_POD_DELETED)
+
+
+def test_all_controllers_deleted(group: Group) -> None:
+    after(group, lambda: group.kubectl("delete", "pods", "-l", "rocketmq-ha.io/controller-cluster=main"))
+
+
+def test_failover_while_the_operator_is_down(group: Group) -> None:
+    """Who is master is the controllers' affair; the operator only catches up with it."""
+    master, since, ids = group.master(), group.mark(), group.ids()
+    group.kubectl("scale", "deployment", "-l", "app.kubernetes.io/name=rocketmq-ha", "--replicas=0")
+    group.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=rocketmq-ha", "--timeout=60s")
+    try:
+        delete_pod(group, master)
+        group.judge(since, gap=GAP_POD_DELETED)
+        assert group.master() == master, "nobody there to write the status"
+    finally:
+        group.kubectl("scale", "deployment", "-l", "app.kubernetes.io/name=rocketmq-ha", "--replicas=2")
+    wait(lambda: group.master() != master, "the operator to have seen the failover", 60.0)
+    group.whole()
+    group.judge(since)
+    assert group.ids() == ids
+
+
+def test_api_server_stopped_for_a_minute(group: Group) -> None:
+    """And the master dies meanwhile: its kubelet restarts it, the controllers elect; nobody needs the API server."""
+    master = group.master()
+    after(group, lambda: group.outage(60.0, master, "broker"), gap=GAP_POD_DELETED)
+
+
+def delete_pod(group: Group, pod: str) -> None:
+    """As `kubectl delete pod` does it: the pod may end in order."""
+    group.kubectl("delete", "pod", pod)
+
+
+def kill(group: Group, pod: str, container: str) -> None:
+    """kill -9 of a container's processes."""
+    group.signal(pod, container, "SIGKILL")
