@@ -1,4 +1,5 @@
-"""`rocketmq-broker`: parses the command line, runs one broker until SIGTERM or SIGINT.
+"""`rocketmq-broker`: parses the command line, runs one broker until SIGTERM or SIGINT. With --pre-stop it waits for the
+end of another process instead, see `pre_stop`.
 
 Exit codes: 0 ended by a signal, 1 the state on disk or the machine does not allow to go on, 2 wrong command line or
 configuration, 3 a port is taken.
@@ -7,12 +8,14 @@ configuration, 3 a port is taken.
 import errno
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import structlog
 import uvloop
 
 from rocketmq_broker.app import BrokerApp
 from rocketmq_broker.persistence import TableDamagedError
+from rocketmq_broker.pre_stop import wait_for_sidecar
 from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
 from rocketmq_runtime import logs
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
@@ -28,14 +31,22 @@ from rocketmq_store.errors import RecoveryInterruptedError, StoreError
 
 log = structlog.get_logger(__name__)
 
+PRE_STOP = "--pre-stop"
+"""With the sidecar's socket: the only argument that no configuration belongs to, so it is looked for by itself."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if len(words) == 2 and words[0] == PRE_STOP:
+        if not wait_for_sidecar(Path(words[1])):
+            print(f"rocketmq-broker: the sidecar at {words[1]} has not ended", file=sys.stderr)
+        return 0
     options = read_arguments(
         "rocketmq-broker",
         "A RocketMQ broker; it takes writes while its sidecar (rocketmq-sidecar) says that it is master.",
         example="broker.conf",
-        arguments=arguments,
+        arguments=words,
     )
     try:
         file = read_properties_file(options.config) if options.config is not None else {}

@@ -15,7 +15,7 @@ from rocketmq_runtime.filesystem import OS, storage_errors, used_ratio
 from rocketmq_runtime.probes import ProbeServer
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.domain.role import Broker
-from rocketmq_sidecar.health import Health
+from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
 from rocketmq_sidecar.native_admin import NativeAdmin
@@ -36,7 +36,7 @@ class SidecarApp:
         """Wire everything; nothing is opened yet. Needs a running event loop."""
         self.settings = settings
         self.agent = Agent(settings, self._replication)
-        self.health = Health(self._unready)
+        self.health = Health(self._unready, self.agent.broker.link.hung)
         self.metrics = SidecarMetrics(self.snapshot)
         self.probes: ProbeServer | None = None
         self.admin = NativeAdmin(self.agent, unready=self._unready)
@@ -62,6 +62,7 @@ class SidecarApp:
                 registry=self.metrics.registry,
                 healthy=self.health.healthy,
                 ready=self.health.ready,
+                more={BROKER_PATH: self.health.broker},
             )
         loop = asyncio.get_running_loop()
         parts = {loop.create_task(self._start_replica()), loop.create_task(self._door.open())}

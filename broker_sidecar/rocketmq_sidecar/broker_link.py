@@ -40,6 +40,9 @@ MAX_UNSENT_BYTES = 4 * 1024 * 1024
 MAX_STRANGERS = 8
 """Connections that have not said `Hello` yet."""
 HELLO_SECONDS = 10.0
+ABSENT_SECONDS = 10.0
+"""A broker tries to connect ten times a second once its store is recovered; one that has not for so long hangs, or does
+not run. Who asks whether it hangs knows that it runs."""
 _LEVELS = (Replication, Replicated, Lease, Status, Probe)
 """Of these, one per turn of the loop and kind leaves: the latest."""
 _CREDENTIALS = struct.Struct("3i")
@@ -68,10 +71,18 @@ class BrokerLink:
         self._server: asyncio.Server | None = None
         self._broker: _Connection | None = None
         self._strangers: set[_Connection] = set()
+        self._absent_since: float | None = None
+        """Since when no broker has been heard of; None where none could be: nobody listens, or one is connected (then
+        it is `broker_watch` that notices)."""
 
     @property
     def connected(self) -> bool:
         return self._broker is not None
+
+    def hung(self) -> str | None:
+        """None, or for how long no broker has been heard of: whoever is refused is heard of, too."""
+        absent = 0.0 if self._absent_since is None else self._loop.time() - self._absent_since
+        return f"no broker has connected for {absent:.0f} s" if absent > ABSENT_SECONDS else None
 
     async def start(self) -> None:
         """Listen; a socket that an earlier process left is replaced.
@@ -83,6 +94,7 @@ class BrokerLink:
         try:
             self._bind(listening)
             self._server = await self._loop.create_unix_server(lambda: _Connection(self), sock=listening)
+            self._absent_since = self._loop.time()
         except BaseException:
             listening.close()
             raise
@@ -91,6 +103,7 @@ class BrokerLink:
         """Close everything; the handler hears nothing of it."""
         if self._server is None:
             return
+        self._absent_since = None
         self._server.close()
         broker, self._broker = self._broker, None
         if broker is not None:
@@ -123,6 +136,8 @@ class BrokerLink:
             log.warning("connection refused: too many that do not say who they are", path=str(self._path))
             connection.close()
         else:
+            if self._broker is None:
+                self._absent_since = self._loop.time()
             self._strangers.add(connection)
             self._loop.call_later(HELLO_SECONDS, self._expire, connection)
 
@@ -141,6 +156,7 @@ class BrokerLink:
             self._broker = connection
             refusal = self.handler.on_hello(message)
             if refusal is None:
+                self._absent_since = None
                 return
             self._broker = None
         log.error("broker refused", path=str(self._path), reason=refusal)
@@ -150,7 +166,7 @@ class BrokerLink:
         """A connection is gone."""
         self._strangers.discard(connection)
         if connection is self._broker:
-            self._broker = None
+            self._broker, self._absent_since = None, self._loop.time()
             self.handler.on_gone(reason)
 
     # inside

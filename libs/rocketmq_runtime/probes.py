@@ -1,10 +1,10 @@
-"""The HTTP port beside each process: /metrics, /healthz and /readyz.
+"""The HTTP port beside each process: /metrics, /healthz and /readyz, and what else a process has to say.
 
 It runs in its own thread, so that it still answers - with 503 - when the event loop is stuck.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -32,26 +32,33 @@ class _QuietHandler(WSGIRequestHandler):
 class ProbeServer:
     """Serves the probes of one process until `stop`."""
 
-    def __init__(self, *, host: str, port: int, registry: CollectorRegistry, healthy: Check, ready: Check) -> None:
-        """Open the port.
+    def __init__(
+        self,
+        *,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        healthy: Check,
+        ready: Check,
+        more: Mapping[str, Check] | None = None,
+    ) -> None:
+        """Open the port. `more` are further checks by path.
 
         Raises:
             OSError: the port cannot be bound.
         """
         metrics = make_wsgi_app(registry)
+        checks = {"/healthz": healthy, "/livez": healthy, "/readyz": ready, **(more or {})}
 
         def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            match environ.get("PATH_INFO"):
-                case "/metrics":
-                    page: Iterable[bytes] = metrics(environ, start_response)
-                    return page
-                case "/healthz" | "/livez":
-                    return _answer(start_response, healthy())
-                case "/readyz":
-                    return _answer(start_response, ready())
-                case _:
-                    start_response("404 Not Found", [("Content-Type", "text/plain")])
-                    return [b"try /metrics, /healthz or /readyz\n"]
+            path = str(environ.get("PATH_INFO"))
+            if path == "/metrics":
+                page: Iterable[bytes] = metrics(environ, start_response)
+                return page
+            if (check := checks.get(path)) is not None:
+                return _answer(start_response, check())
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [f"try /metrics or {', '.join(checks)}\n".encode()]
 
         try:
             self._server = make_server(host, port, app, server_class=_Server, handler_class=_QuietHandler)

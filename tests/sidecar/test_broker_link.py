@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,50 @@ async def test_long_path_and_a_socket_left_by_an_earlier_process(tmp_path: Path,
         kept.rename(path)  # as after a kill -9
         await peer.close()
         await asyncio.sleep(0)
+
+
+async def test_a_broker_that_is_heard_of_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted from when one could connect; who is refused is there, who was there and is cut off counts anew."""
+    now = 0.0
+    handler = Handler()
+    link = BrokerLink(tmp_path / "sidecar.sock", handler)
+    monkeypatch.setattr(link, "_loop", Clock(asyncio.get_running_loop(), lambda: now))
+    now = 1000.0
+    assert link.hung() is None  # nobody could connect
+    await link.start()
+    try:
+        now += broker_link.ABSENT_SECONDS
+        assert link.hung() is None
+        now += 1
+        assert link.hung() == "no broker has connected for 11 s"
+        handler.refuses = "another file size"
+        peer = await Peer.connect(tmp_path / "sidecar.sock")
+        peer.say(HELLO)
+        assert await peer.closed()
+        await peer.close()
+        assert link.hung() is None
+        handler.refuses = None
+        peer = await Peer.connect(tmp_path / "sidecar.sock")
+        peer.say(HELLO)
+        await handler.until(1)
+        now += 1000
+        assert link.hung() is None  # connected: the watch asks it
+        link.drop("it hangs")
+        await handler.until(2)
+        await peer.close()
+        assert link.hung() is None
+        now += broker_link.ABSENT_SECONDS + 1
+        assert link.hung() == "no broker has connected for 11 s"
+    finally:
+        await link.stop()
+    assert link.hung() is None
+
+
+class Clock:
+    """A loop whose time is ours."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, time: Callable[[], float]) -> None:
+        self._loop, self.time = loop, time
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loop, name)

@@ -10,7 +10,7 @@ import structlog
 
 from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_runtime.probes import ProbeServer
-from rocketmq_sidecar.health import Health
+from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
 from rocketmq_sidecar.observer.broker import BrokerCalls
@@ -38,7 +38,7 @@ class ObserverApp:
         self.observer = Observer(
             settings, brokers=self._brokers, controllers=self._controllers, files=ReplicaFiles(settings)
         )
-        self.health = Health(self.observer.unready)
+        self.health = Health(self.observer.unready, self.observer.hung)
         self.metrics = SidecarMetrics(self.snapshot)
         self.probes: ProbeServer | None = None
         self._door = LateDoor(settings, self.observer, self.observer.unready)
@@ -59,6 +59,7 @@ class ObserverApp:
                 registry=self.metrics.registry,
                 healthy=self.health.healthy,
                 ready=self.health.ready,
+                more={BROKER_PATH: self.health.broker},
             )
         self.observer.start(self._ended)
         log.info(

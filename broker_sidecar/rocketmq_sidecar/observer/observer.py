@@ -111,7 +111,7 @@ class Observer:
             await self.hand_over(None, FAREWELL)
 
     def hung(self) -> str | None:
-        """Whether a restart of the broker would help; asked from the probes' thread."""
+        """Since when the broker hangs, so that a restart of it would help."""
         return self._pulse.hung(self._loop.time())
 
     def unready(self) -> str | None:
