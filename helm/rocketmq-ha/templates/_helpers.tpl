@@ -95,6 +95,9 @@ annotations:
 
 {{/* OPERATOR_NAMESPACES: empty means all. */}}
 {{- define "rocketmq-ha.namespacesEnv" -}}
+{{- if and .Values.watchAllNamespaces .Values.watchNamespaces -}}
+{{- fail "watchAllNamespaces and watchNamespaces exclude each other: leave one of them out" -}}
+{{- end -}}
 {{- if not .Values.watchAllNamespaces -}}
 {{- include "rocketmq-ha.namespaces" . | fromYamlArray | join "," -}}
 {{- end -}}

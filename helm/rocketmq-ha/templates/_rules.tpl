@@ -8,6 +8,9 @@
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups/status, controllerclusters/status, nameservers/status]
   verbs: [patch]
+- apiGroups: [rocketmq-ha.io] # asked for where OwnerReferencesPermissionEnforcement is on (OpenShift)
+  resources: [brokergroups/finalizers, controllerclusters/finalizers, nameservers/finalizers]
+  verbs: [update]
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [list, watch, create, patch, delete]
