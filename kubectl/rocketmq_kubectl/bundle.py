@@ -54,7 +54,7 @@ class Bundle:
             async with self._gate:
                 return await ask()
         except PluginError as error:
-            self.missing.append(f"{what}: {error}")
+            self.missing.append(f"{what}: {redact.text(str(error))}")
             return None
 
     async def view(self, path: str, ask: Callable[[], Awaitable[Report]]) -> None:
@@ -63,7 +63,7 @@ class Bundle:
         if report is not None:
             form = Form.JSON if path.endswith(".json") else Form.TABLE
             self._add(path, render(form, report.table, report.document))
-            self.missing += [f"{path}: {problem}" for problem in report.problems]
+            self.missing += [f"{path}: {redact.text(str(problem))}" for problem in report.problems]
 
     async def resource(self, name: str, path: str) -> None:
         """One resource as YAML."""
@@ -119,7 +119,7 @@ class Bundle:
         readme = README.format(subject=subject, version=__version__, redacted=redact.REDACTED, missing=missing)
         try:
             with path.open("xb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name, content in sorted({**self.files, "README.txt": redact.text(readme)}.items()):
+                for name, content in sorted({**self.files, "README.txt": readme}.items()):
                     archive.writestr(name, content)
         except FileExistsError as error:
             raise RefusedError(f"{path} is there already: give another name with -o") from error

@@ -83,9 +83,7 @@ def require_active(now: Seen, verb: str) -> None:
     """
     if now.group.spec.paused:
         name = now.group.name
-        raise RefusedError(
-            f"{name} is paused, so {verb} would have no effect: kubectl rocketmq resume {name} first (or do it by hand)"
-        )
+        raise RefusedError(f"{name} is paused, so {verb} would have no effect: kubectl rocketmq resume {name} first")
 
 
 def done(now: Seen, text: str, **more: object) -> Report:

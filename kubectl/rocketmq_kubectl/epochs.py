@@ -65,7 +65,7 @@ def differences(logs: Mapping[str, Sequence[EpochRange]]) -> list[str]:
 
 
 def _table(views: Mapping[str, ReplicaView]) -> str:
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             pod, view.broker_id, view.role.value, line.epoch, line.start_offset, line.end_offset,
             output.size(line.end_offset - line.start_offset),
@@ -73,7 +73,8 @@ def _table(views: Mapping[str, ReplicaView]) -> str:
         for pod, view in views.items()
         for line in view.epochs
     ]  # fmt: skip
-    return output.table(HEADERS, rows)
+    rows += [(pod, view.broker_id, view.role.value, *(None,) * 4) for pod, view in views.items() if not view.epochs]
+    return output.table(HEADERS, sorted(rows, key=lambda row: str(row[0])))
 
 
 def _document(session: Session, name: str, views: Mapping[str, ReplicaView], found: Sequence[str]) -> output.Document:

@@ -7,6 +7,7 @@ Every request has an end (--request-timeout) and is made once; what fails become
 """
 
 import asyncio
+import logging
 import os
 import re
 import threading
@@ -33,6 +34,8 @@ T = TypeVar("T")
 MERGE_PATCH = "application/merge-patch+json"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """What Kubernetes takes as a name of these kinds; nothing else gets into a path."""
+CONNECTIONS = 32
+"""That are kept open to the API server."""
 MAX_TEXT = 64 * 1024 * 1024
 """Bytes that are read of one answer at the most."""
 
@@ -173,6 +176,8 @@ def connect(options: KubeOptions) -> Kube:
 
     configuration = client.Configuration()
     configuration.retries = False
+    configuration.connection_pool_maxsize = CONNECTIONS
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # what matters becomes an error of ours
     files = options.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     paths = [os.path.expanduser(path) for path in files.split(os.pathsep) if path]  # noqa: PTH111 - kubectl's rules
     found = any(os.path.exists(path) for path in paths)  # noqa: PTH110

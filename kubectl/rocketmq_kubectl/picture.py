@@ -59,6 +59,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     master_epoch: int | None = None
     sync_state_set_epoch: int | None = None
     replicas: tuple[Replica, ...] = ()
+    registered: bool = True
+    """The controllers know a broker of it."""
     problem: PluginError | None = None
     """Why the controllers were not asked."""
 
@@ -95,7 +97,7 @@ def from_controllers(
     if view is None:
         return Picture(
             group=group, status=status, source=Source.CONTROLLERS, status_age=age,
-            replicas=tuple(_unregistered(pod) for pod in pods),
+            replicas=tuple(_unregistered(pod) for pod in pods), registered=False,
         )  # fmt: skip
     by_id = {one.broker_id: _pod_of(one, pods, status) for one in view.replicas}
     recorded = {one.pod: one for one in status.replica_statuses}

@@ -42,11 +42,12 @@ class Owner(msgspec.Struct, frozen=True):
     name: str
     metrics_port: int
 
-    @property
-    def prefix(self) -> str:
-        """What the names of everything made for it begin with."""
+    def owns(self, name: str) -> bool:
+        """Whether an object of this name was made for it, or is it."""
         own = {"broker": self.name, "controller": names.controller(self.name), "namesrv": names.namesrv(self.name)}
-        return own[self.component]
+        base = own[self.component]
+        claims = tuple(f"{volume}-{base}-" for volume in (names.VOLUME_DATA, names.VOLUME_COMMIT_LOG))
+        return name in {self.name, base} or name.startswith((f"{base}-", *claims))
 
 
 async def report(session: Session, name: str, file: Path | None, *, tail_lines: int) -> Report:
@@ -91,8 +92,8 @@ async def _controllers(session: Session, group: BrokerGroup) -> Report:
 
 
 async def _events(bundle: Bundle, namespace: str, owners: list[Owner]) -> None:
-    prefixes = tuple(owner.prefix for owner in owners if owner.namespace == namespace)
-    await bundle.events(namespace, lambda about: about.startswith(prefixes) or about in {one.name for one in owners})
+    there = [owner for owner in owners if owner.namespace == namespace]
+    await bundle.events(namespace, lambda about: any(owner.owns(about) for owner in there))
 
 
 async def _collect(bundle: Bundle, owner: Owner, *, tail_lines: int) -> None:
@@ -112,7 +113,7 @@ async def _pod(bundle: Bundle, pod: Pod, metrics_port: int, *, tail_lines: int) 
     jobs: list[Awaitable[None]] = []
     for container in pod.containers if tail_lines else ():
         jobs.append(bundle.log(pod, container, tail_lines, previous=False))
-        if pod.restarts:
+        if pod.restarts.get(container):
             jobs.append(bundle.log(pod, container, tail_lines, previous=True))
     if pod.reachable:
         jobs.append(bundle.metrics(pod, metrics_port))

@@ -96,7 +96,8 @@ class Pod(msgspec.Struct, frozen=True):
     node: str
     phase: str
     ready: bool
-    restarts: int
+    restarts: Mapping[str, int]
+    """By container."""
     created: str | None
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -110,6 +111,7 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
     ready: bool = False
     restart_count: int = 0
 
@@ -218,7 +220,7 @@ def pod(body: Json) -> Pod:
         node=read.spec.node_name,
         phase=read.status.phase,
         ready=bool(statuses) and all(one.ready for one in statuses),
-        restarts=sum(one.restart_count for one in statuses),
+        restarts={one.name: one.restart_count for one in statuses},
         created=read.metadata.creation_timestamp,
         labels=read.metadata.labels,
         annotations=read.metadata.annotations,

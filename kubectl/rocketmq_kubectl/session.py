@@ -129,10 +129,10 @@ class Session:
 
     @asynccontextmanager
     async def controllers_of(
-        self, namespace: str, name: str, *, seconds: float = CALL_SECONDS
+        self, namespace: str, name: str, *, seconds: float | None = None
     ) -> "AsyncIterator[ControllersClient]":
         """The members of a ControllerCluster whose pods can be reached, its leader by status first; a call takes
-        `seconds` at the most.
+        `seconds` (None: CALL_SECONDS) at the most.
 
         Raises:
             PluginError: none can be reached.
@@ -156,7 +156,8 @@ class Session:
         addresses = [one for one in opened if isinstance(one, str)]
         if not addresses:
             raise next(one for one in opened if isinstance(one, BaseException))
-        async with ControllersClient(addresses, tls=await self._tls(cluster), timeout=seconds) as client:
+        tls = await self._tls(cluster)
+        async with ControllersClient(addresses, tls=tls, timeout=seconds or CALL_SECONDS) as client:
             yield client
 
     @asynccontextmanager

@@ -22,6 +22,7 @@ CONTROLLER_HEADERS = ("NAME", "READY", "LEADER", "TERM", "MEMBERS", "PHASE", "AG
 REPLICA_HEADERS = (
     "POD", "BROKER-ID", "ROLE", "IN-SYNC", "ALIVE", "READY", "ADDRESS", "NODE", "MAX-OFFSET", "LAG", "UP-TO-DATE",
 )  # fmt: skip
+NOT_REGISTERED = "the controllers, which know no broker of this group yet"
 EVENTS = 6
 """Latest events that are shown."""
 
@@ -142,7 +143,7 @@ def _facts(session: Session, one: Picture) -> str:
             ("Epochs", f"master {output.cell(one.master_epoch)}, SyncStateSet {output.cell(one.sync_state_set_epoch)}"),
             ("In sync", f"{one.in_sync_text}, writes need {one.group.min_in_sync_replicas} ({spec.durability})"),
             ("Controllers", controllers),
-            ("Source", one.remark or "the controllers, now"),
+            ("Source", one.remark or ("the controllers, now" if one.registered else NOT_REGISTERED)),
             ("Operator", None if reached else "has not seen the latest change of the spec yet"),
             ("Age", output.age(one.group.metadata.creation_timestamp, session.now())),
         ]
@@ -171,7 +172,7 @@ def _trouble(session: Session, one: Picture) -> str:
     rows = [
         (own.type, own.status, own.reason, output.age(own.last_transition_time, session.now()), own.message)
         for own in one.status.conditions
-        if own.status != GOOD.get(own.type, "True")
+        if own.status != GOOD.get(own.type, "True") and own.reason != "NotVerified"
     ]
     return output.table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), rows) if rows else ""
 

@@ -8,11 +8,12 @@ that it serves; producers see less than that.
 import asyncio
 
 from rocketmq_api.replica_view import ReplicaRole
-from rocketmq_kubectl.errors import NotFoundError, PluginError, RefusedError, TimedOutError
+from rocketmq_kubectl.errors import NotFoundError, PluginError, RefusedError, TimedOutError, UnreachableError
 from rocketmq_kubectl.look import look
 from rocketmq_kubectl.picture import Picture, Replica
 from rocketmq_kubectl.run import Report
-from rocketmq_kubectl.session import Session
+from rocketmq_kubectl.session import Session, settle
+from rocketmq_operator.domain.names import PORT_SIDECAR_GRPC
 
 POLL = 0.02
 SERVES_SECONDS = 15.0
@@ -28,11 +29,17 @@ async def switchover(session: Session, name: str, wanted: str | None, *, seconds
     if target is not None and target.pod == before.master:
         return _report(before, before.master_broker_id or 0, before.master_epoch or 0, None)
 
+    candidates = {one.pod for one in before.in_set if one.pod is not None} if target is None else {target.pod or ""}
     async with session.sidecar(session.namespace, before.master) as client:
-        await session.ask(client.get_replica())  # connected, so that the gap has no connecting in it
+        # Ways to all of them are open before the clock starts: the gap has no connecting in it.
+        await settle([session.forwards.address(session.namespace, pod, PORT_SIDECAR_GRPC) for pod in candidates])
+        await session.ask(client.get_replica())
         loop = asyncio.get_running_loop()
         began = loop.time()
-        new = await session.ask(client.hand_over(None if target is None else target.broker_id, seconds=seconds))
+        try:
+            new = await session.ask(client.hand_over(None if target is None else target.broker_id, seconds=seconds))
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; whether it took effect: kubectl rocketmq status {name}") from error
         pod = _pod(before, new.master_broker_id)
         await _until_it_serves(session, pod, new.master_epoch)
         gap = loop.time() - began

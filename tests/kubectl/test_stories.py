@@ -1,0 +1,21 @@
+"""Every story under testdata/: command lines, what they print, and their exit codes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.kubectl.conftest import Plugin
+from tests.kubectl.fake_cluster import FakeCluster
+from tests.kubectl.stage import Stage
+from tests.scenarios import transcripts
+
+STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_story(path: Path, cluster: FakeCluster, plugin: Plugin) -> None:
+    transcripts.play(path, Stage(cluster, plugin).run)
+
+
+def test_there_are_stories() -> None:
+    assert STORIES
