@@ -24,16 +24,23 @@ def kube(cluster: FakeCluster) -> Kube:
 async def echo(cluster: FakeCluster) -> AsyncIterator[None]:
     """A process in orders-0 that sends back what it gets, and hangs up at a line with `bye`."""
 
+    connections: set[asyncio.Task[None] | None] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (data := await reader.read(65536)) and data != b"bye\n":
-            writer.write(data)
-            await writer.drain()
-        writer.close()
+        connections.add(asyncio.current_task())
+        try:
+            while (data := await reader.read(65536)) and data != b"bye\n":
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     cluster.api.ports[NAMESPACE, "orders-0", PORT] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield
     server.close()
+    await asyncio.gather(*(task for task in connections if task is not None), return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)
