@@ -1,35 +1,13 @@
-"""`rocketmq-broker`: parses the command line, runs one broker until SIGTERM or SIGINT. With --pre-stop it waits for the
-end of another process instead, see `pre_stop`.
+"""`rocketmq-broker`: a broker (`command`), or with --pre-stop the wait for another process's end (`pre_stop`).
 
-Exit codes: 0 ended by a signal, 1 the state on disk or the machine does not allow to go on, 2 wrong command line or
-configuration, 3 a port is taken.
+The latter is a hook that the kubelet runs beside a broker at work: it must not load what a broker needs.
 """
 
-import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
-import uvloop
-
-from rocketmq_broker.app import BrokerApp
-from rocketmq_broker.persistence import TableDamagedError
 from rocketmq_broker.pre_stop import wait_for_sidecar
-from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
-from rocketmq_runtime import logs
-from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
-from rocketmq_runtime.filesystem import StorageError
-from rocketmq_runtime.settings import (
-    SettingsError,
-    build_settings,
-    from_environment,
-    read_properties_file,
-    to_text_values,
-)
-from rocketmq_store.errors import RecoveryInterruptedError, StoreError
-
-log = structlog.get_logger(__name__)
 
 PRE_STOP = "--pre-stop"
 """With the sidecar's socket: the only argument that no configuration belongs to, so it is looked for by itself."""
@@ -42,49 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not wait_for_sidecar(Path(words[1])):
             print(f"rocketmq-broker: the sidecar at {words[1]} has not ended", file=sys.stderr)
         return 0
-    options = read_arguments(
-        "rocketmq-broker",
-        "A RocketMQ broker; it takes writes while its sidecar (rocketmq-sidecar) says that it is master.",
-        example="broker.conf",
-        arguments=words,
-    )
-    try:
-        file = read_properties_file(options.config) if options.config is not None else {}
-        loaded = build_settings(BrokerSettings, file, from_environment(BrokerSettings))
-    except SettingsError as error:
-        print(f"rocketmq-broker: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    if options.print_config:
-        sys.stdout.writelines(f"{key}={value}\n" for key, value in to_text_values(loaded.settings).items())
-        return 0
-    logs.configure(loaded.settings.log_format, loaded.settings.log_level)
-    for key in loaded.unknown_keys:
-        if key not in SIDECAR_KEYS:
-            log.warning("configuration key is not known and ignored", key=key, file=str(options.config))
-    return uvloop.run(_run(loaded.settings))
+    from rocketmq_broker.command import run  # noqa: PLC0415 - see above
 
-
-async def _run(settings: BrokerSettings) -> int:
-    try:
-        app = BrokerApp(settings)
-    except OSError as error:
-        log.critical("start refused", reason=str(error))
-        return EXIT_FATAL
-    on_end_signals(app.stopping.set)
-    try:
-        await app.start()
-        await app.stopping.wait()
-    except OSError as error:
-        log.critical("start refused", reason=str(error))
-        return EXIT_PORT if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) else EXIT_FATAL
-    except RecoveryInterruptedError:
-        log.info("recovery ended by a signal, the next start begins it anew")
-    except (StoreError, StorageError, TableDamagedError) as error:
-        log.critical("start refused", reason=str(error), error=type(error).__name__)
-        return EXIT_FATAL
-    finally:
-        await app.stop()
-    return 0 if app.fatal is None else EXIT_FATAL
+    return run(words)
 
 
 if __name__ == "__main__":
