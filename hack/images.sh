@@ -16,10 +16,17 @@ for name in BASE PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST; do
   [ -z "${!name:-}" ] || arguments+=(--build-arg "$name")
 done
 export DOCKER_BUILDKIT=1
-# The first build makes the layers of all of them; the others only put theirs on top, at the same time.
+logs=build/images
+mkdir -p "$logs"
 build() { # shellcheck disable=SC2086 # DOCKER_BUILD_ARGS is a list of words
-  "$docker" build --quiet ${DOCKER_BUILD_ARGS:-} "${arguments[@]}" --target "$1" -t "$repository/$1:$tag" -t "$repository/$1:$version" . >/dev/null
+  if ! "$docker" build --progress plain ${DOCKER_BUILD_ARGS:-} "${arguments[@]}" --target "$1" \
+    -t "$repository/$1:$tag" -t "$repository/$1:$version" . > "$logs/$1.log" 2>&1; then
+    grep -v ' \(sha256:\|DONE \|CACHED\)' "$logs/$1.log" | tail -n 30 >&2
+    echo "image $1 was not built, see $logs/$1.log" >&2
+    return 1
+  fi
 }
+# The first build makes the layers of all of them; the others only put theirs on top, at the same time.
 build "${names[0]}"
 pids=()
 for name in "${names[@]:1}"; do build "$name" & pids+=($!); done
