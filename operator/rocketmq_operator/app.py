@@ -120,8 +120,13 @@ class Operator:
         self._reconciler.start(self._settings.workers)
 
     def _poke(self, key: Key) -> None:
-        if key.kind in names.PLURALS:
-            self._queue.add(key, EVENT_DELAY)
+        if key.kind not in names.PLURALS:
+            return
+        self._queue.add(key, EVENT_DELAY)
+        if key.kind != "BrokerGroup":
+            for group in self._cache.keys("BrokerGroup"):
+                if refers(self._cache.body(group), key):
+                    self._queue.add(group, EVENT_DELAY)
 
     async def _timers(self) -> None:
         """Look at everything now and then, spread over the time between; forget what is gone."""
@@ -132,10 +137,22 @@ class Operator:
             await self._sweep.turn()
             keys = [key for kind in names.PLURALS for key in self._cache.keys(kind)]
             for number, key in enumerate(keys):
-                self._queue.add(key, 0.5 * self._settings.resync_seconds * number / len(keys))
+                self._reconciler.resync(key, 0.5 * self._settings.resync_seconds * number / len(keys))
+            self._reconciler.tidy(set(keys))
             self._ledger.forget_all_but(set(keys))
             pods = {entry.uid for key in self._cache.keys("Pod") if (entry := self._cache.get(key)) is not None}
             self._sidecars.forget_all_but(pods)
+
+
+def refers(body: Json | None, key: Key) -> bool:
+    """Whether a BrokerGroup names that ControllerCluster or NameServer."""
+    if body is None:
+        return False
+    spec, namespace = mapping(body, "spec"), mapping(body, "metadata").get("namespace")
+    reference = spec.get("controllerRef" if key.kind == "ControllerCluster" else "nameServerRef")
+    if not isinstance(reference, dict):
+        return False
+    return (reference.get("namespace") or namespace, reference.get("name")) == (key.namespace, key.name)
 
 
 def _resources(cache: Cache) -> Iterable[Resource]:

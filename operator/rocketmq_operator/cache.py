@@ -52,7 +52,12 @@ class Cache:
     def __init__(self, changed: Callable[[Key], None]) -> None:
         self._entries: dict[Key, Entry] = {}
         self._children: dict[Key, set[Key]] = {}
+        self._revisions: dict[Key, int] = {}
         self._changed = changed
+
+    def revision(self, owner: Key) -> int:
+        """Grows whenever there is something new of a resource or of what belongs to it."""
+        return self._revisions.get(owner, 0)
 
     def put(self, body: Json) -> None:
         """An object as the API server has sent it. Older news than what is known is dropped."""
@@ -70,7 +75,7 @@ class Cache:
             if owner != key:
                 self._children.setdefault(owner, set()).add(key)
             if old is None or old.essence != entry.essence or old.value != entry.value:
-                self._changed(owner)
+                self._tell(owner)
 
     def remove(self, key: Key, uid: str | None = None) -> None:
         """It is gone; with `uid` only if it is that one."""
@@ -80,7 +85,7 @@ class Cache:
         del self._entries[key]
         self._unlink(key, entry)
         if entry.owner is not None:
-            self._changed(entry.owner)
+            self._tell(entry.owner)
 
     def get(self, key: Key) -> Entry | None:
         return self._entries.get(key)
@@ -98,10 +103,15 @@ class Cache:
 
     def keys(self, kind: str) -> list[Key]:
         """All objects of a kind."""
-        return [key for key in self._entries if key.kind == kind]
+        # A copy first: the thread that is scraped asks too.
+        return [key for key in list(self._entries) if key.kind == kind]
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _tell(self, owner: Key) -> None:
+        self._revisions[owner] = self._revisions.get(owner, 0) + 1
+        self._changed(owner)
 
     def _unlink(self, key: Key, entry: Entry) -> None:
         if entry.owner is None or entry.owner == key:

@@ -18,7 +18,9 @@ REFUSAL_SECONDS: Final = 600.0
 """How long a refusal by the API server is remembered."""
 
 
-class _Applied(msgspec.Struct, frozen=True):
+class _Applied(msgspec.Struct):
+    made: Json
+    """The very object, most often, that is wished for again."""
     wish: bytes
     uid: str
     essence: bytes
@@ -36,15 +38,19 @@ class Ledger:
     def needs(self, key: Key, made: Json) -> bool:
         """Whether the object differs from what was made of it, or another one is wished for."""
         known, entry = self._applied.get(key), self._cache.get(key)
-        if known is None or entry is None:
+        if known is None or entry is None or (known.uid, known.essence) != (entry.uid, entry.essence):
             return True
-        return known != _Applied(digest(made), entry.uid, entry.essence)
+        if known.made is not made:
+            if known.wish != digest(made):
+                return True
+            known.made = made
+        return False
 
     def applied(self, key: Key, made: Json) -> None:
         """The answer to an apply is in the cache."""
         entry = self._cache.get(key)
         if entry is not None:
-            self._applied[key] = _Applied(digest(made), entry.uid, entry.essence)
+            self._applied[key] = _Applied(made, digest(made), entry.uid, entry.essence)
 
     def forget(self, key: Key) -> None:
         """It is to be applied again, or gone."""

@@ -42,11 +42,13 @@ class Observer:
     async def group(self, group: BrokerGroup) -> ObservedGroup:
         """All that a plan for it looks at."""
         key = Key("BrokerGroup", group.namespace, group.name)
-        pods, claims = self._pods(key), self._claims(key)
         quorum = self._quorums.of_group(group)
-        controllers = Controllers(missing=quorum is None)
         if quorum is not None:
             await quorum.first_word()
+        sidecars = await self._sidecars.look(self._pods(key))
+        # Nothing is waited for from here on: all of the picture is of one moment.
+        controllers = Controllers(missing=quorum is None)
+        if quorum is not None:
             view = quorum.groups.get(group.broker_name)
             if view is not None and view.cluster_name != group.cluster_name:
                 view = None
@@ -54,12 +56,12 @@ class Observer:
         return ObservedGroup(
             group=group,
             stateful_set=self._stateful_set(key, group.name),
-            pods=pods,
-            claims=claims,
+            pods=self._pods(key),
+            claims=self._claims(key),
             controllers=controllers,
             controller_addr=self._controller_addr(group),
             namesrv_addr=self._namesrv_addr(group),
-            sidecars=await self._sidecars.look(pods),
+            sidecars=sidecars,
             refused=self._ledger.refusals(),
             disruption_budget=self._cache.get(Key("PodDisruptionBudget", group.namespace, group.name)) is not None,
         )
@@ -67,13 +69,13 @@ class Observer:
     async def cluster(self, cluster: ControllerCluster) -> ObservedCluster:
         """All that a plan for it looks at."""
         key = Key("ControllerCluster", cluster.namespace, cluster.name)
-        quorum = self._quorums.of_cluster(cluster)
+        members = await self._quorums.of_cluster(cluster).members()
         return ObservedCluster(
             cluster=cluster,
             stateful_set=self._stateful_set(key, names.controller(cluster.name)),
             pods=self._pods(key),
             claims=self._claims(key),
-            quorum=await quorum.members(),
+            quorum=members,
             refused=self._ledger.refusals(),
         )
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from rocketmq_api.group_view import GroupView
 from rocketmq_operator.cache import Cache, Key
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.observed import Pod
@@ -51,6 +52,12 @@ class QuorumBook:
         if self._cache.body(cluster) is None:
             return None
         return self._quorum(_name(cluster), self._locator(cluster))
+
+    def view(self, key: Key) -> tuple[bool, GroupView | None] | None:
+        """What is known of a group: whether its quorum is heard, and what that says."""
+        place = self._groups.get(key)
+        quorum = None if place is None else self._quorums.get(place[0])
+        return None if place is None or quorum is None else (quorum.synced, quorum.groups.get(place[1]))
 
     def of_cluster(self, cluster: ControllerCluster) -> Quorum:
         """Watched from now on."""

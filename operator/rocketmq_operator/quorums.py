@@ -91,8 +91,8 @@ class Quorum:
             client = await self.client()
             if client is None or not self.synced:
                 return
-            for group in await client.snapshot():
-                if group.broker_name in self.groups:
+            for group in map(_ageless, await client.snapshot()):
+                if self.groups.get(group.broker_name, group) != group:
                     self.groups[group.broker_name] = group
         except (ApiError, OSError) as error:
             log.debug("offsets not refreshed", quorum=self.name, error=str(error))
@@ -140,7 +140,7 @@ class Quorum:
                         self._take_over(fresh)
                         fresh = None
                     elif change.group is not None:
-                        fresh[change.broker_name] = change.group
+                        fresh[change.broker_name] = _ageless(change.group)
                 elif change is not None:
                     self._take(change.broker_name, change.group)
 
@@ -162,7 +162,7 @@ class Quorum:
         if group is None:
             self.groups.pop(name, None)
         else:
-            self.groups[name] = group
+            self.groups[name] = _ageless(group)
         self._changed(name)
 
     def _lose(self) -> None:
@@ -186,3 +186,9 @@ class Quorum:
         if self._silent is not None:
             self._silent.cancel()
             self._silent = None
+
+
+def _ageless(group: GroupView) -> GroupView:
+    """Without the ages of heartbeats, which would make every view a new one."""
+    replicas = tuple(msgspec.structs.replace(one, heartbeat_age_millis=None) for one in group.replicas)
+    return msgspec.structs.replace(group, replicas=replicas)

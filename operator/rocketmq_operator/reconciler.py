@@ -17,6 +17,7 @@ from rocketmq_operator.domain.group_status import spec_refused, without_offsets
 from rocketmq_operator.domain.plan.controller_cluster import plan_controller_cluster
 from rocketmq_operator.domain.plan.group import plan_group
 from rocketmq_operator.domain.plan.name_server import plan_name_server
+from rocketmq_operator.domain.plan.objects import ObjectMemory
 from rocketmq_operator.domain.plan.settings import PlanSettings
 from rocketmq_operator.domain.plan.step import Plan
 from rocketmq_operator.domain.spec.broker_group import parse_broker_group
@@ -65,7 +66,10 @@ class Reconciler:
         self._settings = settings
         self._wall = wall
         self._workers: list[asyncio.Task[None]] = []
+        self._memory = ObjectMemory()
         self._written: dict[Key, float] = {}
+        self._idle: dict[Key, tuple[int, object]] = {}
+        """What was known at the last look that found nothing to do."""
 
     def start(self, workers: int) -> None:
         """So many looks at a time."""
@@ -78,6 +82,21 @@ class Reconciler:
         for worker in self._workers:
             with contextlib.suppress(asyncio.CancelledError):
                 await worker
+
+    def resync(self, key: Key, after: float) -> None:
+        """Look again in so many seconds, unless what was there to see at the last look is all there is."""
+        if self._idle.get(key) != self._seen(key):
+            self._queue.add(key, after)
+
+    def tidy(self, keys: set[Key]) -> None:
+        """Forget what is not among `keys`."""
+        for key in self._idle.keys() - keys:
+            del self._idle[key]
+        entries = (self._cache.get(key) for key in keys)
+        self._memory.forget_all_but({entry.uid for entry in entries if entry is not None})
+
+    def _seen(self, key: Key) -> tuple[int, object]:
+        return self._cache.revision(key), self._quorums.view(key)
 
     async def look(self, key: Key) -> float | None:
         """One look; in how many seconds to look again even if nothing is heard.
@@ -98,20 +117,26 @@ class Reconciler:
             raise
         if plan.announce:
             await self._say(key, body, plan)
+        seen = self._seen(key)
         changed = await self._executor.apply(plan) if plan.objects else False
         await self._executor.perform(body, plan, disruptive=not changed)
         if not plan.announce:
             await self._say(key, body, plan)
+        if key.kind == "BrokerGroup" and not (changed or plan.actions or plan.requeue):
+            self._idle[key] = seen
+        else:
+            self._idle.pop(key, None)
         return 0.0 if changed and any(action.disruptive for action in plan.actions) else plan.requeue
 
     async def _plan(self, key: Key, body: Json) -> Plan:
         now = self._wall()
         match key.kind:
             case "BrokerGroup":
-                return plan_group(await self._observer.group(parse_broker_group(body)), self._settings, now)
+                group = await self._observer.group(parse_broker_group(body))
+                return plan_group(group, self._settings, now, self._memory)
             case "ControllerCluster":
-                world = await self._observer.cluster(parse_controller_cluster(body))
-                return plan_controller_cluster(world, self._settings, now)
+                cluster = await self._observer.cluster(parse_controller_cluster(body))
+                return plan_controller_cluster(cluster, self._settings, now)
             case _:
                 return plan_name_server(self._observer.name_server(parse_name_server(body)), self._settings, now)
 
@@ -189,6 +214,7 @@ class Reconciler:
         self._queue.forget(key)
         self._quorums.forget_group(key)
         self._written.pop(key, None)
+        self._idle.pop(key, None)
 
 
 def _without_verification(status: Mapping[str, object]) -> Json:

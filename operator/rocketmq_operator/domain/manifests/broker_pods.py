@@ -87,7 +87,7 @@ def _broker(group: BrokerGroup, images: Images) -> Json:
         ports=ports,
         mounts=_mounts(group),
         startupProbe=pods.tcp_probe("broker", period=1, failures=RECOVERY_SECONDS),
-        livenessProbe=pods.http_probe("/livez/broker", names.PORT_SIDECAR_METRICS, period=5, failures=12),
+        livenessProbe=pods.http_probe("/livez/broker", names.PORT_SIDECAR_METRICS, period=5, failures=6),
         readinessProbe=pods.tcp_probe("broker", period=5, failures=2),
         lifecycle={"preStop": {"exec": {"command": pre_stop}}},
         **command,

@@ -25,9 +25,37 @@ def missing_references(state: GroupState) -> Step:
     return Step(busy=True, blocked=Blocked("ReferenceMissing", f"{' and '.join(missing)} does not exist"))
 
 
-def group_objects(
-    state: GroupState, images: Images, access: Access, replicas: int
-) -> tuple[tuple[Json, ...], tuple[tuple[str, str], ...]]:
+Made = tuple[tuple[Json, ...], tuple[tuple[str, str], ...]]
+"""What to apply, and (kind, name) of what must not be there."""
+
+
+class ObjectMemory:
+    """The objects of each group as they were made last: a group is looked at far more often than it changes, and its
+    objects are the larger part of a look."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[object, Made]] = {}
+
+    def group_objects(self, state: GroupState, images: Images, access: Access, replicas: int) -> Made:
+        """As the function of that name; the very same objects as long as nothing they are made of has changed."""
+        world, metadata = state.world, state.group.metadata
+        of = (
+            *(metadata.generation, metadata.annotations, world.controller_addr, world.namesrv_addr, images, access),
+            *(replicas, world.disruption_budget, None if world.stateful_set is None else world.stateful_set.uid),
+            None if world.stateful_set is None else world.stateful_set.claim_sizes,
+        )
+        known = self._made.get(metadata.uid)
+        if known is None or known[0] != of:
+            known = self._made[metadata.uid] = (of, group_objects(state, images, access, replicas))
+        return known[1]
+
+    def forget_all_but(self, uids: set[str]) -> None:
+        """Groups that are gone."""
+        for uid in self._made.keys() - uids:
+            del self._made[uid]
+
+
+def group_objects(state: GroupState, images: Images, access: Access, replicas: int) -> Made:
     """What to apply, and (kind, name) of what must not be there."""
     world = state.world
     if world.controller_addr is None or world.namesrv_addr is None:

@@ -1,12 +1,13 @@
-"""Making one replica anew from nothing: its volumes are deleted, and with its pod (see `rollout`) they go.
+"""Making one replica anew from nothing: its volumes are deleted, and with its pod they go.
 
 A deleted PVC stays until no pod uses it. That mark survives every restart of the operator, so the request (the
-annotation rocketmq-ha.io/rebuild) is done with as soon as it is there; the rest is a pod that has to be replaced,
-under the same rules as any other. So a PVC that somebody deletes by hand is treated alike.
+annotation rocketmq-ha.io/rebuild) is done with as soon as it is there; what is left then is a pod that has to be
+replaced, under the same rules as any other (`rollout`). So a PVC that somebody deletes by hand is treated alike. As
+long as the pod runs on it the volume is a copy that the pod's next end takes away, so both are deleted in one go.
 """
 
 from rocketmq_operator.domain import names
-from rocketmq_operator.domain.actions import DeleteClaim, RemoveAnnotation
+from rocketmq_operator.domain.actions import DeleteClaim, DeletePod, RemoveAnnotation
 from rocketmq_operator.domain.plan.state import GroupState, Member
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
 
@@ -38,7 +39,10 @@ def rebuild(state: GroupState) -> Step:
         )
         for claim in member.claims
     )
-    return Step(actions=(*deletions, done), busy=True, progress=progress)
+    assert member.pod is not None, "looked for above"
+    message = f"Deleting pod {pod_name}: its replica is made anew"
+    stop = DeletePod(pod_name, member.pod.uid, "RebuildingReplica", message)
+    return Step(actions=(*deletions, done, stop), busy=True, progress=progress)
 
 
 def _refusal(state: GroupState, member: Member, pod_name: str) -> str | None:
@@ -51,9 +55,9 @@ def _refusal(state: GroupState, member: Member, pod_name: str) -> str | None:
         return f"{pod_name}: no other replica in sync lives"
     if not member.claims:
         return f"{pod_name} has no volume"
-    least = min(state.group.min_in_sync_replicas, len(state.members) - 1)
-    if member.in_sync and len(others) < least:
-        return f"{pod_name}: only {len(others)} others are in sync, {least} are needed"
+    unwell = [names.pod_name(state.group.name, one.ordinal) for one in state.members if not one.available]
+    if member.available and unwell:
+        return f"{pod_name} is in sync and {', '.join(unwell)} not: one at a time"
     return None
 
 

@@ -101,19 +101,20 @@ def _master(state: GroupState, outdated: tuple[Member, ...]) -> Step:
             f"{_name(master)} is the master: hand mastership over to have it updated (kubectl rocketmq switchover)"
         )
         return Step(progress=Progress("Updating", "WaitingForSwitchover", message))
-    return hand_over(state, state.members, f"{_name(master)} has to be updated")
+    fresh = tuple(member for member in state.members if not member.outdated)
+    return hand_over(state, fresh, f"{_name(master)} has to be updated")
 
 
 def hand_over(state: GroupState, among: tuple[Member, ...], why: str) -> Step:
-    """Have the best of `among` that is up to date made master."""
+    """Have the best of `among` made master."""
     master = state.living_master
     if master is None or master.pod is None:
         return _no_master()
     if state.group.spec.fenced:
         return Step(busy=True, blocked=Blocked("Fenced", f"{why}, but a fenced group hands no mastership over"))
-    targets = state.candidates(tuple(member for member in among if not member.outdated))
+    targets = state.candidates(among)
     if not targets or targets[0].pod is None or targets[0].broker_id is None:
-        message = f"{why}, but no other replica is ready, in sync and up to date"
+        message = f"{why}, but no other replica is ready and in sync"
         return Step(busy=True, requeue=LOOK_AGAIN, blocked=Blocked("NobodyToHandOverTo", message))
     target = targets[0]
     action = HandOver(

@@ -2,11 +2,14 @@
 copy that is needed; hibernation is none at all. And what is left behind by replicas that went.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
-from rocketmq_api.group_view import Liveness
+from rocketmq_api.group_view import Liveness, ReplicaStanding
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Action, AnnotateClaim, CleanBrokerData, DeleteClaim
+from rocketmq_operator.domain.observed import Claim
 from rocketmq_operator.domain.plan.rollout import LOOK_AGAIN, hand_over
 from rocketmq_operator.domain.plan.state import GroupState, Member
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
@@ -37,37 +40,54 @@ def scale(state: GroupState) -> Scale:
     return scaled
 
 
-def clean_up(state: GroupState) -> Step:
-    """What scaled-down replicas left: their records at the controllers, and their volumes where those are not kept."""
-    if state.group.spec.hibernated or not state.reachable or state.view is None or not state.settled:
+def clean_up(state: GroupState, replicas: int) -> Step:
+    """What scaled-down replicas left: their records at the controllers, and their volumes where those are not kept.
+
+    A volume is marked before its id is forgotten, so that it is never run again by mistake: the controllers would not
+    know it.
+    `replicas`: what the StatefulSet is told to have now.
+    """
+    view = state.view
+    if state.group.spec.hibernated or view is None or not state.settled or not state.current:
         return NOTHING
+    records = {standing.broker_id: standing for standing in view.replicas}
+    stays = max(replicas, state.current, state.group.spec.replicas)
     actions: list[Action] = []
-    records = {standing.broker_id: standing for standing in state.view.replicas}
     for member in state.others:
-        if member.pod is not None or member.ordinal < state.group.spec.replicas:
-            continue
-        broker_id = member.written_id
-        record = None if broker_id is None else records.get(broker_id)
-        if broker_id is not None and record is not None:
-            if record.liveness is Liveness.DEAD and not record.in_sync:
-                message = f"Broker {broker_id} is forgotten by the controllers: its replica was scaled away"
-                actions.append(CleanBrokerData(state.group.broker_name, (broker_id,), message))
-            continue
-        for claim in member.claims:
-            if claim.deleting:
-                continue
-            if state.group.spec.storage.reclaim_policy == "Delete":
-                message = f"Deleting PVC {claim.name}: its replica was scaled away and reclaimPolicy is Delete"
-                actions.append(DeleteClaim(claim.name, claim.uid, "VolumeDeleted", message))
-            elif claim.broker_id is not None and not claim.retired:
-                actions.append(AnnotateClaim(claim.name, claim.uid, {names.ANNOTATION_RETIRED: "true"}))
+        if member.pod is None and member.ordinal >= stays:
+            actions.extend(_left_behind(state, member, records))
     return Step(actions=tuple(actions))
+
+
+def _left_behind(state: GroupState, member: Member, records: Mapping[int, ReplicaStanding]) -> list[Action]:
+    broker_id = member.written_id
+    record = None if broker_id is None else records.get(broker_id)
+    if record is not None and (record.liveness is not Liveness.DEAD or record.in_sync):
+        return []
+    claims = tuple(claim for claim in member.claims if not claim.deleting)
+    unmarked = tuple(claim for claim in claims if broker_id is not None and not claim.retired)
+    if unmarked:
+        return [AnnotateClaim(claim.name, claim.uid, {names.ANNOTATION_RETIRED: "true"}) for claim in unmarked]
+    if record is not None:
+        message = f"Broker {record.broker_id} is forgotten by the controllers: its replica was scaled away"
+        return [CleanBrokerData(state.group.broker_name, (record.broker_id,), message)]
+    if state.group.spec.storage.reclaim_policy == "Retain":
+        return []
+    return [_delete_claim(claim, "its replica was scaled away") for claim in claims]
+
+
+def _delete_claim(claim: Claim, why: str) -> DeleteClaim:
+    message = f"Deleting PVC {claim.name}, reclaimPolicy is Delete: {why}"
+    return DeleteClaim(claim.name, claim.uid, "VolumeDeleted", message)
 
 
 def _first(state: GroupState, wanted: int) -> Scale:
     """No StatefulSet: a new group, or one whose StatefulSet is being made again around running pods."""
     running = [pod.ordinal + 1 for pod in state.world.pods if not pod.deleting]
-    return Scale(max([wanted, *running]), _retired_in_the_way(state, 0, wanted) or NOTHING)
+    if running:
+        return Scale(max(wanted, *running))
+    refusal = _retired_in_the_way(state, 0, wanted)
+    return Scale(wanted) if refusal is None else Scale(0, refusal)
 
 
 def _up(state: GroupState, wanted: int) -> Scale:
@@ -120,6 +140,10 @@ def _last(state: GroupState) -> str:
 
 def _hibernate(state: GroupState) -> Scale:
     pods = [pod.name for pod in state.world.pods]
+    if any(member.doomed for member in state.members):
+        return Scale(
+            state.current, Step(blocked=Blocked("VolumeBeingDeleted", "a replica is made anew, then all stop"))
+        )
     if state.stateful_set is None and pods:
         return Scale(0, Step(busy=True))
     if pods or state.current:
@@ -141,12 +165,28 @@ def _wake(state: GroupState, wanted: int) -> Scale:
 
 
 def _retired_in_the_way(state: GroupState, first: int, wanted: int) -> Step | None:
-    """Volumes kept from replicas that the controllers have forgotten: their ids are never given again."""
-    names_ = [claim.name for claim in state.world.claims if claim.retired and first <= claim.ordinal < wanted]
-    if not names_:
+    """Volumes of replicas that were scaled away and are to run again: their ids are never given again."""
+    retired = tuple(claim for claim in state.world.claims if claim.retired and first <= claim.ordinal < wanted)
+    if not retired:
         return None
-    message = f"{', '.join(names_)} kept from replicas that were scaled away: delete them, or scale no further"
-    return Step(blocked=Blocked("RetiredVolume", message))
+    if not state.reachable:
+        return _refuse("ControllersUnreachable", f"nobody can tell whether {_claims(retired)} may be used again")
+    records = set() if state.view is None else {standing.broker_id for standing in state.view.replicas}
+    known = tuple(claim for claim in retired if claim.broker_id in records)
+    forgotten = tuple(claim for claim in retired if claim.broker_id not in records)
+    actions: list[Action] = [AnnotateClaim(one.name, one.uid, {names.ANNOTATION_RETIRED: None}) for one in known]
+    if state.group.spec.storage.reclaim_policy == "Delete":
+        why = "the controllers have forgotten its replica, another one is to take the place"
+        actions.extend(_delete_claim(claim, why) for claim in forgotten if not claim.deleting)
+    elif forgotten:
+        message = f"{_claims(forgotten)} kept from replicas that were scaled away: delete, or scale no further"
+        return Step(actions=tuple(actions), blocked=Blocked("RetiredVolume", message))
+    progress = Progress("Scaling", "ScalingUp", f"{_claims(retired)} are made ready for new replicas")
+    return Step(actions=tuple(actions), requeue=LOOK_AGAIN, progress=progress)
+
+
+def _claims(claims: tuple[Claim, ...]) -> str:
+    return ", ".join(claim.name for claim in claims)
 
 
 def _refuse(reason: str, message: str) -> Step:

@@ -157,13 +157,13 @@ class GroupState:
         return bool(self.members) and all(member.available for member in self.members)
 
     def candidates(self, among: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Who could be master instead of the present one, best first: by priority, then by log, then by ordinal."""
-        able = (member for member in among if member.available and not member.is_master)
-        return tuple(
-            sorted(
-                able, key=lambda member: (priority_of(self.group, member.ordinal), -member.max_offset, member.ordinal)
-            )
-        )
+        """Who could be master instead of the present one, best first: up to date before outdated, so that mastership
+        moves once; then by priority, log and ordinal."""
+
+        def rank(member: Member) -> tuple[bool, int, int, int]:
+            return member.outdated, priority_of(self.group, member.ordinal), -member.max_offset, member.ordinal
+
+        return tuple(sorted((one for one in among if one.available and not one.is_master), key=rank))
 
     def known_ids(self) -> frozenset[int]:
         """Ids that some pod or volume of the group carries."""
