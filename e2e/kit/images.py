@@ -45,13 +45,13 @@ def load(cluster: Cluster, kind: str, images: Mapping[str, str], folder: Path) -
     stale = [images[name] for name, value in wanted.items() if noted(cluster).get(name) != value]
     if stale:
         folder.mkdir(parents=True, exist_ok=True)
-        archive = folder / "images.tar"
+        archive = str(folder / "images.tar")
         try:
             subprocess.run([docker(), "save", "-o", archive, *stale], check=True, timeout=LOAD_SECONDS)
             command = [kind, "load", "image-archive", archive, "--name", cluster.name]
             subprocess.run(command, check=True, timeout=LOAD_SECONDS)
         finally:
-            archive.unlink(missing_ok=True)
+            Path(archive).unlink(missing_ok=True)
         metadata = {"name": NOTE[-1], "namespace": NOTE[1]}
         note = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**noted(cluster), **wanted}}
         cluster.kubectl("apply", "-f", "-", input=json.dumps(note))

@@ -1,6 +1,7 @@
 """What people change: versions, sizes, configuration, mastership, nodes. No change loses a message or an id."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -55,13 +56,17 @@ def test_supervised_update_waits_for_the_switchover(installation: Installation, 
     group.judge(since, gap=GAP)
 
 
+def is_master(group: Group, pod: str) -> bool:
+    return group.status()["master"] == pod
+
+
 def test_ten_switchovers(installation: Installation, group: Group) -> None:
     ids, since = group.ids(), group.mark()
     for _ in range(SWITCHOVERS):
         before = group.master()
         target = group.slaves()[0]
         plugin(installation, "switchover", group.name, target)
-        wait(lambda target=target: group.status()["master"] == target, f"{target} to be master", 30.0)
+        wait(partial(is_master, group, target), f"{target} to be master", 30.0)
         assert before != target
         group.whole()
     group.judge(since, gap=GAP)
