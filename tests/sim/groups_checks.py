@@ -26,6 +26,8 @@ class Promise(msgspec.Struct, frozen=True):
     exclusive_acceptance: bool
     """At most one replica accepts sends at any instant (relaxed durability; with strict durability an old master may
     still accept, but what it cannot get acknowledged by the new one it never acknowledges)."""
+    kept_to_the_end: bool = False
+    """What was acknowledged is in all logs in the end, however many copies there were: nothing was ever killed."""
 
 
 class GroupChecker:
@@ -43,6 +45,8 @@ class GroupChecker:
         self.matches = dict.fromkeys((replica.name for replica in replicas), 0)
         self.emptied: set[str] = set()
         """Whose disk somebody emptied, until the log is there again; not counted as lost copies meanwhile."""
+        self.fenced: set[str] = set()
+        """Whose sidecar has said that sends are refused."""
         self._confirmed: dict[str, int] = {}
 
     # Events
@@ -127,6 +131,8 @@ class GroupChecker:
     def one_writer(self, replica: SimReplica) -> None:
         """Who accepts sends holds the writer lock, and is the only one if the configuration says so."""
         assert replica.broker is not None
+        if replica.name in self.fenced:
+            raise Violation(f"Fenced: {replica.name} accepts sends")
         if not replica.broker.store.writer.held:
             raise Violation(f"OneWriter: {replica.name} accepts sends without the writer lock")
         if self.promise.exclusive_acceptance:
@@ -174,7 +180,7 @@ class GroupChecker:
             raise Violation(
                 f"Once: {sorted(body for body in set(bodies) if bodies.count(body) > 1)[:5]} more than once"
             )
-        if self.promise.copies:
+        if self.promise.copies or self.promise.kept_to_the_end:
             lost = self.acked.keys() - set(bodies)
             if lost:
                 raise Violation(f"AckedSurvives: acknowledged and lost: {sorted(lost)[:10]}")

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from rocketmq_broker.domain.role import Role
 from rocketmq_sidecar import log_mark, meta_files
+from rocketmq_sidecar.domain.actions import HandedOver
+from rocketmq_sidecar.domain.fence import Fence
 from tests.sim.groups_disk import ROOT
 from tests.sim.groups_ends import Weather
 from tests.sim.groups_loop import Process
@@ -40,13 +42,18 @@ class Storm:
             (self.kill_controller, 2),
             (self.stop_controller, 2),
             (self.move_leader, 2),
+            (self.hand_over, 4),
+            (self.fence, 2),
         ]
-        if world.sync:  # otherwise what is acknowledged may be in the memory of machines only
+        if world.gentle:
+            gentle = {self.terminate, self.weather, self.slow_disk, self.move_leader, self.hand_over, self.fence}
+            kinds = [(kind, weight) for kind, weight in kinds if kind in gentle] + [(self.leave_behind, 4)]
+        if world.sync and not world.gentle:  # otherwise what is acknowledged may be in the memory of machines only
             kinds += [(self.power, 3), (self.crash_at_write, 3), (self.power_all, 1)]
         # Each run favours some kinds and leaves out others: rare meetings of two faults become common in some runs.
         self.kinds = [(kind, weight * self.rng.choice((0, 1, 1, 5))) for kind, weight in kinds]
         if not any(weight for _, weight in self.kinds):
-            self.kinds = [(self.kill_both, 1)]
+            self.kinds = [(self.hand_over if world.gentle else self.kill_both, 1)]
 
     def blow(self) -> None:
         if self.over:
@@ -62,6 +69,7 @@ class Storm:
         world = self.world
         world.network.weather = Weather()
         for replica in world.replicas:
+            self._unfence(replica)
             replica.disk.small.crash_at = None
             replica.host.disk_delay = 0.001
 
@@ -154,6 +162,55 @@ class Storm:
             replica.host.disk_delay = 0.001
 
         self.world.schedule.after(self._length(), good)
+
+    # Operators
+
+    def hand_over(self) -> None:
+        ids = [other.broker_id for other in self.world.replicas if other.broker_id is not None]
+        self._ask(self._replica(), self.rng.choice([None, *ids]))
+
+    def _ask(self, replica: SimReplica, to: int | None) -> None:
+        seconds = self.rng.choice((0.1, 0.5, 2.0))
+
+        def told(ended: HandedOver) -> None:
+            self.world.handed[ended.outcome] += 1
+            self.world.tell("%s: hand-over to %s: %s %s", replica.name, to, ended.outcome, ended.reason)
+
+        if replica.hand_over(to, seconds, told):
+            self.world.tell("%s is asked to hand over to %s within %s", replica.name, to, seconds)
+
+    def fence(self) -> None:
+        replica = self._replica()
+        if replica.fence is not None:
+            return
+        fence = Fence("maintenance", 0)
+
+        def fenced() -> None:
+            if replica.fence is fence:
+                self.world.checker.fenced.add(replica.name)
+
+        self.world.tell("%s is fenced", replica.name)
+        replica.set_fence(fence, fenced)
+        self.world.schedule.after(self._length(), lambda: self._unfence(replica))
+
+    def _unfence(self, replica: SimReplica) -> None:
+        if replica.fence is not None:
+            self.world.tell("%s is not fenced any more", replica.name)
+            self.world.checker.fenced.discard(replica.name)
+            replica.set_fence(None, lambda: None)
+
+    def leave_behind(self) -> None:
+        """A slave gets nothing for a while, and often the master is then asked to hand over to it."""
+        masters = [r for r in self.world.replicas if r.broker is not None and r.broker.role.role is Role.MASTER]
+        slave = self.rng.choice(self.world.replicas)
+        if slave in masters or not masters:
+            return
+        self.world.network.block({(masters[0].name, slave.name)})
+        self.world.tell("%s gets nothing from %s", slave.name, masters[0].name)
+        length = self._length() / 3
+        self.world.schedule.after(length, self._heal)
+        if self.rng.random() < 0.7:
+            self.world.schedule.after(length * self.rng.random(), lambda: self._ask(masters[0], slave.broker_id))
 
     # The network
 

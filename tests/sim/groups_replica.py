@@ -7,7 +7,7 @@ which does what `send.SendProcessor.on_send` does around `ReplicaRole`, store an
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -34,6 +34,8 @@ from rocketmq_formats.remoting.command import encode_frame, request, response
 from rocketmq_runtime.server import RemotingServer
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.app import SidecarApp
+from rocketmq_sidecar.domain.actions import HandedOver
+from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.epoch_store import EpochStore
 from rocketmq_sidecar.log_mark import LogMark
 from rocketmq_sidecar.meta_files import IdentityFiles
@@ -175,6 +177,8 @@ class SimReplica:
         self.on_gone: Callable[[Half, str], None] = lambda _process, _reason: None
         self.on_power_cut: Callable[[], None] = lambda: None
         self.lives = 0
+        self.fence: Fence | None = None
+        """What an operator ordered; kept."""
 
     # Starting
 
@@ -194,7 +198,7 @@ class SimReplica:
 
         async def main() -> None:
             agent = self.agent = Agent(settings, lambda agent: _replication(settings, agent), clock=process.time)
-            await agent.start()
+            await agent.start(self.fence)
 
         process.run(lambda: process.create_task(self._main(process, main)))
 
@@ -221,6 +225,34 @@ class SimReplica:
             await main()
         except Exception as error:
             raise Violation(f"NoCrashLoop: {process.name} does not start: {type(error).__name__}: {error}") from error
+
+    # Operators
+
+    def hand_over(self, broker_id: int | None, seconds: float, told: Callable[[HandedOver], None]) -> bool:
+        """Ask the sidecar for it; False if there is none that can be asked."""
+        agent, process = self.agent, self.sidecar
+        if agent is None or process is None or agent.machine is None:
+            return False
+
+        async def main() -> None:
+            told(await agent.hand_over(broker_id, seconds))
+
+        process.run(lambda: process.create_task(main()))
+        return True
+
+    def set_fence(self, fence: Fence | None, done: Callable[[], None]) -> None:
+        """Keep the order, and tell the sidecar, if there is one; `done` when its broker refuses sends."""
+        self.fence = fence
+        agent, process = self.agent, self.sidecar
+        if agent is None or process is None:
+            return
+
+        async def main() -> None:
+            with suppress(TimeoutError):  # the broker hangs
+                await agent.fence(fence)
+                done()
+
+        process.run(lambda: process.create_task(main()))
 
     # Ending
 
