@@ -16,6 +16,15 @@ NO_END = 2**63 - 1
 _LARGEST = 2**63 - 1
 
 
+class SlaveLook(msgspec.Struct, frozen=True):
+    """A slave's connection as its master sees it; whose it is only its address says."""
+
+    host: str
+    ack: int
+    """How far it has acknowledged, in bytes of the log."""
+    in_sync: bool
+
+
 class BrokerLook(msgspec.Struct, frozen=True, kw_only=True):
     """One answer each to 28, 1007 and 907. Offsets are bytes of the commit log, times milliseconds since 1970."""
 
@@ -34,10 +43,8 @@ class BrokerLook(msgspec.Struct, frozen=True, kw_only=True):
     """When this process started: another number is another life."""
     sends_waiting: int
     """Sends it has received and not looked at yet."""
-    slaves: int
+    slaves: tuple[SlaveLook, ...]
     """Master: connections of slaves."""
-    in_sync_acks: tuple[int, ...]
-    """Master: how far those of them that are in the SyncStateSet have acknowledged."""
     master_ha_address: str | None
     """Slave: where it replicates from, or would."""
     last_read_ms: int
@@ -66,7 +73,6 @@ def read_broker(runtime: Mapping[str, str], cache: EpochEntryCache, status: HARu
     Raises:
         BodyError: a number that must be there is none.
     """
-    connections = status.ha_connection_info
     client = status.ha_client_runtime_info
     address = client.master_addr
     return BrokerLook(
@@ -80,8 +86,10 @@ def read_broker(runtime: Mapping[str, str], cache: EpochEntryCache, status: HARu
         refuses_until_ms=_number(runtime, "startAcceptSendRequestTimeStamp"),
         started_ms=_number(runtime, "bootTimestamp"),
         sends_waiting=_number(runtime, "sendThreadPoolQueueSize"),
-        slaves=len(connections),
-        in_sync_acks=tuple(one.slave_ack_offset for one in connections if one.in_sync),
+        slaves=tuple(
+            SlaveLook(one.addr.lstrip("/").rpartition(":")[0], one.slave_ack_offset, one.in_sync)
+            for one in status.ha_connection_info
+        ),
         master_ha_address=address if isinstance(address, str) and address else None,
         last_read_ms=client.last_read_timestamp,
     )
@@ -98,6 +106,15 @@ def read_group(info: ReplicasInfo) -> GroupLook:
         addresses={one.broker_id: one.broker_address for one in replicas},
         alive=frozenset(one.broker_id for one in replicas if one.alive),
     )
+
+
+def connected_slaves(broker: BrokerLook, group: GroupLook) -> dict[int, SlaveLook]:
+    """The master's slaves by brokerId; replicas that share a host cannot be told from each other and are left out."""
+    hosts: dict[str, list[int]] = {}
+    for broker_id, address in group.addresses.items():
+        hosts.setdefault(address.rpartition(":")[0], []).append(broker_id)
+    found = ((hosts.get(slave.host, []), slave) for slave in broker.slaves)
+    return {ids[0]: slave for ids, slave in found if len(ids) == 1}
 
 
 def _ended(entries: Sequence[EpochEntry], max_offset: int) -> tuple[EpochEntry, ...]:

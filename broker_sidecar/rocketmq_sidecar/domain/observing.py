@@ -117,7 +117,11 @@ def confirm_offset(role: Role, broker: BrokerLook, *, all_ack: bool, stored: int
     """
     if role is not Role.MASTER:
         return min(stored, broker.max_offset)
-    return min((*broker.in_sync_acks, broker.max_offset)) if all_ack else broker.max_offset
+    return (
+        min((broker.max_offset, *(slave.ack for slave in broker.slaves if slave.in_sync)))
+        if all_ack
+        else broker.max_offset
+    )
 
 
 class Pulse:

@@ -10,6 +10,9 @@ import structlog
 
 from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_runtime.probes import ProbeServer
+from rocketmq_sidecar.domain.observer_looks import connected_slaves
+from rocketmq_sidecar.domain.observing import Role
+from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
@@ -103,7 +106,18 @@ class ObserverApp:
             confirm_offset=observer.confirm_offset,
             broker_connected=observer.broker is not None,
             controller_known=observer.controller_found,
+            slaves=self._slaves(),
             disk_used=disk_used,
+        )
+
+    def _slaves(self) -> tuple[SlaveLag, ...]:
+        """A master's, as far as its connections can be told apart."""
+        broker, group = self.observer.broker, self.observer.group
+        if broker is None or group is None or self.observer.standing.role is not Role.MASTER:
+            return ()
+        return tuple(
+            SlaveLag(broker_id, max(broker.max_offset - slave.ack, 0), slave.in_sync)
+            for broker_id, slave in sorted(connected_slaves(broker, group).items())
         )
 
     def _ended(self, error: BaseException) -> None:

@@ -32,8 +32,7 @@ LOOK = BrokerLook(
     refuses_until_ms=0,
     started_ms=1,
     sends_waiting=0,
-    slaves=0,
-    in_sync_acks=(),
+    slaves=(),
     master_ha_address=None,
     last_read_ms=NOW_MS,
 )

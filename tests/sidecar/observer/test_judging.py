@@ -8,7 +8,7 @@ import pytest
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import EpochEntry, EpochEntryCache, InSyncReplica, ReplicasInfo
 from rocketmq_formats.remoting.ha_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
-from rocketmq_sidecar.domain.observer_looks import GroupLook, read_broker, read_group
+from rocketmq_sidecar.domain.observer_looks import GroupLook, SlaveLook, connected_slaves, read_broker, read_group
 from rocketmq_sidecar.domain.observing import Pace, Pulse, Role, Standing, confirm_offset, judge
 from tests.sidecar.observer.fakes import LOOK, NOW_MS
 
@@ -107,8 +107,8 @@ def test_answers_are_read_together() -> None:
     status = HARuntimeInfo(
         master=True,
         ha_connection_info=(
-            HAConnectionRuntimeInfo(addr="x", slave_ack_offset=480, in_sync=True),
-            HAConnectionRuntimeInfo(addr="y", slave_ack_offset=10),
+            HAConnectionRuntimeInfo(addr="/10.0.0.2:4711", slave_ack_offset=480, in_sync=True),
+            HAConnectionRuntimeInfo(addr="[::1]:4711", slave_ack_offset=10),
         ),
         ha_client_runtime_info=HAClientRuntimeInfo(master_addr="", last_read_timestamp=5),
     )
@@ -116,7 +116,8 @@ def test_answers_are_read_together() -> None:
     assert look.serves_as_master
     assert (look.min_offset, look.max_offset, look.sends_waiting, look.started_ms) == (0, 500, 3, 17)
     assert [one.end_offset for one in look.epochs] == [200, 500]
-    assert (look.slaves, look.in_sync_acks, look.master_ha_address) == (2, (480,), None)
+    assert look.slaves == (SlaveLook("10.0.0.2", 480, in_sync=True), SlaveLook("[::1]", 10, in_sync=False))
+    assert look.master_ha_address is None
     for text in ("", "x", "9" * 30, "-2"):
         with pytest.raises(BodyError, match="commitLogMaxOffset"):
             read_broker({**runtime, "commitLogMaxOffset": text}, cache, status)
@@ -138,11 +139,20 @@ def test_group_is_read_from_1006() -> None:
 
 
 def test_confirm_offset_is_javas() -> None:
-    master = msgspec.structs.replace(MASTER, max_offset=900, in_sync_acks=(700, 800))
+    acks = ((700, True), (800, True), (10, False))
+    slaves = tuple(SlaveLook("h", ack, in_sync=in_sync) for ack, in_sync in acks)
+    master = msgspec.structs.replace(MASTER, max_offset=900, slaves=slaves)
     assert confirm_offset(Role.MASTER, master, all_ack=True, stored=1) == 700
     assert confirm_offset(Role.MASTER, master, all_ack=False, stored=1) == 900
     assert confirm_offset(Role.SLAVE, master, all_ack=True, stored=600) == 600
     assert confirm_offset(Role.SLAVE, master, all_ack=True, stored=1000) == 900
+
+
+def test_slaves_are_known_by_their_hosts() -> None:
+    slaves = tuple(SlaveLook(host, 5, in_sync=True) for host in ("h2", "h3", "elsewhere"))
+    master = msgspec.structs.replace(MASTER, slaves=slaves)
+    group = msgspec.structs.replace(GROUP, addresses={1: "h1:1", 2: "h2:1", 3: "h3:1", 4: "h3:5"})
+    assert connected_slaves(master, group) == {2: slaves[0]}
 
 
 def test_only_who_answered_before_and_still_listens_hangs() -> None:
