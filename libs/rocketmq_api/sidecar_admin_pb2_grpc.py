@@ -74,7 +74,7 @@ class SidecarAdminServicer:
     def HandOver(self, request, context):
         """Asked of the master's sidecar: have another replica elected, with nothing lost and the shortest gap. Sends are refused until
         the other one is level and master; if that does not come about within the time, they are accepted here again.
-        FAILED_PRECONDITION: this is no master, is fenced, or the replica cannot be elected (not in the SyncStateSet); nothing was
+        FAILED_PRECONDITION: this is no master, or the replica cannot be elected (not in the SyncStateSet); nothing was
         done. ABORTED: it was tried and did not come about, the message says why; sends are accepted here again as long as
         this is still the master. ALREADY_EXISTS: another hand-over is under way.
         """

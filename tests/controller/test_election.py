@@ -232,7 +232,7 @@ def test_nobody_is_designated_while_the_master_may_acknowledge_alone() -> None:
     assert (decision.code, decision.events) == (ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, ())
     assert decision.remark == (
         "Failed to elect a new master: master 1 has a write lease (durability=relaxed) and may acknowledge alone for"
-        " 1.5 s and longer while it lives: stop it in order, another one is then elected at once"
+        " 1.5 s and longer while it lives: have its sidecar hand over (SidecarAdmin.HandOver), or stop it in order"
     )
     stays = decide.elect_master(make_group(), elect(1, designate=True), view, CLEAN)
     assert stays.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST

@@ -68,7 +68,7 @@ def elect_master(
         return _refused(
             asking,
             f"master {master} has a write lease (durability=relaxed) and may acknowledge alone for {lease:.1f} s and"
-            " longer while it lives: stop it in order, another one is then elected at once",
+            " longer while it lives: have its sidecar hand over (SidecarAdmin.HandOver), or stop it in order",
         )
     winner = elect.elect(group, view, options, preferred=preferred)
     if winner is None:
