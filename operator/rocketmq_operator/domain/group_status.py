@@ -55,7 +55,7 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
         "replicaStatuses": replicas,
         "conditions": merge(
             group.status.get("conditions"),
-            _conditions(state, outlook, in_sync),
+            _conditions(state, outlook, phase, in_sync),
             generation=group.metadata.generation,
             now=now,
         ),
@@ -125,7 +125,9 @@ def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
         elif was.get("status") == bad:
             notices.append(Notice("Recovered" if kind == "Degraded" else "Available", str(is_.get("message"))))
     if status.get("phase") not in (before.get("phase"), "Degraded"):  # of that the condition has told
-        notices.append(Notice(str(status.get("phase")), str(status.get("phaseReason"))))
+        notices.append(
+            Notice(str(status.get("phase")), str(status.get("phaseReason") or "every replica is ready and in sync"))
+        )
     return tuple(notices)
 
 
@@ -194,7 +196,7 @@ def _was_running(group: BrokerGroup) -> bool:
     return group.status.get("phase") not in (None, "Pending", "Creating")
 
 
-def _conditions(state: GroupState, outlook: Outlook, in_sync: int) -> tuple[Condition, ...]:
+def _conditions(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int) -> tuple[Condition, ...]:
     available = _available(state)
     healthy = _healthy(state, in_sync)
     return (
@@ -209,7 +211,7 @@ def _conditions(state: GroupState, outlook: Outlook, in_sync: int) -> tuple[Cond
             reason="Paused" if state.group.spec.paused else "NotPaused",
             message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
         ),
-        _degraded(state, outlook, healthy),
+        _degraded(state, outlook, phase, healthy),
     )
 
 
@@ -295,7 +297,7 @@ def _progressing(state: GroupState, outlook: Outlook) -> Condition:
     return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
 
 
-def _degraded(state: GroupState, outlook: Outlook, healthy: Condition) -> Condition:
+def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition) -> Condition:
     if outlook.blocked is not None:
         return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
     troubled = [
@@ -303,7 +305,7 @@ def _degraded(state: GroupState, outlook: Outlook, healthy: Condition) -> Condit
     ]
     if troubled and not state.group.spec.hibernated:
         return condition("Degraded", holds=True, reason="PodsFailing", message="; ".join(troubled))
-    if healthy.status == "False" and _was_running(state.group) and outlook.progress is None:
+    if healthy.status == "False" and phase == "Degraded":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
     if healthy.reason == "ControllersUnreachable":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)

@@ -1,13 +1,16 @@
-"""Making one replica anew from nothing: its volumes are deleted, and with its pod they go.
+"""Making one replica anew from nothing: its pod is stopped, its volumes are deleted, and the StatefulSet makes both
+again.
 
-A deleted PVC stays until no pod uses it. That mark survives every restart of the operator, so the request (the
-annotation rocketmq-ha.io/rebuild) is done with as soon as it is there; what is left then is a pod that has to be
-replaced, under the same rules as any other (`rollout`). So a PVC that somebody deletes by hand is treated alike. As
-long as the pod runs on it the volume is a copy that the pod's next end takes away, so both are deleted in one go.
+A deleted PVC stays until no pod uses it: a copy that the pod's next end takes away. No such copy may be in the
+SyncStateSet, where the controllers could elect it. So the pod goes first, and its volumes as soon as the replica is
+dead and out of the set, which is while the pod is still stopping. What has been deleted so survives every restart of
+the operator, and the request (the annotation rocketmq-ha.io/rebuild) is done with.
 """
 
+from rocketmq_api.group_view import Liveness
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import DeleteClaim, DeletePod, RemoveAnnotation
+from rocketmq_operator.domain.plan.rollout import LOOK_AGAIN
 from rocketmq_operator.domain.plan.state import GroupState, Member
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
 
@@ -25,24 +28,21 @@ def rebuild(state: GroupState) -> Step:
         return _refused(f"{pod_name} is no pod of this group")
     progress = Progress("Rebuilding", "RebuildingReplica", f"{pod_name} is made anew")
     if any(claim.deleting for claim in member.claims):
-        # Busy: while the request is still written down, nobody may replace the pod, or it would be rebuilt twice.
         return Step(actions=(done,), busy=True, progress=progress)
     why = _refusal(state, member, pod_name)
     if why is not None:
         return _refused(why)
-    deletions = tuple(
-        DeleteClaim(
-            claim.name,
-            claim.uid,
-            "RebuildingReplica",
-            f"Deleting PVC {claim.name}: {pod_name} is to be made anew from the other replicas",
-        )
-        for claim in member.claims
-    )
     assert member.pod is not None, "looked for above"
     message = f"Deleting pod {pod_name}: its replica is made anew"
-    stop = DeletePod(pod_name, member.pod.uid, "RebuildingReplica", message)
-    return Step(actions=(*deletions, done, stop), busy=True, progress=progress)
+    stop = () if member.pod.deleting else (DeletePod(pod_name, member.pod.uid, "RebuildingReplica", message),)
+    if member.in_sync or (member.standing is not None and member.standing.liveness is not Liveness.DEAD):
+        return Step(actions=stop, busy=True, requeue=LOOK_AGAIN, progress=progress)
+    why = f"{pod_name} is to be made anew from the other replicas"
+    deletions = tuple(
+        DeleteClaim(claim.name, claim.uid, "RebuildingReplica", f"Deleting PVC {claim.name}: {why}")
+        for claim in member.claims
+    )
+    return Step(actions=(*deletions, done, *stop), busy=True, progress=progress)
 
 
 def _refusal(state: GroupState, member: Member, pod_name: str) -> str | None:

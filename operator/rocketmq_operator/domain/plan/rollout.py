@@ -5,7 +5,7 @@ what is seen:
 
 1. pods that serve nobody and hold nothing (a wrong image, never registered): at once;
 2. wait until everyone who has been replaced is ready and back in the SyncStateSet;
-3. a slave that is not in sync: it costs no copy;
+3. a slave that does not do its part: it costs no copy;
 4. slaves that are in sync, as long as enough copies remain;
 5. the master hands over to the best slave in sync that is up to date; then it is a slave.
 """
@@ -71,9 +71,14 @@ def _waiting(state: GroupState, outdated: tuple[Member, ...]) -> Step | None:
 
 
 def _behind(state: GroupState, outdated: tuple[Member, ...]) -> Step | None:
-    """A slave that is not in sync costs no copy."""
-    behind = tuple(member for member in outdated if not member.is_master and not member.in_sync)
-    return _delete(state, behind[-1], "it is not in sync") if behind else None
+    """A slave that does not do its part; if its copy counts all the same, enough others have to remain."""
+    behind = tuple(member for member in outdated if not member.is_master and not member.available)
+    if not behind:
+        return None
+    member = min(behind, key=lambda one: (one.alive and one.in_sync, -one.ordinal))
+    if member.alive and member.in_sync and len(state.in_sync) < state.group.min_in_sync_replicas:
+        return Step(busy=True, requeue=LOOK_AGAIN, blocked=_few(state))
+    return _delete(state, member, f"it {member.what_is_missing()}")
 
 
 def _slave(state: GroupState, outdated: tuple[Member, ...]) -> Step | None:
@@ -153,10 +158,13 @@ def _too_few(state: GroupState) -> Blocked | None:
         return None
     if len(state.members) <= least and state.all_available:
         return None  # every order of restarts is short of copies for a moment: sends wait, nothing is lost
-    return Blocked(
-        "TooFewInSync",
-        f"{len(state.in_sync)} of {len(state.members)} replicas are in sync: {least} have to remain, so none can go",
-    )
+    return _few(state)
+
+
+def _few(state: GroupState) -> Blocked:
+    count, least = len(state.in_sync), state.group.min_in_sync_replicas
+    message = f"{count} of {len(state.members)} replicas are in sync and ready: {least} have to remain, so none can go"
+    return Blocked("TooFewInSync", message)
 
 
 def _no_master() -> Step:

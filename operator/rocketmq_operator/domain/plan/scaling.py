@@ -31,6 +31,8 @@ def scale(state: GroupState) -> Scale:
         scaled = _first(state, wanted)
     elif state.current == 0:
         scaled = _wake(state, wanted)
+    elif (rescue := _rescue(state)) is not None:
+        scaled = rescue
     elif state.current < wanted:
         scaled = _up(state, wanted)
     elif state.current > wanted:
@@ -157,11 +159,28 @@ def _wake(state: GroupState, wanted: int) -> Scale:
     kept = tuple(member for member in state.others if member.ordinal >= wanted and member.written_id is not None)
     if kept and not state.reachable:
         return Scale(0, _refuse("ControllersUnreachable", "nobody can tell which volumes hold the newest copies"))
-    needed = [member.ordinal + 1 for member in kept if member.in_sync]
     refusal = _retired_in_the_way(state, 0, wanted)
     if refusal is not None:
         return Scale(0, refusal)
-    return Scale(max([wanted, *needed]), Step(progress=Progress("Waking", "Waking", f"starting {wanted} replicas")))
+    count = max(wanted, _least_that_can_elect(state))
+    return Scale(count, Step(progress=Progress("Waking", "Waking", f"starting {count} replicas")))
+
+
+def _rescue(state: GroupState) -> Scale | None:
+    """A replica that was scaled away was elected while it stopped, and now has the only newest copy: it has to come
+    back until somebody else has it."""
+    count = _least_that_can_elect(state)
+    if state.view is None or count <= state.current or any(one.in_sync and one.alive for one in state.everyone):
+        return None
+    if any(member.in_sync and not member.doomed for member in state.members):
+        return None  # one of those that run, or are about to, can be elected
+    what = f"the newest copy is on a volume that was scaled away: {count} replicas until others have it"
+    return Scale(count, Step(busy=True, requeue=LOOK_AGAIN, progress=Progress("Scaling", "Rescuing", what)))
+
+
+def _least_that_can_elect(state: GroupState) -> int:
+    """Replicas so that everyone in the SyncStateSet whose volume is there runs."""
+    return max((member.ordinal + 1 for member in state.others if member.in_sync and member.claims), default=0)
 
 
 def _retired_in_the_way(state: GroupState, first: int, wanted: int) -> Step | None:
