@@ -56,10 +56,15 @@ class HelmError(RuntimeError):
 
 def run(*arguments: str, timeout: float = 180.0) -> str:
     """Standard output of helm. Raises `HelmError`."""
+    return both(*arguments, timeout=timeout)[0]
+
+
+def both(*arguments: str, timeout: float = 180.0) -> tuple[str, str]:
+    """Standard output and standard error, where logs of hooks go. Raises `HelmError`."""
     done = subprocess.run([helm(), *arguments], capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
         raise HelmError(f"{done.stderr.strip()}\n{done.stdout.strip()}".strip())
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def sets(values: Sequence[str]) -> list[str]:
@@ -93,6 +98,10 @@ class Release:
 
     def uninstall(self) -> str:
         return self.helm("uninstall", self.name, "--wait", "--timeout=180s")
+
+    def test(self) -> tuple[str, str]:
+        """What `helm test` says, and its pod's log."""
+        return both(f"--kubeconfig={self.cluster.kubeconfig}", "-n", self.namespace, "test", self.name)
 
     def deployment(self) -> Manifest:
         found: Manifest = self.cluster.json("-n", self.namespace, "get", "deployment", self.operator)

@@ -1,0 +1,131 @@
+"""What the operator may do, as the API server says: what it needs, nothing else, where it watches, nowhere else."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.chart.conftest import Releases
+from e2e.chart.release import Release
+from e2e.kit.cluster import Cluster, KubectlError
+
+OURS = ("brokergroups", "controllerclusters", "nameservers")
+Rights = dict[tuple[str, str], frozenset[str]]
+"""Verbs by resource and name (empty: all)."""
+
+WATCHED: Rights = {
+    **{(f"{kind}.rocketmq-ha.io", ""): frozenset({"list", "watch", "patch"}) for kind in OURS},
+    **{(f"{kind}.rocketmq-ha.io/status", ""): frozenset({"patch"}) for kind in OURS},
+    **{(f"{kind}.rocketmq-ha.io/finalizers", ""): frozenset({"update"}) for kind in OURS},
+    ("statefulsets.apps", ""): frozenset({"list", "watch", "create", "patch", "delete"}),
+    ("services", ""): frozenset({"list", "watch", "create", "patch"}),
+    ("configmaps", ""): frozenset({"list", "watch", "create", "patch"}),
+    ("poddisruptionbudgets.policy", ""): frozenset({"list", "watch", "create", "patch", "delete"}),
+    ("networkpolicies.networking.k8s.io", ""): frozenset({"list", "watch", "create", "patch"}),
+    ("pods", ""): frozenset({"list", "watch", "patch", "delete"}),
+    ("persistentvolumeclaims", ""): frozenset({"list", "watch", "patch", "delete"}),
+    ("secrets", ""): frozenset({"get", "create"}),
+    ("events", ""): frozenset({"create"}),
+}
+OWN: Rights = {
+    ("leases.coordination.k8s.io", ""): frozenset({"create"}),
+    ("leases.coordination.k8s.io", "rocketmq-operator"): frozenset({"get", "update"}),
+}
+"""In the operator's own namespace beside that."""
+
+
+@pytest.fixture(scope="module")
+def elsewhere(cluster: Cluster) -> str:
+    return cluster.namespace()
+
+
+@pytest.fixture(scope="module")
+def release(releases: Releases, elsewhere: str) -> Release:
+    """Watches its own namespace and another one."""
+    made = releases("rights")
+    made.install("replicas=1", f"watchNamespaces={{{made.namespace},{elsewhere}}}")
+    return made
+
+
+def rights(release: Release, namespace: str) -> Rights:
+    """What its ServiceAccount may do in `namespace`, less what every account may."""
+    mine = set(listed(release, namespace, f"system:serviceaccount:{release.namespace}:{release.operator}"))
+    mine -= set(listed(release, namespace, f"system:serviceaccount:{release.namespace}:default"))
+    return {(resource, name): verbs for resource, name, verbs in mine}
+
+
+def listed(release: Release, namespace: str, account: str) -> Iterator[tuple[str, str, frozenset[str]]]:
+    table = release.cluster.kubectl("-n", namespace, "auth", "can-i", "--list", "--no-headers", f"--as={account}")
+    for line in table.splitlines():
+        found = re.fullmatch(r"(\S*)\s+\[(.*?)\]\s+\[(.*?)\]\s+\[(.*?)\]", line)
+        assert found, line
+        if found[1]:
+            yield found[1], found[3], frozenset(found[4].split())
+
+
+def test_rights_in_its_own_namespace(release: Release) -> None:
+    assert rights(release, release.namespace) == WATCHED | OWN
+
+
+def test_rights_where_it_watches(release: Release, elsewhere: str) -> None:
+    assert rights(release, elsewhere) == WATCHED
+
+
+def test_no_rights_anywhere_else(release: Release) -> None:
+    assert rights(release, "kube-system") == {}
+    assert rights(release, "default") == {}
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["list secrets", "watch secrets", "create pods/exec", "create pods", "get nodes", "update leases/another"],
+)
+def test_what_it_may_not(release: Release, question: str) -> None:
+    account = f"--as=system:serviceaccount:{release.namespace}:{release.operator}"
+    with pytest.raises(KubectlError):
+        release.cluster.kubectl("-n", release.namespace, "auth", "can-i", *question.split(), account, "--quiet")
+
+
+def test_these_rights_are_enough(release: Release, elsewhere: str) -> None:
+    """Controllers, name servers and a group are made, changed and deleted, and nothing is refused."""
+    cluster = release.cluster
+    for namespace in (release.namespace, elsewhere):
+        cluster.kubectl("-n", namespace, "apply", "-f", "-", input=RESOURCES)
+        for name in ("c-controller", "n-namesrv", "g"):
+            cluster.wait(namespace, f"statefulset/{name}", "create")
+        cluster.until(namespace, "brokergroup/g", lambda one: "phase" in one.get("status", {}), "a status")
+        change = '{"spec": {"storage": {"reclaimPolicy": "Retain"}, "config": {"fileReservedTime": "48"}}}'
+        cluster.kubectl("-n", namespace, "patch", "brokergroup", "g", "--type=merge", "-p", change)
+        cluster.until(
+            namespace, "configmap/g-config", lambda one: "fileReservedTime=48" in one["data"]["g-0.conf"], "the change"
+        )
+    events = cluster.json("-n", release.namespace, "get", "events")["items"]
+    assert [one for one in events if one["metadata"].get("labels") or one["involvedObject"]["kind"] == "BrokerGroup"]
+    for namespace in (release.namespace, elsewhere):
+        cluster.kubectl("-n", namespace, "delete", "-f", "-", "--timeout=60s", input=RESOURCES)
+    log = release.operator_log()
+    assert log
+    assert [line for line in log if "403" in str(line) or "forbidden" in str(line).lower()] == []
+
+
+RESOURCES = """
+apiVersion: rocketmq-ha.io/v1alpha1
+kind: ControllerCluster
+metadata: {name: c}
+spec: {members: 3, storage: {size: 64Mi}}
+---
+apiVersion: rocketmq-ha.io/v1alpha1
+kind: NameServer
+metadata: {name: n}
+spec: {replicas: 1}
+---
+apiVersion: rocketmq-ha.io/v1alpha1
+kind: BrokerGroup
+metadata: {name: g}
+spec:
+  replicas: 1
+  durability: relaxed
+  controllerRef: {name: c}
+  nameServerRef: {name: n}
+  storage: {size: 64Mi, reclaimPolicy: Delete}
+"""
