@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_sidecar.domain.actions import Ask
+from rocketmq_sidecar.domain.fence import Fence
 from tests.scenarios import transcripts
 from tests.sidecar.world import STEP, World
 from tests.sidecar.world_node import Node
@@ -15,7 +16,7 @@ STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 class Stage:
     """Runs commands: `start 1`, `kill 1`, `kill-sidecar 1`, `kill-broker 1`, `start-sidecar 1`, `start-broker 1`,
     `cut-link 1`, `reset 1`, `hang 1`, `wake 1`, `stop 1`, `lose-answer 1013` (the next one), `wait order`, `run 3.0`,
-    `accepting`."""
+    `accepting`, `hand-over 1` and `hand-over 1 2`, `fence 1 reason`, `unfence 1`."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -71,6 +72,18 @@ class Stage:
 
     def _stop(self, number: str) -> None:
         self.world.stop(self._node(number))
+
+    def _hand_over(self, number: str, to: str | None = None) -> None:
+        node = self._node(number)
+        self.world.hand_over(node, None if to is None else self._node(to))
+        self.world.trace += [f"{number}: {one.outcome} {one.master_id or one.reason}" for one in node.handed]
+        node.handed.clear()
+
+    def _fence(self, number: str, reason: str) -> None:
+        self.world.fence(self._node(number), Fence(reason, 0))
+
+    def _unfence(self, number: str) -> None:
+        self.world.fence(self._node(number), None)
 
     def _lose_answer(self, code: str) -> None:
         self._lost.add(int(code))

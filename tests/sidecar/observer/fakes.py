@@ -198,4 +198,4 @@ def keep_identity(folder: Path, broker_id: int = 1) -> None:
 def observer(folder: Path, group: JavaGroup) -> Observer:
     """Beside broker 1; called again it is a restart of the sidecar."""
     options = settings(folder)
-    return Observer(options, brokers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)
+    return Observer(options, brokers=group, movers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)

@@ -140,6 +140,14 @@ async def test_slave_that_stays_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
+async def test_candidate_that_hangs_is_left_out(tmp_path: Path) -> None:
+    group = JavaGroup()
+    seen = await standing(tmp_path, group)
+    group.brokers[2].trouble = BrokerError("no answer")
+    assert await seen.hand_over(None, 5) == NewMaster(3, 2)
+
+
+@pytest.mark.looptime
 async def test_refusal_ends_by_itself(tmp_path: Path) -> None:
     """The sidecar dies in the middle: nobody tells the broker to take sends again."""
     group = JavaGroup()
@@ -304,6 +312,20 @@ async def test_slave_is_told_where_its_new_master_is(tmp_path: Path) -> None:
     group.brokers[1].ha_address = "somebody's own wish"
     await seen.look()
     assert group.brokers[1].ha_address == "somebody's own wish"
+
+
+@pytest.mark.looptime
+async def test_short_silence_changes_nothing(tmp_path: Path) -> None:
+    """A Java broker that collects garbage, or waits for a processor."""
+    group = JavaGroup()
+    seen = await standing(tmp_path, group)
+    group.brokers[1].trouble = BrokerError("no answer")
+    await asyncio.sleep(4)
+    await seen.look()
+    assert seen.standing.role == "master"
+    await asyncio.sleep(1)
+    await seen.look()
+    assert (seen.standing.role, seen.unready()) == ("none", "no answer")
 
 
 @pytest.mark.looptime

@@ -59,6 +59,7 @@ class Replica:
         self.truncations: list[int] = []
         self.statuses: list[tuple[bytes, bytes]] = []
         self.troubles: list[str | None] = []
+        self.levels: list[tuple[int, frozenset[int], bool]] = []
         self.changed = asyncio.Event()
         self.set_epoch = 0
         self.replication = Replication(
@@ -78,6 +79,7 @@ class Replica:
             truncate_broker=self._truncate,
             on_status=self._on_status,
             on_trouble=self._on_trouble,
+            on_level=self._on_level,
         )
         self.agree_at_once = True
         self._server = RemotingServer(self, host="127.0.0.1", port=0)
@@ -172,6 +174,10 @@ class Replica:
 
     def _on_progress(self, progress: Progress) -> None:
         self.progress = progress
+        self.changed.set()
+
+    def _on_level(self, watch: int, level: frozenset[int], acked: bool) -> None:
+        self.levels.append((watch, level, acked))
         self.changed.set()
 
     def _on_replicated(self, max_offset: int, confirm_offset: int) -> None:

@@ -54,6 +54,38 @@ async def test_a_slave_told_too_early_arrives_when_the_master_is_one(tmp_path: P
         await acknowledged(one)
 
 
+async def test_who_has_everything_is_told_until_nobody_asks(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 3) as (one, two, three):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two)
+        one.replication.watch_level(1, None)
+        assert one.levels == [(1, frozenset({2}), True)], "at once"
+        one.replication.watch_level(2, one.end + 1)
+        assert one.levels[-1] == (2, frozenset(), False)
+        await three.follow(one, 1)
+        one.append(b"second")
+        await one.until(lambda: one.levels[-1] == (2, frozenset({2, 3}), True))
+        await two.replication.unfollow()
+        await one.until(lambda: one.levels[-1][1] == frozenset({3}))
+        told = len(one.levels)
+        one.replication.watch_level(0, None)
+        await three.replication.unfollow()
+        await one.until(lambda: one.progress.in_sync == 1)
+        assert len(one.levels) == told
+
+
+async def test_nobody_is_told_after_a_mastership(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 1) as (one,):
+        one.replication.watch_level(1, None)
+        await one.lead(1, 1)
+        one.replication.watch_level(2, 10)
+        await one.replication.resign()
+        one.append(b"x" * 20)
+        one.replication.watch_level(3, None)
+        assert one.levels == [(2, frozenset(), False)]
+
+
 async def test_elected_again_slaves_keep_their_connections(tmp_path: Path) -> None:
     async with replicas(tmp_path, 2) as (one, two):
         await one.lead(1, 1)
