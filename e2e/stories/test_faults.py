@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from e2e.stories.conftest import RELEASE
 from e2e.story.group import Group, wait
 
 GAP_POD_DELETED = 5.0
 """Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
 GAP_HUNG = 30.0
+OPERATOR = f"deployment/{RELEASE}-operator"
 
 
 @pytest.fixture(autouse=True)
@@ -84,14 +86,14 @@ def test_all_controllers_deleted(group: Group) -> None:
 def test_failover_while_the_operator_is_down(group: Group) -> None:
     """Who is master is the controllers' affair; the operator only catches up with it."""
     master, since, ids = group.master(), group.mark(), group.ids()
-    group.kubectl("scale", "deployment", "-l", "app.kubernetes.io/name=rocketmq-ha", "--replicas=0")
-    group.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=rocketmq-ha", "--timeout=60s")
+    group.kubectl("scale", OPERATOR, "--replicas=0")
+    group.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator", "--timeout=60s")
     try:
         delete_pod(group, master)
         group.judge(since, gap=GAP_POD_DELETED)
         assert group.master() == master, "nobody there to write the status"
     finally:
-        group.kubectl("scale", "deployment", "-l", "app.kubernetes.io/name=rocketmq-ha", "--replicas=2")
+        group.kubectl("scale", OPERATOR, "--replicas=2")
     wait(lambda: group.master() != master, "the operator to have seen the failover", 60.0)
     group.whole()
     group.judge(since)
