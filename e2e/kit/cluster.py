@@ -8,6 +8,7 @@ import os
 import re
 import selectors
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -153,6 +154,8 @@ class Cluster:
                 found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", first)
                 if found is None:
                     raise KubectlError(f"kubectl {' '.join(arguments)}: {first.strip() or 'ended without a word'}")
+                # It tells of every connection: somebody must listen, or it stops with a full pipe.
+                threading.Thread(target=process.stdout.read, daemon=True).start()
                 yield int(found[1])
             finally:
                 process.kill()

@@ -1,0 +1,102 @@
+"""The fixtures' own promises: waiting for what is made later, ports, and evidence without secrets."""
+
+import base64
+import json
+import threading
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kit import evidence
+from e2e.kit.cluster import Cluster, KubectlError
+
+PASSWORD = "correct horse battery"
+NAME = {"name": "speaker"}
+SPEAKER = """
+import os
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+print("password is", os.environ["PASSWORD"], flush=True)
+ThreadingHTTPServer(("", 8080), SimpleHTTPRequestHandler).serve_forever()
+"""
+
+
+def secret() -> dict[str, Any]:
+    data = {"password": base64.b64encode(PASSWORD.encode()).decode()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": NAME, "data": data}
+
+
+def speaker(image: str) -> dict[str, Any]:
+    container = {
+        "name": "speaker",
+        "image": image,
+        "imagePullPolicy": "Never",
+        "args": ["-c", SPEAKER],
+        "env": [{"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "speaker", "key": "password"}}}],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec = {"terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": NAME, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster, node_images: Mapping[str, str]) -> str:
+    """With a pod that tells its secret to everybody."""
+    name = cluster.namespace()
+    items = {"apiVersion": "v1", "kind": "List", "items": [secret(), speaker(node_images["tester"])]}
+    cluster.kubectl("-n", name, "apply", "-f", "-", input=json.dumps(items))
+    cluster.wait(name, "pod/speaker", "condition=Ready")
+    return name
+
+
+def test_evidence_without_secrets(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    evidence.collect(cluster, tmp_path, [namespace])
+    text = {path.relative_to(tmp_path / namespace).as_posix(): path.read_text() for path in tmp_path.rglob("*.*")}
+    assert f"password is {evidence.REDACTED}" in text["logs/speaker.speaker.log"]
+    assert "speaker" in text["pods.txt"]
+    assert "Scheduled" in text["events.txt"]
+    encoded = base64.b64encode(PASSWORD.encode()).decode()
+    assert [name for name, content in text.items() if PASSWORD in content or encoded in content] == []
+
+
+def test_port_forward(cluster: Cluster, namespace: str) -> None:
+    with (
+        cluster.port_forward(namespace, "pod/speaker", 8080) as port,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer,
+    ):
+        assert answer.status == 200
+    with pytest.raises(KubectlError, match="not found"), cluster.port_forward(namespace, "pod/nobody", 1):
+        pass
+
+
+def test_until(cluster: Cluster, namespace: str) -> None:
+    """It sees what is made, and what is changed, while it waits."""
+
+    def later() -> None:
+        cluster.kubectl("-n", namespace, "create", "configmap", "later", "--from-literal=a=1")
+        cluster.kubectl("-n", namespace, "patch", "configmap", "later", "-p", '{"data":{"a":"2"}}')
+
+    maker = threading.Thread(target=later)
+    maker.start()
+    seen = cluster.until(namespace, "configmap/later", lambda one: one["data"]["a"] == "2", "a second value")
+    maker.join()
+    assert seen["metadata"]["name"] == "later"
+    with pytest.raises(TimeoutError, match=r'waited 1 s for a third value of configmap/later.*"a": "2"'):
+        cluster.until(namespace, "configmap/later", lambda one: one["data"]["a"] == "3", "a third value", timeout=1)
+    with pytest.raises(TimeoutError, match="there is none"):
+        cluster.until(namespace, "configmap/never", bool, "anything", timeout=1)
+
+
+def test_pod_security(cluster: Cluster, namespace: str) -> None:
+    spec = {"containers": [{"name": "a", "image": "a"}]}
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": spec}
+    with pytest.raises(KubectlError, match="violates PodSecurity"):
+        cluster.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(bare))
