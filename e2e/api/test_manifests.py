@@ -56,7 +56,7 @@ def test_a_second_apply_writes_nothing(cluster: Cluster, namespace: str, case: s
         assert len(first) == len(objects)
         assert marks(cluster.kubectl(*APPLY, input=listed(objects))) == first
     finally:
-        cluster.kubectl("delete", "--wait=true", "-f", "-", input=listed(objects))
+        cluster.kubectl("delete", "--ignore-not-found", "-f", "-", input=listed(objects))
 
 
 @each_case
