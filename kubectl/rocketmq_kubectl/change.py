@@ -70,7 +70,10 @@ async def until(session: Session, name: str, done: Callable[[Seen], bool], *, se
 def _why(now: Seen) -> str:
     name = now.group.name
     if not now.observed:
-        return "the operator has not seen it: is it running? (kubectl logs deployment/rocketmq-operator)"
+        return (
+            "the operator has not acted on it: does it run, and what does its log say?"
+            " (kubectl logs -l app.kubernetes.io/name=rocketmq-operator -n ITS-NAMESPACE)"
+        )
     reason = f": {now.status.phase_reason}" if now.status.phase_reason else ""
     return f"phase {now.status.phase or 'unknown'}{reason}; see kubectl rocketmq status {name}"
 

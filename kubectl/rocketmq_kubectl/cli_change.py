@@ -113,7 +113,7 @@ def rebuild(
     pod: Annotated[str, typer.Argument(metavar="POD", help="Whose data is deleted and copied anew.")],
     *,
     yes: Annotated[
-        bool, typer.Option("--yes-i-delete-this-replica", help="For scripts: do not ask for the pod's name.")
+        bool, typer.Option("--yes-i-delete-this-replica", "--yes", help="For scripts: do not ask for the pod's name.")
     ] = False,
     timeout: options.Wait = 0.0,
 ) -> int:

@@ -10,9 +10,10 @@ from rocketmq_api.group_view import GroupView
 from rocketmq_kubectl import picture, resources
 from rocketmq_kubectl.errors import PluginError, UnreachableError
 from rocketmq_kubectl.output import seconds_since
-from rocketmq_kubectl.picture import Picture
+from rocketmq_kubectl.picture import Picture, Source
 from rocketmq_kubectl.resources import Pod
 from rocketmq_kubectl.session import Session
+from rocketmq_operator.domain import names
 from rocketmq_operator.domain.spec.broker_group import BrokerGroup
 
 Views = dict[tuple[str, str], GroupView | PluginError | None]
@@ -33,7 +34,24 @@ async def look(session: Session, bodies: Sequence[Mapping[str, object]]) -> list
     views: Views = {}
     for answer in answers:
         views |= answer
-    return [_picture(session, body, own, views) for body, own in zip(bodies, pods, strict=True)]
+    pictures = [_picture(session, body, own, views) for body, own in zip(bodies, pods, strict=True)]
+    together = zip(pictures, bodies, pods, strict=True)
+    return list(await asyncio.gather(*(_with_volumes(session, *one, views) for one in together)))
+
+
+async def _with_volumes(
+    session: Session, shown: Picture, body: Mapping[str, object], pods: Sequence[Pod], views: Views
+) -> Picture:
+    """Where a replica's pod is not there, its volume still says which one it is; asked only then."""
+    if shown.source is not Source.CONTROLLERS or all(one.pod is not None for one in shown.replicas):
+        return shown
+    group = shown.group
+    selector = {"labelSelector": names.selector_text("broker", group.name)}
+    try:
+        claims = await session.kube.items(resources.core(group.namespace, "persistentvolumeclaims"), selector)
+    except PluginError:
+        return shown
+    return _picture(session, body, pods, views, volumes=resources.pods_by_volume(claims))
 
 
 def _picture(
@@ -41,13 +59,15 @@ def _picture(
     body: Mapping[str, object],
     pods: Sequence[Pod],
     views: Views,
+    *,
+    volumes: Mapping[int, str] | None = None,
 ) -> Picture:
     group = resources.broker_group(body)
     view = views[group.namespace, group.name]
     age = seconds_since(resources.status_written(body), session.now())
     if isinstance(view, PluginError):
         return picture.from_status(body, age, view)
-    return picture.from_controllers(body, view, pods, age)
+    return picture.from_controllers(body, view, pods, age, volumes=volumes or {})
 
 
 async def _ask(session: Session, groups: Sequence[BrokerGroup]) -> Views:

@@ -6,6 +6,7 @@ Where the controllers cannot be asked, the resource's status stands in, and says
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
@@ -83,15 +84,31 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         written = "never written" if self.status_age is None else f"last changed {duration(self.status_age)} ago"
         return f"from the resource's status, {written}: {self.problem}"
 
+    @property
+    def master_text(self) -> str:
+        """Its pod, else its address; marked if it is dead and nobody was elected in its place."""
+        if self.master_broker_id is None:
+            return ""
+        dead = any(one.broker_id == self.master_broker_id and one.alive is False for one in self.replicas)
+        return (self.master or self.master_address) + (" (dead)" if dead else "")
+
     def find(self, wanted: str) -> Replica | None:
         """The replica with this pod name or broker id."""
         return next((one for one in self.replicas if wanted in {one.pod, str(one.broker_id)}), None)
 
 
 def from_controllers(
-    body: Mapping[str, object], view: GroupView | None, pods: Sequence[Pod], age: float | None
+    body: Mapping[str, object],
+    view: GroupView | None,
+    pods: Sequence[Pod],
+    age: float | None,
+    *,
+    volumes: Mapping[int, str] = MappingProxyType({}),
 ) -> Picture:
-    """The controllers' word, with pods found by address; `view` is None if they know no broker of it yet."""
+    """The controllers' word, with pods found by address; `view` is None if they know no broker of it yet.
+
+    `volumes`: broker id to pod, by the marks on volumes, which outlive pods.
+    """
     group = resources.broker_group(body)
     status = resources.group_status(group)
     if view is None:
@@ -99,7 +116,7 @@ def from_controllers(
             group=group, status=status, source=Source.CONTROLLERS, status_age=age,
             replicas=tuple(_unregistered(pod) for pod in pods), registered=False,
         )  # fmt: skip
-    by_id = {one.broker_id: _pod_of(one, pods, status) for one in view.replicas}
+    by_id = {one.broker_id: _pod_of(one, pods, status) or volumes.get(one.broker_id) for one in view.replicas}
     recorded = {one.pod: one for one in status.replica_statuses}
     known = {pod.name: pod for pod in pods}
     head = next((one.max_offset for one in view.replicas if one.broker_id == view.master_broker_id), None)

@@ -1,4 +1,4 @@
-"""`rebuild GROUP POD`: throw a replica's data away and copy it anew from the others, under the same broker id.
+"""`rebuild GROUP POD`: throw a replica's data away and copy it anew from the others; it gets a new broker id.
 
 The operator does it and refuses what would lose messages; what can be seen from here is refused before anybody types.
 An order that the operator refuses is taken back, so that it does not come true some day when nobody remembers it.

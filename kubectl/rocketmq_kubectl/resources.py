@@ -234,6 +234,17 @@ def pods(bodies: Sequence[Json]) -> tuple[Pod, ...]:
     return tuple(sorted(map(pod, bodies), key=lambda one: (len(one.name), one.name)))
 
 
+def pods_by_volume(claims: Sequence[Json]) -> dict[int, str]:
+    """Broker id to the name of the pod that has it, or will have it again, by what the operator marked on volumes."""
+    found = {}
+    for body in claims:
+        head = msgspec.convert(body, _Pod).metadata
+        broker_id = head.annotations.get(names.ANNOTATION_BROKER_ID, "")
+        if broker_id.isascii() and broker_id.isdecimal() and head.name.startswith(f"{names.VOLUME_DATA}-"):
+            found[int(broker_id)] = head.name.removeprefix(f"{names.VOLUME_DATA}-")
+    return found
+
+
 def name_of(body: Json) -> str:
     """metadata.name of any object."""
     metadata = body.get("metadata")

@@ -81,7 +81,7 @@ def _groups_table(session: Session, pictures: Sequence[Picture], *, named: bool,
             *((one.group.namespace,) if named else ()),
             one.group.name,
             _ready(one.status),
-            one.master or one.master_address,
+            one.master_text,
             one.master_epoch,
             one.in_sync_text + (" (old)" if one.remark else ""),
             one.status.phase,
@@ -130,7 +130,6 @@ def _ready(status: resources.GroupStatus | resources.ControllerStatus) -> str:
 
 def _facts(session: Session, one: Picture) -> str:
     spec, written = one.group.spec, one.status
-    master = one.master or one.master_address
     reached = written.observed_generation == one.group.metadata.generation
     controllers = "/".join(one.group.controller) if one.group.controller else spec.controller_addr
     return output.facts(
@@ -139,7 +138,10 @@ def _facts(session: Session, one: Picture) -> str:
             ("Broker", f"{one.group.broker_name} in cluster {spec.cluster_name}, engine {spec.engine}"),
             ("Phase", f"{written.phase or 'Unknown'}" + (f": {written.phase_reason}" if written.phase_reason else "")),
             ("Switches", ", ".join(_switches(one)) or None),
-            ("Master", f"{master} (brokerId {one.master_broker_id})" if one.master_broker_id is not None else "none"),
+            (
+                "Master",
+                f"{one.master_text} (brokerId {one.master_broker_id})" if one.master_broker_id is not None else "none",
+            ),
             ("Epochs", f"master {output.cell(one.master_epoch)}, SyncStateSet {output.cell(one.sync_state_set_epoch)}"),
             ("In sync", f"{one.in_sync_text}, writes need {one.group.min_in_sync_replicas} ({spec.durability})"),
             ("Controllers", controllers),

@@ -66,7 +66,7 @@ def headline(one: Picture) -> str:
     if one.master_broker_id is None:
         return f"no master, {one.in_sync_text} in sync"
     return (
-        f"master {one.master or one.master_address} (brokerId {one.master_broker_id}), masterEpoch {one.master_epoch},"
+        f"master {one.master_text} (brokerId {one.master_broker_id}), masterEpoch {one.master_epoch},"
         f" syncStateSetEpoch {one.sync_state_set_epoch}, {one.in_sync_text} in sync"
     )
 

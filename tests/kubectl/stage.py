@@ -61,6 +61,17 @@ class Stage:
         pod: dict[str, Any] = self._cluster.api.objects[f"{PODS}/{GROUP}-{ordinal}"]
         pod["status"]["containerStatuses"][0]["ready"] = False
 
+    def pod_is_gone(self, ordinal: str) -> None:
+        """Also from the status; its volume is kept."""
+        self.replica_dies(ordinal)
+        name = f"{GROUP}-{ordinal}"
+        pod = self._cluster.api.objects.pop(f"{PODS}/{name}")
+        del self._cluster.resource["status"]["replicaStatuses"][int(ordinal)]
+        annotations = {"rocketmq-ha.io/broker-id": str(int(ordinal) + 1)}
+        metadata = {**pod["metadata"], "name": f"data-{name}", "annotations": annotations}
+        claims = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
+        self._cluster.api.put(f"{claims}/data-{name}", {"metadata": metadata})
+
     def master_is_gone(self) -> None:
         self._cluster.group.ClearField("master_broker_id")
 
