@@ -54,10 +54,22 @@ def test_every_object_is_accepted_by_the_api_server(cluster: Cluster) -> None:
         objects = [one for one in rendered(*values, namespace=namespace) if one["kind"] not in FOREIGN]
         accounts = [one for one in objects if one["kind"] == "ServiceAccount"]
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(accounts))  # which the Pod's admission looks for
-        cluster.kubectl("apply", "--server-side", "-f", str(CHART / "crds"), "--dry-run=server")
         said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(objects))
         assert len(said.splitlines()) == len(objects)
         cluster.kubectl("delete", "-f", "-", input=yaml.safe_dump_all(accounts))
+
+
+def test_crds_are_brought_up_to_date_as_the_docs_say(releases: Releases) -> None:
+    release = releases("crds")
+    release.install("replicas=1")
+    cluster = release.cluster
+    text = release.helm("show", "crds", str(CHART))
+    said = cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", "-o", "json", input=text
+    )
+    assert len(json.loads(said)["items"]) == 3
+    release.uninstall()
+    assert len(cluster.kubectl("get", "-f", str(CHART / "crds"), "-o", "name").split()) == 3  # they stay
 
 
 def test_the_life_of_a_release(releases: Releases) -> None:

@@ -91,10 +91,10 @@ def test_these_rights_are_enough(release: Release, elsewhere: str) -> None:
     cluster = release.cluster
     for namespace in (release.namespace, elsewhere):
         cluster.kubectl("-n", namespace, "apply", "-f", "-", input=RESOURCES)
-        for name in ("c-controller", "n-namesrv", "g"):
+        for name in ("c-controller", "routes-namesrv", "g"):
             cluster.wait(namespace, f"statefulset/{name}", "create")
         cluster.until(namespace, "brokergroup/g", lambda one: "phase" in one.get("status", {}), "a status")
-        change = '{"spec": {"storage": {"reclaimPolicy": "Retain"}, "config": {"fileReservedTime": "48"}}}'
+        change = '{"spec": {"config": {"fileReservedTime": "48"}}}'
         cluster.kubectl("-n", namespace, "patch", "brokergroup", "g", "--type=merge", "-p", change)
         cluster.until(
             namespace, "configmap/g-config", lambda one: "fileReservedTime=48" in one["data"]["g-0.conf"], "the change"
@@ -102,7 +102,7 @@ def test_these_rights_are_enough(release: Release, elsewhere: str) -> None:
     events = cluster.json("-n", release.namespace, "get", "events")["items"]
     assert [one for one in events if one["metadata"].get("labels") or one["involvedObject"]["kind"] == "BrokerGroup"]
     for namespace in (release.namespace, elsewhere):
-        cluster.kubectl("-n", namespace, "delete", "-f", "-", "--timeout=60s", input=RESOURCES)
+        cluster.kubectl("-n", namespace, "delete", "-f", "-", "--timeout=150s", input=RESOURCES)
     log = release.operator_log()
     assert log
     assert [line for line in log if "403" in str(line) or "forbidden" in str(line).lower()] == []
@@ -116,7 +116,7 @@ spec: {members: 3, storage: {size: 64Mi}}
 ---
 apiVersion: rocketmq-ha.io/v1alpha1
 kind: NameServer
-metadata: {name: n}
+metadata: {name: routes}
 spec: {replicas: 1}
 ---
 apiVersion: rocketmq-ha.io/v1alpha1
@@ -126,6 +126,6 @@ spec:
   replicas: 1
   durability: relaxed
   controllerRef: {name: c}
-  nameServerRef: {name: n}
+  nameServerRef: {name: routes}
   storage: {size: 64Mi, reclaimPolicy: Delete}
 """
