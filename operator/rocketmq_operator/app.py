@@ -20,7 +20,7 @@ from rocketmq_operator.domain.spec.broker_group import parse_broker_group
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.decoding import SpecError, mapping
 from rocketmq_operator.execute import Executor
-from rocketmq_operator.kube import Kube
+from rocketmq_operator.kube import Kube, KubeError
 from rocketmq_operator.ledger import Ledger
 from rocketmq_operator.metrics import Group, OperatorMetrics, Resource
 from rocketmq_operator.observe import Observer
@@ -35,6 +35,9 @@ from rocketmq_operator.work_queue import WorkQueue
 
 EVENT_DELAY: Final = 0.02
 """Seconds between an event and the look it causes: most events come in company."""
+
+LOOK_FOR_KINDS: Final = 2.0
+"""Seconds between two looks for CRDs that are not installed."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +57,7 @@ class Operator:
         """`signals`: take the process's signals back, which kopf wants for itself when it starts."""
         self._signals = signals
         self._settings = settings
+        self._kube = kube
         self._configuration = configuration
         self.watching = False
         self._queue: WorkQueue[Key] = WorkQueue()
@@ -94,6 +98,7 @@ class Operator:
 
     async def run(self) -> None:
         """Act until cancelled, or until kopf ends."""
+        await self._kinds()
         self._recorder.start()
         timers = asyncio.create_task(self._timers(), name="resync")
         try:
@@ -109,6 +114,21 @@ class Operator:
             await self._quorums.stop()
             await self._recorder.stop()
             self._tls.close()
+
+    async def _kinds(self) -> None:
+        """Wait until the CRDs are there: kopf looks for kinds once, when it starts."""
+        namespace = self._settings.watched[0] if self._settings.watched else None
+        told = False
+        for kind in names.PLURALS:
+            while True:
+                try:
+                    await self._kube.list(kind, namespace, metadata_only=True)
+                    break
+                except KubeError as error:
+                    if not told:
+                        log.warning("cannot list resources: is the CRD installed?", kind=kind, error=str(error))
+                    told = True
+                await asyncio.sleep(LOOK_FOR_KINDS)
 
     def _began(self) -> None:
         self.watching = True

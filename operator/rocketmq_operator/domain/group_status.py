@@ -47,7 +47,7 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
         "observedGeneration": group.metadata.generation,
         "phase": phase,
         "phaseReason": why,
-        "inSync": f"{in_sync}/{group.pods_wanted}",
+        "inSync": f"{in_sync}/{group.spec.replicas}",
         "inSyncReplicas": in_sync,
         "replicas": len(shown),
         "readyReplicas": sum(1 for member in shown if member.pod is not None and member.pod.ready),
@@ -122,7 +122,7 @@ def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
             continue
         if is_.get("status") == bad:
             notices.append(Notice(str(is_.get("reason")), str(is_.get("message")), warning=True))
-        elif was.get("status") == bad:
+        elif was.get("status") == bad and is_.get("status") != "Unknown":
             notices.append(Notice("Recovered" if kind == "Degraded" else "Available", str(is_.get("message"))))
     if status.get("phase") not in (before.get("phase"), "Degraded"):  # of that the condition has told
         notices.append(
