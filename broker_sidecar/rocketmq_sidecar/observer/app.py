@@ -16,10 +16,11 @@ from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerCalls
 from rocketmq_sidecar.observer.controllers import ControllerCalls
 from rocketmq_sidecar.observer.files import ReplicaFiles
-from rocketmq_sidecar.observer.observer import Observer, broker_address
+from rocketmq_sidecar.observer.observer import Observer, broker_address, wall_clock
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
@@ -34,17 +35,25 @@ class ObserverApp:
         self.fatal: BaseException | None = None
         """What a bug raised; the process has to end."""
         self.failed = asyncio.Event()
-        self._brokers = BrokerCalls()
+        self._open = False
+        self._brokers, self._movers = BrokerCalls(), BrokerCalls()
         self._controllers = ControllerCalls(
             settings.controllers, cluster_name=settings.broker_cluster_name, broker_name=settings.name
         )
         self.observer = Observer(
-            settings, brokers=self._brokers, controllers=self._controllers, files=ReplicaFiles(settings)
+            settings,
+            brokers=self._brokers,
+            controllers=self._controllers,
+            files=ReplicaFiles(settings),
+            now_ms=wall_clock,
+        )
+        self.admin = ObserverAdmin(
+            self.observer, brokers=self._movers, controllers=self._controllers, now_ms=wall_clock
         )
         self.health = Health(self.observer.unready, self.observer.hung)
         self.metrics = SidecarMetrics(self.snapshot)
         self.probes: ProbeServer | None = None
-        self._door = LateDoor(settings, self.observer, self.observer.unready)
+        self._door = LateDoor(settings, self.admin, self.observer.unready)
 
     async def start(self) -> None:
         """Open everything, begin to look.
@@ -75,12 +84,15 @@ class ObserverApp:
             metrics=settings.metrics_prom_exporter_port or None,
         )
         await self._door.open()
+        self._open = True
 
     async def stop(self) -> None:
         """Hand over, then close everything; the probes go last, so that others can wait for the end of it."""
         await self.observer.stop()
+        if self._open and self.fatal is None:  # who could not start is not to move anything
+            await self.admin.farewell()
         await self._door.close()
-        await asyncio.gather(self._brokers.close(), self._controllers.close())
+        await asyncio.gather(self._brokers.close(), self._movers.close(), self._controllers.close())
         self.health.pulse.stop()
         if self.probes is not None:
             self.probes.stop()

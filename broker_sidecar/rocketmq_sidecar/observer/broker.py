@@ -18,8 +18,9 @@ from rocketmq_formats.remoting.nameserver import KVTable
 from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
 from rocketmq_sidecar.domain.observer_looks import BrokerLook, read_broker
 
-TIMEOUT = 2.0
-"""Seconds that a broker may take for an answer; one that collects garbage takes tenths."""
+TIMEOUT = 5.0
+"""Seconds that a broker may take for an answer: milliseconds usually, but one that has just started, on a machine that
+does other things, takes seconds."""
 
 
 class BrokerError(Exception):
@@ -67,6 +68,18 @@ class BrokerCalls:
                 # Refused while a former master has no connection to its master yet (5.3.3 stumbles over a null).
                 HARuntimeInfo() if isinstance(status, BaseException) else decode_body(HARuntimeInfo, status.body),
             )
+        except FormatError as error:
+            raise BrokerRefusesError(f"the broker at {address} answers what cannot be read: {error}") from error
+
+    async def end(self, address: str, seconds: float = TIMEOUT) -> int:
+        """Where its log ends; the cheapest question there is.
+
+        Raises:
+            BrokerError: as `look`.
+        """
+        answer = await self._ask(address, request(RequestCode.GET_BROKER_EPOCH_CACHE), seconds)
+        try:
+            return decode_body(EpochEntryCache, answer.body).max_offset
         except FormatError as error:
             raise BrokerRefusesError(f"the broker at {address} answers what cannot be read: {error}") from error
 

@@ -26,14 +26,16 @@ ROUND = 0.03
 """Seconds between two looks at the logs."""
 LEVEL_SHARE = 0.6
 """Of the time, for the candidates to have everything; the rest is for the election."""
-CALL = 1.0
-"""Seconds for one call to a broker."""
+CALL_SHARE = 0.25
+"""Of the time, for one call: a Java broker on a busy machine may take a second. A candidate that takes longer is left
+out."""
 
 
 class Brokers(Protocol):
     """`observer.broker.BrokerCalls`, as far as needed here."""
 
     async def look(self, address: str, seconds: float = ...) -> BrokerLook: ...
+    async def end(self, address: str, seconds: float = ...) -> int: ...
     async def configuration(self, address: str, seconds: float = ...) -> Mapping[str, str]: ...
     async def configure(self, address: str, changes: Mapping[str, str], seconds: float = ...) -> None: ...
 
@@ -82,7 +84,7 @@ class HandOver:
         self.refusing = True
         try:
             await self._brokers.configure(
-                self._address, {observer_fence.START_ACCEPT: str(self._refuse_until_ms)}, self._left(CALL)
+                self._address, {observer_fence.START_ACCEPT: str(self._refuse_until_ms)}, self._left(CALL_SHARE)
             )
         except BrokerError as error:
             raise NotDoneError(f"the broker was not told to refuse sends: {error}") from error
@@ -102,7 +104,7 @@ class HandOver:
         """brokerElectionPriority of the candidates that tell it; not worth waiting for."""
         if len(addresses) == 1:
             return {}
-        calls = [self._brokers.configuration(address, self._left(CALL) / 4) for address in addresses.values()]
+        calls = [self._brokers.configuration(address, self._left(CALL_SHARE / 4)) for address in addresses.values()]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         found = {}
         for broker_id, answer in zip(addresses, answers, strict=True):
@@ -113,13 +115,15 @@ class HandOver:
         return found
 
     async def _level(self, addresses: Mapping[int, str], priorities: Mapping[int, int]) -> int:
-        level = Level()
+        level, able = Level(), dict(addresses)
         until = self._begun + LEVEL_SHARE * (self._deadline - self._begun)
         while self._loop.time() < until:
             master = await self._seen(self._address)
             if master is not None:
-                looks = await asyncio.gather(*(self._seen(address) for address in addresses.values()))
-                ends = {one: look.max_offset for one, look in zip(addresses, looks, strict=True) if look is not None}
+                found = await asyncio.gather(*(self._end(address) for address in able.values()))
+                ends = {one: end for one, end in zip(able, found, strict=True) if end is not None}
+                if ends:
+                    able = {one: addresses[one] for one in ends}  # who hangs must not hold up every round
                 target = level.on_round(master.max_offset, master.sends_waiting, ends, priorities)
                 if target is not None:
                     return target
@@ -128,7 +132,13 @@ class HandOver:
 
     async def _seen(self, address: str) -> BrokerLook | None:
         try:
-            return await self._brokers.look(address, self._left(CALL))
+            return await self._brokers.look(address, self._left(CALL_SHARE))
+        except BrokerError:
+            return None
+
+    async def _end(self, address: str) -> int | None:
+        try:
+            return await self._brokers.end(address, self._left(CALL_SHARE))
         except BrokerError:
             return None
 
@@ -162,5 +172,7 @@ class HandOver:
             await asyncio.sleep(ROUND)
         log.warning("elected, but not seen to serve as master yet", broker=address)
 
-    def _left(self, at_most: float) -> float:
-        return max(min(at_most, self._deadline - self._loop.time()), 0.05)
+    def _left(self, share: float) -> float:
+        """Seconds that one call may take: `share` of the whole, and no longer than it lasts."""
+        now = self._loop.time()
+        return max(min(share * (self._deadline - self._begun), self._deadline - now), 0.05)

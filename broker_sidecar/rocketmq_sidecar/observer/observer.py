@@ -1,7 +1,7 @@
 """Beside a Java broker: looks at it and at its group again and again, and keeps it fenced or not as it is wanted.
 
-`app` builds it and asks it for the probes, the metrics and, as `ReplicaAdmin`, for operators. It decides nothing about
-roles: those are between the broker and the controllers. What it sees is judged in `domain.observing`.
+`app` builds it and asks it for the probes and the metrics, `admin` for operators. It decides nothing about roles: those
+are between the broker and the controllers. What it sees is judged in `domain.observing`.
 """
 
 import asyncio
@@ -11,10 +11,6 @@ from typing import Protocol
 
 import structlog
 
-from rocketmq_api.replica_view import NewMaster, ReplicaView
-from rocketmq_runtime.filesystem import StorageError
-from rocketmq_sidecar.domain import observer_fence
-from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.observer_identity import strangers
 from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
 from rocketmq_sidecar.domain.observing import Pace, Pulse, Role, Standing, confirm_offset, judge
@@ -22,17 +18,15 @@ from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError, Broke
 from rocketmq_sidecar.observer.controllers import ControllersSilentError
 from rocketmq_sidecar.observer.fence import FenceKeeper
 from rocketmq_sidecar.observer.files import ReplicaFiles
-from rocketmq_sidecar.observer.hand_over import Brokers, Controllers, HandOver
-from rocketmq_sidecar.observer.view import replica_view
-from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError, UnderWayError
+from rocketmq_sidecar.observer.hand_over import Brokers, Controllers
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
 
 HANG_PATIENCE = 10.0
 """Seconds without an answer after which the broker counts as hung; whoever ends it for that waits longer still."""
-FAREWELL = 4.0
-"""Seconds that a hand-over may take at the sidecar's end."""
+SILENCE = 5.0
+"""Seconds without an answer for which a broker counts as what it was."""
 
 
 class SlaveBrokers(Brokers, Protocol):
@@ -52,7 +46,7 @@ class Observer:
         brokers: SlaveBrokers,
         controllers: Controllers,
         files: ReplicaFiles,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int],
     ) -> None:
         """Nothing is opened or asked yet. Needs a running event loop."""
         self.settings = settings
@@ -65,15 +59,14 @@ class Observer:
         self._brokers, self._controllers = brokers, controllers
         self._loop = asyncio.get_running_loop()
         self._now_ms = now_ms
-        self._address = broker_address(settings)
-        self._fence = FenceKeeper(brokers, self._address, files)
+        self.address = broker_address(settings)
+        self._fence = FenceKeeper(brokers, self.address, files)
+        self._answered = float("-inf")
         self._pulse = Pulse(HANG_PATIENCE)
         self._pace = Pace()
         self._wake = asyncio.Event()
         self._silence = self.standing.text
         self._unheard: str | None = "the controllers have not been asked yet"
-        self._fencing = asyncio.Lock()
-        self._handing_over: asyncio.Task[NewMaster] | None = None
         self._task: asyncio.Task[None] | None = None
 
     # Life
@@ -89,26 +82,14 @@ class Observer:
         self._task.add_done_callback(ended)
 
     async def stop(self) -> None:
-        """Hand over if this is the master's, then look no more."""
-        task, self._task = self._task, None
-        if task is None:
-            return
-        ended = task.done()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        if not ended:
-            try:
-                await self._farewell()
-            except (NotNowError, NotDoneError) as error:
-                log.warning("mastership not handed over: the controllers elect when the broker goes", reason=str(error))
+        """Look no more of oneself; `look` still does."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _farewell(self) -> None:
-        if self._handing_over is None:
-            await self.look()  # perhaps it was elected just now
-        if self._handing_over is not None:
-            await self._handing_over
-        elif self.standing.role is Role.MASTER and self.files.fence is None:
-            await self.hand_over(None, FAREWELL)
+    def look_soon(self) -> None:
+        """Something has changed."""
+        self._wake.set()
 
     def hung(self) -> str | None:
         """Since when the broker hangs, so that a restart of it would help."""
@@ -142,6 +123,17 @@ class Observer:
         self._judge()
         await self._tell(self._point_to_master)
 
+    async def look_and_keep_fence(self) -> None:
+        """Make the broker as the fence says, now.
+
+        Raises:
+            BrokerError: it was not told, or perhaps not. That the broker is away is none: it is told when it is back.
+        """
+        await self._look_at_broker()
+        if self.broker is not None:
+            self.broker = await self._fence.keep(self.broker, look_again=True)
+        self.look_soon()
+
     async def _tell(self, what: Callable[[BrokerLook], Awaitable[None]]) -> None:
         if self.broker is not None:
             try:
@@ -154,15 +146,18 @@ class Observer:
 
     async def _look_at_broker(self) -> None:
         try:
-            self.broker = self.last = await self._brokers.look(self._address)
+            self.broker = self.last = await self._brokers.look(self.address)
         except BrokerError as error:
-            self.broker, self._silence = None, str(error)
             if isinstance(error, BrokerGoneError):
                 self._pulse.on_gone()
             elif isinstance(error, BrokerRefusesError):
                 self._pulse.on_answer(self._loop.time())
+            elif self.broker is not None and self._loop.time() - self._answered <= SILENCE:
+                return  # perhaps it collects garbage
+            self.broker, self._silence = None, str(error)
         else:
-            self._pulse.on_answer(self._loop.time())
+            self._answered = self._loop.time()
+            self._pulse.on_answer(self._answered)
 
     async def _look_at_group(self) -> None:
         try:
@@ -177,7 +172,7 @@ class Observer:
         trouble = self.files.trouble
         if broker is not None and trouble is None:
             wanted = (settings.broker_cluster_name, settings.name)
-            trouble = strangers(broker.cluster_name, broker.broker_name, wanted=wanted, address=self._address)
+            trouble = strangers(broker.cluster_name, broker.broker_name, wanted=wanted, address=self.address)
         before = self.standing
         self.standing = judge(
             broker_id=self.broker_id,
@@ -208,91 +203,8 @@ class Observer:
         except BrokerError:
             return  # the master is looked after by its own sidecar
         if ha_address is not None and ha_address != broker.master_ha_address:
-            await self._brokers.tell_master(self._address, ha_address=ha_address, master_address=master_address)
+            await self._brokers.tell_master(self.address, ha_address=ha_address, master_address=master_address)
             log.info("slave told where its master is", ha_address=ha_address, before=broker.master_ha_address)
-
-    # ReplicaAdmin
-
-    def get_replica(self) -> ReplicaView:
-        """As last seen."""
-        return replica_view(
-            self.settings,
-            broker_id=self.broker_id,
-            standing=self.standing,
-            broker=self.last,
-            group=self.group,
-            fence=self.files.fence,
-            confirm_offset=self.confirm_offset,
-            epochs=self.files.epochs,
-        )
-
-    async def set_fenced(self, *, fenced: bool, reason: str) -> ReplicaView:
-        """See `ReplicaAdmin`."""
-        # Shielded: a caller that goes away must not leave file and broker at odds.
-        await asyncio.shield(self._loop.create_task(self._set_fenced(fenced=fenced, reason=reason)))
-        return self.get_replica()
-
-    async def _set_fenced(self, *, fenced: bool, reason: str) -> None:
-        files = self.files
-        async with self._fencing:
-            if files.damaged is not None:
-                raise NotNowError(files.damaged)
-            since = self._now_ms() if files.fence is None else files.fence.since_millis
-            wanted = Fence(reason, since) if fenced else None
-            if wanted != files.fence:
-                try:
-                    await files.save_fence(wanted)
-                except StorageError as error:
-                    raise NotNowError(str(error)) from error
-                log.info("fence kept" if fenced else "fence ended", reason=reason)
-            try:
-                await self._look_at_broker()
-                if self.broker is not None:
-                    self.broker = await self._fence.keep(self.broker, look_again=True)
-            except BrokerError as error:
-                raise NotDoneError(f"kept, and tried again until it is done; for now {error}") from error
-            self._wake.set()
-
-    async def hand_over(self, broker_id: int | None, seconds: float) -> NewMaster:
-        """See `ReplicaAdmin`."""
-        if self._handing_over is None and self.standing.role is not Role.MASTER:
-            await self.look()  # perhaps it was elected just now
-        own = self.broker_id
-        if self._handing_over is not None:
-            raise UnderWayError("a hand-over is under way")
-        if self.standing.role is not Role.MASTER or own is None:
-            raise NotNowError(f"this replica is no master: {self.standing.text}")
-        if self.files.fence is not None:
-            raise NotNowError(f"fenced ({self.files.fence.reason}): let it take sends first")
-        work = HandOver(
-            self._brokers,
-            self._controllers,
-            address=self._address,
-            broker_id=own,
-            seconds=seconds,
-            now_ms=self._now_ms(),
-        )
-        self._handing_over = self._loop.create_task(self._hand_over(work, broker_id))
-        # Shielded: it is not undone because whoever asked has gone.
-        return await asyncio.shield(self._handing_over)
-
-    async def _hand_over(self, work: HandOver, broker_id: int | None) -> NewMaster:
-        try:
-            try:
-                return await work.run(broker_id)
-            finally:
-                if work.refusing:
-                    await self._let_go()
-        finally:
-            self._handing_over = None
-            self._wake.set()
-
-    async def _let_go(self) -> None:
-        """Sends are taken again, if this is the master; the refusal ends by itself, so one try is enough."""
-        try:
-            await self._brokers.configure(self._address, observer_fence.let_go(fenced=self.files.fence is not None))
-        except BrokerError as error:
-            log.warning("the broker was not told to take sends again: it does so by itself", reason=str(error))
 
     # What is known
 
@@ -316,6 +228,11 @@ class Observer:
     def controller_found(self) -> bool:
         """Whether the controllers answered the last look."""
         return self._unheard is None
+
+
+def wall_clock() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def broker_address(settings: SidecarSettings) -> str:

@@ -9,6 +9,8 @@ import msgspec
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
 from rocketmq_runtime.settings import build_settings
 from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
+from rocketmq_sidecar.domain.observing import Standing
+from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
 from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
 from rocketmq_sidecar.observer.files import ReplicaFiles
@@ -122,6 +124,11 @@ class JavaGroup:
         self.on_round()
         return broker.look()
 
+    async def end(self, address: str, seconds: float = 2.0) -> int:
+        broker = await self._reached(address)
+        self.on_round()
+        return broker.end
+
     async def configuration(self, address: str, seconds: float = 2.0) -> Mapping[str, str]:
         return dict((await self._reached(address)).configuration)
 
@@ -195,7 +202,31 @@ def keep_identity(folder: Path, broker_id: int = 1) -> None:
     (folder / "brokerIdentity").write_bytes(encode_identity(BrokerIdentity(CLUSTER, GROUP, broker_id)))
 
 
-def observer(folder: Path, group: JavaGroup) -> Observer:
-    """Beside broker 1; called again it is a restart of the sidecar."""
-    options = settings(folder)
-    return Observer(options, brokers=group, movers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)
+class Sidecar:
+    """Observer and admin beside broker 1; made again it is a restart of the sidecar."""
+
+    def __init__(self, folder: Path, group: JavaGroup) -> None:
+        options = settings(folder)
+        self.observer = Observer(options, brokers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)
+        self.admin = ObserverAdmin(self.observer, brokers=group, controllers=group, now_ms=now_ms)
+        self.look = self.observer.look
+        self.set_fenced = self.admin.set_fenced
+        self.hand_over = self.admin.hand_over
+        self.get_replica = self.admin.get_replica
+
+    @property
+    def standing(self) -> Standing:
+        return self.observer.standing
+
+    def start(self) -> None:
+        """As the process does."""
+        self.observer.start(_fail)
+
+    async def stop(self) -> None:
+        """As SIGTERM does."""
+        await self.observer.stop()
+        await self.admin.farewell()
+
+
+def _fail(error: BaseException) -> None:
+    raise error

@@ -8,7 +8,7 @@ from rocketmq_api.replica_view import ReplicaRole
 from rocketmq_sidecar.domain.observer_fence import FOREVER_MS, changes, permission, to_remember
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
 from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError
-from tests.sidecar.observer.fakes import NOW_MS, JavaGroup, keep_identity, now_ms, observer
+from tests.sidecar.observer.fakes import NOW_MS, JavaGroup, Sidecar, keep_identity, now_ms
 
 FENCED = {"startAcceptSendRequestTimeStamp": str(FOREVER_MS), "brokerPermission": "4"}
 OPEN = {"startAcceptSendRequestTimeStamp": "0", "brokerPermission": "6"}
@@ -51,7 +51,7 @@ def test_permission_that_cannot_be_read_is_javas_default(text: str, number: int)
 async def test_fence_and_its_end(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
     java = group.brokers[1]
 
@@ -81,12 +81,12 @@ async def test_fence_holds_through_restarts_of_both(tmp_path: Path, writable_fil
     java = group.brokers[1]
     java.configuration["brokerPermission"] = "2"  # an unusual wish of its owner, to be put back in the end
     java.file["brokerPermission"] = "2"
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
     await seen.set_fenced(fenced=True, reason="why")
     for _ in range(2):
         java.restart()
-        seen = observer(tmp_path, group)
+        seen = Sidecar(tmp_path, group)
         await seen.look()
         assert (java.permission, java.takes_sends) == (0, False)
     await seen.set_fenced(fenced=False, reason="")
@@ -101,12 +101,12 @@ async def test_fence_is_noted_before_the_broker_can_be_told(tmp_path: Path) -> N
     group = JavaGroup()
     java = group.brokers[1]
     java.trouble = BrokerGoneError("the broker does not listen")
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
     view = await seen.set_fenced(fenced=True, reason="why")
     assert (view.fenced, view.broker_connected) == (True, False)
 
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     java.trouble = None
     await seen.look()
     assert not java.takes_sends
@@ -117,7 +117,7 @@ async def test_end_of_a_fence_that_the_broker_did_not_hear_of(tmp_path: Path) ->
     keep_identity(tmp_path)
     group = JavaGroup(writable_file=True)
     java = group.brokers[1]
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
     await seen.set_fenced(fenced=True, reason="why")
     java.trouble = BrokerGoneError("the broker does not listen")
@@ -125,7 +125,7 @@ async def test_end_of_a_fence_that_the_broker_did_not_hear_of(tmp_path: Path) ->
     await seen.set_fenced(fenced=False, reason="")
     java.trouble = None
     java.restart()
-    await observer(tmp_path, group).look()
+    await Sidecar(tmp_path, group).look()
     assert (java.permission, java.takes_sends) == (6, True)
 
 
@@ -133,7 +133,7 @@ async def test_end_of_a_fence_that_the_broker_did_not_hear_of(tmp_path: Path) ->
 async def test_broker_that_refuses_to_be_told(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
 
     async def refuse(*_: object) -> None:
@@ -151,7 +151,7 @@ async def test_damaged_note_changes_nothing(tmp_path: Path) -> None:
     group = JavaGroup()
     group.brokers[1].configuration.update(FENCED)
     (tmp_path / ".sidecar.observed").write_bytes(b"{")
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     for _ in range(2):
         await seen.look()
     with pytest.raises(NotNowError, match="remove it"):
@@ -165,7 +165,7 @@ async def test_fence_that_cannot_be_read_is_one(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     (tmp_path / ".fenced").write_bytes(b"{")
     group = JavaGroup()
-    seen = observer(tmp_path, group)
+    seen = Sidecar(tmp_path, group)
     await seen.look()
     assert not group.brokers[1].takes_sends
     assert "cannot be read" in seen.get_replica().fence_reason

@@ -10,18 +10,13 @@ from rocketmq_api.replica_view import NewMaster
 from rocketmq_sidecar.domain.observer_hand_over import Level, NoTargetError, candidates
 from rocketmq_sidecar.domain.observer_looks import GroupLook
 from rocketmq_sidecar.observer.broker import BrokerError
-from rocketmq_sidecar.observer.observer import Observer
 from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError, UnderWayError
-from tests.sidecar.observer.fakes import JavaGroup, keep_identity, observer
+from tests.sidecar.observer.fakes import JavaGroup, Sidecar, keep_identity
 
 
-def fail(error: BaseException) -> None:
-    raise error
-
-
-async def standing(folder: Path, group: JavaGroup) -> Observer:
+async def standing(folder: Path, group: JavaGroup) -> Sidecar:
     keep_identity(folder)
-    seen = observer(folder, group)
+    seen = Sidecar(folder, group)
     await seen.look()
     return seen
 
@@ -237,8 +232,8 @@ async def test_end_of_the_sidecar(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     for fenced, silent, master in ((False, None, 2), (True, None, 1), (False, "nobody", 1)):
         group = JavaGroup()
-        seen = observer(tmp_path, group)
-        seen.start(fail)
+        seen = Sidecar(tmp_path, group)
+        seen.start()
         await asyncio.sleep(1)
         await seen.set_fenced(fenced=fenced, reason="why")
         group.silent = silent
@@ -254,8 +249,8 @@ async def test_master_since_the_last_look(tmp_path: Path) -> None:
         group = JavaGroup()
         await group.elect(2)
         group.in_sync = frozenset({1, 2, 3})
-        seen = observer(tmp_path, group)
-        seen.start(fail)
+        seen = Sidecar(tmp_path, group)
+        seen.start()
         await asyncio.sleep(25)  # idle
         await group.elect(1)
         group.in_sync = frozenset({1, 2, 3})
@@ -272,8 +267,8 @@ async def test_master_since_the_last_look(tmp_path: Path) -> None:
 async def test_end_while_an_operator_hands_over(tmp_path: Path) -> None:
     group = JavaGroup()
     keep_identity(tmp_path)
-    seen = observer(tmp_path, group)
-    seen.start(fail)
+    seen = Sidecar(tmp_path, group)
+    seen.start()
     await asyncio.sleep(1)
     asked = asyncio.create_task(seen.hand_over(3, 5))
     await asyncio.sleep(0.01)
@@ -285,8 +280,8 @@ async def test_end_while_an_operator_hands_over(tmp_path: Path) -> None:
 async def test_looks_become_rare_when_nothing_happens(tmp_path: Path) -> None:
     group = JavaGroup()
     keep_identity(tmp_path)
-    seen = observer(tmp_path, group)
-    seen.start(fail)
+    seen = Sidecar(tmp_path, group)
+    seen.start()
     await asyncio.sleep(60)
     before = group.looks
     await asyncio.sleep(60)
@@ -325,7 +320,7 @@ async def test_short_silence_changes_nothing(tmp_path: Path) -> None:
     assert seen.standing.role == "master"
     await asyncio.sleep(1)
     await seen.look()
-    assert (seen.standing.role, seen.unready()) == ("none", "no answer")
+    assert (seen.standing.role, seen.observer.unready()) == ("none", "no answer")
 
 
 @pytest.mark.looptime
@@ -335,9 +330,9 @@ async def test_hanging_broker(tmp_path: Path) -> None:
     group.brokers[1].trouble = BrokerError("no answer")
     await asyncio.sleep(9)
     await seen.look()
-    assert seen.hung() is None
+    assert seen.observer.hung() is None
     await asyncio.sleep(2)
-    assert seen.hung() is not None
+    assert seen.observer.hung() is not None
     group.gone(1)
     await seen.look()
-    assert seen.hung() is None
+    assert seen.observer.hung() is None
