@@ -63,6 +63,19 @@ class Sidecar:
     def view(self) -> ReplicaView:
         return self.call(lambda client: client.get_replica())
 
+    def wait(self, what: str, condition: Callable[[ReplicaView], bool]) -> ReplicaView:
+        """The first view that fulfils `condition`.
+
+        Raises:
+            TimeoutError: none in a minute.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while not condition(view := self.view):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {_PATIENCE:g} s for {what}; now {view}\n{self.process.tail()}")
+            time.sleep(_POLL)
+        return view
+
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of a probe or of /metrics."""
         return http_get(self.probes, path)

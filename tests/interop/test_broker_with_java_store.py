@@ -11,7 +11,7 @@ from rocketmq_demo.apache import clients, servers
 from rocketmq_demo.apache.clients import PushConsumer
 from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.apache.processes import JavaProcess
-from tests.interop.lab import CLUSTER, Lab
+from tests.interop.lab import CLUSTER, JAVA_BROKER, Lab
 from tests.interop.native import NativeGroup
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
@@ -37,6 +37,7 @@ def test_there_and_back(lab: Lab) -> None:
             cluster=CLUSTER,
             name=ours.name,
             config={**SIZES, "enableControllerMode": False},
+            options=JAVA_BROKER,
         ) as java:
             java.wait_port(120)
             ours.wait_named(f"{HOST}:{port}")

@@ -28,6 +28,7 @@ from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.remoting.nameserver import RegisterBrokerResponseHeader
 from rocketmq_runtime.client import RemotingClient, RemotingError
 from rocketmq_runtime.server import Peer, RemotingServer
+from tests.interop.lab import JAVA_BROKER
 from tests.sidecar.replication.replica_kit import Replica
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
@@ -144,6 +145,7 @@ async def test_each_follows_the_other(apache: None, tmp_path: Path) -> None:
             "syncBrokerMetadataPeriod": 1000,
             "registerNameServerPeriod": 10_000,
         },
+        options=JAVA_BROKER,
     )
 
     def java_log(size: int) -> bytes:

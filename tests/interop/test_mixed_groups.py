@@ -14,7 +14,7 @@ from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import KVTable
-from tests.interop.lab import CLUSTER, GroupView, JavaBroker, Lab
+from tests.interop.lab import CLUSTER, JAVA_BROKER, GroupView, JavaBroker, Lab
 from tests.interop.native import NativeGroup
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
@@ -56,6 +56,7 @@ class MixedGroup:
                 "allAckInSyncStateSet": True,
                 "registerNameServerPeriod": 10_000,
             },
+            options=JAVA_BROKER,
         )
 
     def whole(self) -> GroupView:

@@ -24,6 +24,7 @@ from rocketmq_formats.remoting.nameserver import (
     GetRouteInfoRequestHeader,
     TopicRouteData,
 )
+from tests.interop.lab import JAVA_BROKER
 from tests.interop.native import registered
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -76,6 +77,7 @@ class World:
             cluster=CLUSTER,
             name=name,
             config={"allAckInSyncStateSet": True, "registerNameServerPeriod": 10_000, **config},
+            options=JAVA_BROKER,
         )
 
     @property

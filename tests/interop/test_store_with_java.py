@@ -16,6 +16,7 @@ from rocketmq_formats.store.message import read_records
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
 from tests.golden.recorder import ask
+from tests.interop.lab import JAVA_BROKER
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -65,7 +66,12 @@ def ours(root: Path, *, clean: bool) -> None:
 
 def broker(folder: Path, port: int) -> JavaProcess:
     return servers.start_broker(
-        folder, port=port, controllers=[], nameservers=[], config={**SIZES, "enableControllerMode": False}
+        folder,
+        port=port,
+        controllers=[],
+        nameservers=[],
+        config={**SIZES, "enableControllerMode": False},
+        options=JAVA_BROKER,
     )
 
 

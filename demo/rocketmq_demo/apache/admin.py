@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocketmq_demo.apache import processes
 
-_OPTIONS = ("-Xms32m", "-Xmx128m", "-XX:TieredStopAtLevel=1")  # it lives for a second, so compile little
+_OPTIONS = ("-Xms32m", "-Xmx128m", processes.COMPILE_LITTLE)
 
 
 _MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"

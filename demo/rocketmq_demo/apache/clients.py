@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketmq_demo.apache.processes import SMALL_HEAP, JavaProcess, ProcessDiedError
+from rocketmq_demo.apache.processes import COMPILE_LITTLE, SMALL_HEAP, JavaProcess, ProcessDiedError
 
 _MAIN = "io.github.rocketmqha.lab.Clients"
-_OPTIONS = (*SMALL_HEAP, "-XX:TieredStopAtLevel=1")  # they live for seconds, so compile little
+_OPTIONS = (*SMALL_HEAP, COMPILE_LITTLE)
 _POLL = 0.05
 
 
