@@ -23,6 +23,8 @@ SILENT_AFTER: Final = 3.0
 """Seconds without a watch after which what was heard counts for nothing; an election takes less than one."""
 FIRST_WORD: Final = 3.0
 """Seconds that a look waits for a quorum nobody has asked yet."""
+ROUND: Final = 1.0
+"""Seconds in which one attempt to watch looks for the leader."""
 RETIRE_AFTER: Final = 30.0
 """Seconds that a client to former addresses is kept."""
 
@@ -131,7 +133,7 @@ class Quorum:
             return
         fresh: dict[str, GroupView] | None = {}
         async with (
-            ControllersClient(address.grpc, tls=address.tls) as client,
+            ControllersClient(address.grpc, tls=address.tls, timeout=ROUND) as client,
             contextlib.aclosing(client.watch_groups()) as changes,
         ):
             async for change in changes:
