@@ -64,8 +64,9 @@ class SidecarApp:
                 ready=self.health.ready,
                 more={BROKER_PATH: self.health.broker},
             )
+        self._door.require_free()
         loop = asyncio.get_running_loop()
-        parts = {loop.create_task(self._start_replica()), loop.create_task(self._door.open())}
+        parts = [loop.create_task(self._door.open()), loop.create_task(self._start_replica())]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
             for part in done:

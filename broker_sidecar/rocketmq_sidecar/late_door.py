@@ -3,6 +3,7 @@ waits for; its import runs in a thread, so that the event loop goes on turning. 
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,16 @@ class LateDoor:
         self._settings, self._admin, self._ready = settings, admin, ready
         self._server: GrpcServer | None = None
 
+    def require_free(self) -> None:
+        """Before the start: a replica that has become master must not end because a port is taken. Raises `OSError`."""
+        host, port = self._settings.bind_address, self._settings.sidecar_grpc_port
+        if port:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            try:
+                socket.create_server((host, port), family=family).close()
+            except OSError as error:
+                raise OSError(error.errno, f"gRPC cannot listen on {host}:{port}: {error.strerror}") from error
+
     async def open(self) -> None:
         """Returns when it is open, or has to stay closed (port 0).
 
@@ -39,6 +50,7 @@ class LateDoor:
         port = self._settings.sidecar_grpc_port
         if not port:
             return
+        self.require_free()
         loop = asyncio.get_running_loop()
         at_the_latest = loop.time() + DELAY
         while self._ready() is not None and loop.time() < at_the_latest:  # noqa: ASYNC110 - rare and short

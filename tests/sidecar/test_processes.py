@@ -1,6 +1,7 @@
 """Real sidecars and controllers as processes, and a fake broker beside each sidecar."""
 
 import asyncio
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_api.channels import NoAnswerError
+from rocketmq_api.replica_view import ReplicaRole
+from rocketmq_api.sidecars import SidecarClient
 from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.ask import http_get
 from rocketmq_demo.controllers import ControllerCluster
@@ -215,6 +219,27 @@ async def test_taken_ha_port_is_said(trio: Trio) -> None:
         await pair.stop()
 
 
+async def test_taken_grpc_port_ends_it_before_it_does_anything(tmp_path: Path) -> None:
+    with PortPool() as ports, socket.create_server((HOST, 0)) as taken:
+        values = {
+            "controllerAddr": "127.0.0.1:1",
+            "listenPort": str(ports.broker()),
+            "storePathRootDir": str(tmp_path / "store"),
+            "bindAddress": HOST,
+            "metricsPromExporterPort": "0",
+            "sidecarGrpcPort": str(taken.getsockname()[1]),
+        }
+        config = tmp_path / "broker.conf"
+        config.write_bytes(properties.dump(values))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rocketmq_sidecar", "-c", str(config), stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await process.communicate()
+    assert process.returncode == 3
+    assert f"gRPC cannot listen on {HOST}".encode() in said
+    assert b"sidecar started" not in said
+
+
 async def test_second_broker_and_second_sidecar_wait(trio: Trio, request: pytest.FixtureRequest) -> None:
     master = await settled(trio)
     rival = FakeBroker(master.folder / "store", port=trio.pairs[0].ports.broker(), name=master.name)
@@ -225,7 +250,7 @@ async def test_second_broker_and_second_sidecar_wait(trio: Trio, request: pytest
     await trio.wait(lambda: "another broker is connected" in first.output(), "the rival is refused")
     assert rival.heard == []
     await rival.stop()
-    master.metrics_port = master.ports.single()
+    master.metrics_port, master.grpc_port = master.ports.single(), master.ports.single()
     master.start_sidecar()
     second = master.sidecar
     assert second is not None
@@ -255,8 +280,19 @@ async def test_damaged_identity_is_waited_for_and_not_a_crash_loop(
             await trio.wait(lambda: "belongs to D#other" in pair.http("/readyz")[1], "it says why")
             assert pair.sidecar.alive
             assert meta.read_bytes() == b"D#other#7"
-            meta.unlink()
-            await trio.wait(lambda: pair.broker.accepts, "it goes on by itself")
+            async with SidecarClient(f"{HOST}:{pair.grpc_port}", timeout=30.0) as client:
+                await trio.wait(lambda: "gRPC open" in pair.sidecar.output(), "operators may ask meanwhile")
+                view = await client.get_replica()
+                assert view.role is ReplicaRole.NONE
+                assert "belongs to D#other" in view.ready_reason
+                assert (await client.set_fenced(True, "not yet")).fenced
+                with pytest.raises(NoAnswerError, match="not started"):
+                    await client.hand_over()
+                meta.unlink()
+                await trio.wait(lambda: pair.broker.role == "master", "it goes on by itself")
+                assert not pair.broker.accepts
+                assert (await client.set_fenced(False)).role is ReplicaRole.MASTER
+            await trio.wait(lambda: pair.broker.accepts, "the fence has ended")
             assert (meta.read_bytes(), pair.sidecar.output().count("identity refused")) == (b"C#broker-damaged#1", 1)
         finally:
             await pair.stop()
