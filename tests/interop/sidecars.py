@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from rocketmq_api.channels import AbortedError, NoAnswerError
 from rocketmq_api.replica_view import ReplicaView
 from rocketmq_api.sidecars import SidecarClient
 from rocketmq_demo.apache.ports import HOST
@@ -62,6 +63,16 @@ class Sidecar:
     @property
     def view(self) -> ReplicaView:
         return self.call(lambda client: client.get_replica())
+
+    def set_fenced(self, fenced: bool, reason: str = "") -> ReplicaView:
+        """Again until the broker has answered in time, as operators do; raises ApiError if it never does."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self.call(lambda client: client.set_fenced(fenced, reason))
+            except (AbortedError, NoAnswerError):
+                if time.monotonic() > deadline:
+                    raise
 
     def wait(self, what: str, condition: Callable[[ReplicaView], bool]) -> ReplicaView:
         """The first view that fulfils `condition`.

@@ -132,7 +132,7 @@ def test_fence(group: Group, sidecars: dict[int, Sidecar]) -> None:
     sidecar = master_of(sidecars, group.whole())
     assert send(sidecar.broker).code == ResponseCode.SUCCESS
     try:
-        seen = sidecar.call(lambda client: client.set_fenced(True, "a disk is being changed"))
+        seen = sidecar.set_fenced(True, "a disk is being changed")
         assert (seen.fenced, seen.fence_reason) == (True, "a disk is being changed")
         wait_configuration(group, sidecar.broker, FENCED)
         refused = send(sidecar.broker)
@@ -141,7 +141,7 @@ def test_fence(group: Group, sidecars: dict[int, Sidecar]) -> None:
         with pytest.raises(RefusedError, match="fenced"):
             sidecar.call(lambda client: client.hand_over())
     finally:
-        assert not sidecar.call(lambda client: client.set_fenced(False)).fenced
+        assert not sidecar.set_fenced(False).fenced
     wait_configuration(group, sidecar.broker, OPEN)
     assert send(sidecar.broker).code == ResponseCode.SUCCESS
 
@@ -182,7 +182,7 @@ def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int,
 
     sidecar.start()  # before its broker, which nothing answers for
     group.wait("the sidecar beside nobody", lambda _: "gRPC open" in sidecar.process.output(), PATIENCE)
-    seen = sidecar.call(lambda client: client.set_fenced(True, "until it is looked at"))
+    seen = sidecar.set_fenced(True, "until it is looked at")
     assert (seen.role, seen.broker_id, seen.fenced) == (ReplicaRole.NONE, broker_id, True)
     sidecar.process.stop()
     group.restart(broker)
@@ -190,7 +190,7 @@ def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int,
     sidecar.start()
     sidecar.wait_ready()
     wait_configuration(group, broker, FENCED)
-    sidecar.call(lambda client: client.set_fenced(False))
+    sidecar.set_fenced(False)
     wait_configuration(group, broker, OPEN)
     now = group.whole()
     assert (now.master_id, now.master_epoch) == (after.master_id, after.master_epoch)

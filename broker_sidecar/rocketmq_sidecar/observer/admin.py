@@ -21,6 +21,8 @@ from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError, UnderWayEr
 
 log = structlog.get_logger(__name__)
 
+TELL = 4.0
+"""Seconds for a broker to be fenced or let go while the caller waits; clients wait for 5."""
 FAREWELL = 4.0
 """Seconds that a hand-over may take at the sidecar's end."""
 
@@ -111,9 +113,11 @@ class ObserverAdmin:
                     raise NotNowError(str(error)) from error
                 log.info("fence kept" if fenced else "fence ended", reason=reason)
             try:
-                await observer.look_and_keep_fence()
-            except BrokerError as error:
-                raise NotDoneError(f"kept, and tried again until it is done; for now {error}") from error
+                async with asyncio.timeout(TELL):
+                    await observer.look_and_keep_fence()
+            except (BrokerError, TimeoutError) as error:
+                reason = str(error) or f"the broker has not answered within {TELL:g} s"
+                raise NotDoneError(f"kept, and tried again until it is done; for now {reason}") from error
 
     async def _hand_over(self, work: HandOver, broker_id: int | None) -> NewMaster:
         try:

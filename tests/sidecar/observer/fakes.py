@@ -115,6 +115,7 @@ class JavaGroup:
         self.answers_elections = True
         self.on_round: Callable[[], None] = lambda: None
         self.looks = 0
+        self.answer = ANSWER
 
     # Brokers
 
@@ -147,7 +148,7 @@ class JavaGroup:
         (await self._reached(address)).ha_address = ha_address
 
     async def _reached(self, where: str) -> JavaBroker:
-        await asyncio.sleep(ANSWER)
+        await asyncio.sleep(self.answer)
         broker = next(one for one in self.brokers.values() if address(one.broker_id) == where)
         if broker.trouble is not None:
             raise broker.trouble

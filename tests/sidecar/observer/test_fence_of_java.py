@@ -171,3 +171,18 @@ async def test_fence_that_cannot_be_read_is_one(tmp_path: Path) -> None:
     assert "cannot be read" in seen.get_replica().fence_reason
     assert not (await seen.set_fenced(fenced=False, reason="")).fenced
     assert group.brokers[1].takes_sends
+
+
+@pytest.mark.looptime
+async def test_broker_that_takes_long_to_be_told(tmp_path: Path) -> None:
+    keep_identity(tmp_path)
+    group = JavaGroup()
+    seen = Sidecar(tmp_path, group)
+    await seen.look()
+    group.answer = 3.0
+    with pytest.raises(
+        NotDoneError, match="kept, and tried again until it is done; for now the broker has not answered"
+    ):
+        await seen.set_fenced(fenced=True, reason="why")
+    await seen.look()
+    assert not group.brokers[1].takes_sends
