@@ -87,7 +87,8 @@ class ControllersClient:
             began = False
             try:
                 async with typed_errors(address):
-                    first = await asyncio.wait_for(self._first(stream), ATTEMPT)
+                    async with asyncio.timeout(ATTEMPT):
+                        first = await stream.read()
                     while True:
                         began = True
                         if first is aio.EOF:
@@ -210,11 +211,6 @@ class ControllersClient:
             self._leader = self.addresses[following % len(self.addresses)]
         if failed == self.addresses[-1]:
             await asyncio.sleep(PAUSE)
-
-    async def _first(
-        self, stream: aio.UnaryStreamCall[pb.WatchGroupsRequest, pb.WatchGroupsResponse]
-    ) -> pb.WatchGroupsResponse | object:
-        return await stream.read()
 
     def _in_order(self) -> tuple[str, ...]:
         return (self._leader, *(address for address in self.addresses if address != self._leader))

@@ -92,7 +92,8 @@ class Leadership:
             while True:
                 asked = self._clock()
                 try:
-                    kept = await asyncio.wait_for(self._try(), max(0.5, RENEW * self._settings.seconds))
+                    async with asyncio.timeout(max(0.5, RENEW * self._settings.seconds)):
+                        kept = await self._try()
                 except (KubeError, TimeoutError) as error:
                     if self._clock() - renewed >= GIVE_UP * self._settings.seconds:
                         self.leading = False
@@ -130,15 +131,14 @@ class Leadership:
             return True
         spec, now = _spec(body), self._clock()
         holder = spec.get("holderIdentity")
-        change = (holder, spec.get("renewTime"), spec.get("leaseTransitions"))
-        if change != self._seen[0]:
-            self._seen = (change, now)
+        metadata = body.get("metadata")
+        assert isinstance(metadata, Mapping), "the API server sends metadata"
+        if metadata.get("resourceVersion") != self._seen[0]:
+            self._seen = (metadata.get("resourceVersion"), now)  # every renewal is a change, whatever clocks say
         duration = spec.get("leaseDurationSeconds")
         patience = max(float(duration) if isinstance(duration, int) else 0.0, 1.0)
         if holder not in (None, "", settings.holder) and now - self._seen[1] < patience:
             return False
-        metadata = body.get("metadata")
-        assert isinstance(metadata, Mapping), "the API server sends metadata"
         try:
             await self._kube.replace(self._made(metadata, spec))
         except ConflictError:

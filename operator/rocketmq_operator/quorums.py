@@ -63,7 +63,8 @@ class Quorum:
     async def first_word(self) -> None:
         """Until it has been heard, or could not be: else every group would look abandoned when the operator starts."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._tried.wait(), FIRST_WORD)
+            async with asyncio.timeout(FIRST_WORD):
+                await self._tried.wait()
 
     async def client(self) -> ControllersClient | None:
         """To call the quorum where it is now; None: there is nobody to ask yet."""

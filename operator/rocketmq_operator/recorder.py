@@ -51,7 +51,8 @@ class Recorder:
     async def stop(self) -> None:
         """What waits is sent, for a second."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._waiting.join(), 1.0)
+            async with asyncio.timeout(1.0):
+                await self._waiting.join()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

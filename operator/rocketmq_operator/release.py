@@ -57,7 +57,8 @@ async def _take_lease(kube: Kube, settings: OperatorSettings) -> None:
     )
     candidate = Leadership(kube, lease, clock=time.monotonic, wall=time.time)
     try:
-        await asyncio.wait_for(candidate.acquire(retry=1.0), LEASE_SECONDS)
+        async with asyncio.timeout(LEASE_SECONDS):
+            await candidate.acquire(retry=1.0)
     except TimeoutError as error:
         raise ReleaseError(
             f"an operator still holds Lease {names.LEASE} in {settings.namespace}: stop it, then try again"
