@@ -14,7 +14,7 @@ from rocketmq_formats.broker_identity import BrokerIdentity
 from rocketmq_formats.remoting.controller import EpochEntry
 from rocketmq_formats.store import checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, decode_epochs
-from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file
+from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file, storage_errors
 from rocketmq_sidecar.domain.fence import Fence
 from rocketmq_sidecar.domain.observer_identity import damaged_epochs, find_identity
 from rocketmq_sidecar.domain.observer_note import Note
@@ -41,7 +41,7 @@ class ReplicaFiles:
         self.epochs_trouble: str | None = None
         self.confirm_offset = 0
         """As the broker last wrote it down, some seconds ago."""
-        self._disk = disk
+        self._disk, self._root = disk, root
         self._note = NoteFile(root, disk=disk)
         self._fence = FenceFile(root, disk=disk)
         self._names = (settings.broker_cluster_name, settings.name)
@@ -60,8 +60,13 @@ class ReplicaFiles:
 
     async def save_fence(self, fence: Fence | None) -> None:
         """Durable when this returns. Raises StorageError."""
-        await asyncio.to_thread(self._fence.save, fence)
+        await asyncio.to_thread(self._save_fence, fence)
         self.fence = fence
+
+    def _save_fence(self, fence: Fence | None) -> None:
+        with storage_errors(self._root, "make the folder"):
+            self._disk.mkdir(self._root)  # the broker has perhaps never run
+        self._fence.save(fence)
 
     def look(self) -> None:
         """Read everything again; what cannot be read is reported in `trouble`."""

@@ -186,3 +186,17 @@ async def test_broker_that_takes_long_to_be_told(tmp_path: Path) -> None:
         await seen.set_fenced(fenced=True, reason="why")
     await seen.look()
     assert not group.brokers[1].takes_sends
+
+
+@pytest.mark.looptime
+async def test_fence_before_the_brokers_first_start(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    group = JavaGroup()
+    group.brokers[1].trouble = BrokerGoneError("the broker does not listen")
+    seen = Sidecar(folder, group)
+    await seen.look()
+    assert (await seen.set_fenced(fenced=True, reason="why")).fenced
+    keep_identity(folder)
+    group.brokers[1].trouble = None
+    await seen.look()
+    assert not group.brokers[1].takes_sends
