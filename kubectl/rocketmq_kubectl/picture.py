@@ -82,7 +82,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         if self.source is Source.CONTROLLERS:
             return None
         written = "never written" if self.status_age is None else f"last changed {duration(self.status_age)} ago"
-        return f"from the resource's status, {written}: {self.problem}"
+        return f"from the resource's status, {written}"
 
     @property
     def master_text(self) -> str:

@@ -30,7 +30,7 @@ async def bodies(session: Session, name: str | None, *, all_namespaces: bool) ->
 def unasked(pictures: Sequence[Picture]) -> tuple[UnreachableError, ...]:
     """One problem for each group that is shown by its status only."""
     return tuple(
-        UnreachableError(f"{one.group.namespace}/{one.group.name} is shown {one.remark}")
+        UnreachableError(f"{one.group.namespace}/{one.group.name} is shown {one.remark}: {one.problem}")
         for one in pictures
         if one.remark is not None
     )
