@@ -37,6 +37,30 @@ NOT_AVAILABLE = "Old master has down and failed to elect a new broker master"
 LIVE = BrokerLiveInfo
 
 
+@pytest.mark.parametrize(
+    ("among", "winner"),
+    [
+        (None, 2),
+        ("2,3", 3),
+        ("3,2", 3),
+        ("2", 2),
+        ("3,4", 3),
+        ("4", 2),
+        ("", 2),
+        ("x,-3,99999999999999999999", 2),
+        ("2," * 100 + "3", 2),
+    ],
+)
+def test_designated_among_several_the_preferred_one(among: str | None, winner: int) -> None:
+    """4 is not in the set, 3 has the better priority; where none of them can be, it is broker_id as without."""
+    group = make_group(in_sync=(1, 2, 3))
+    view = StaticView({1: LIVE(), 2: LIVE(max_offset=9, election_priority=5), 3: LIVE(election_priority=1), 4: LIVE()})
+    request = ElectMasterRequestHeader(
+        broker_name=group.broker_name, broker_id=2, designate_elect=True, designate_among=among
+    )
+    assert elected(decide.elect_master(group, request, view, CLEAN)) == winner
+
+
 def elected(decision: decide.Decision) -> int | None:
     """The new master's id, or None after a refusal."""
     header = decision.header

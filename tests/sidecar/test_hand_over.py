@@ -66,6 +66,32 @@ def test_the_other_one_is_master_at_once(relaxed: bool, named: bool) -> None:
     assert master.broker.held is None, "as master again it would take sends"
 
 
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_nobody_named_is_the_controllers_choice(relaxed: bool) -> None:
+    world = World(3, relaxed=relaxed)
+    world.nodes[2].priority = 1
+    world.start_all()
+    world.run_until(world.in_order)
+    world.run(1)
+    master = world.master()
+    assert master is not world.nodes[2]
+    world.hand_over(master)
+    assert world.master() is world.nodes[2]
+
+
+def test_who_is_preferred_and_lags_is_waited_for_a_moment_only() -> None:
+    world = World(3, relaxed=True)
+    world.nodes[2].priority = 1
+    world.start_all()
+    world.run_until(world.in_order)
+    world.run(1)
+    master = world.master()
+    world.nodes[2].lags = True
+    world.hand_over(master)
+    world.run_until(lambda: bool(master.handed), seconds=2 * SETTLE)
+    assert world.master() is world.nodes[1]
+
+
 def test_there_and_back() -> None:
     world = settled(relaxed=True)
     first = world.master()
@@ -404,7 +430,7 @@ def test_levelling_waits_for_the_target_and_a_moment_for_the_others() -> None:
     over.step(situation(end=500), 0.4)
     assert (over.phase, over.wake_at) == (Phase.LEVELLING, 0.4 + SETTLE)
     over.step(situation(end=500), 0.4 + SETTLE)
-    assert over.electing == 2
+    assert over.electing == (2,)
 
 
 def test_level_of_an_earlier_watch_counts_for_nothing() -> None:
@@ -447,7 +473,9 @@ def test_target_that_leaves_the_set_while_it_is_elected() -> None:
     watch = watch_of(over.step(situation(end=500), 0.2))
     over.on_level(watch, frozenset({3}), acked=True)
     over.step(situation(end=500), 0.3)
-    assert over.electing == 3
-    ended = outcome_of(over.step(situation(end=500, in_sync=frozenset({1, 2})), 0.4))
+    assert over.electing == (), "2 may be preferred, and has a moment"
+    over.step(situation(end=500), 0.3 + SETTLE)
+    assert over.electing == (3,)
+    ended = outcome_of(over.step(situation(end=500, in_sync=frozenset({1, 2})), 0.5))
     assert ended is not None
     assert ended.outcome == Outcome.FAILED

@@ -75,6 +75,7 @@ class Controllers:
                 epoch=node.epochs[-1],
                 max_offset=node.max_offset,
                 heartbeat_timeout_mills=10_000,
+                election_priority=node.priority,
                 write_lease_millis=None if beat.lease is None else round(1000 * beat.lease),
             )
             self.heartbeats.on_heartbeat(header, node.connection, now)

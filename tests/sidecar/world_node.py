@@ -127,6 +127,7 @@ class Node:
         self.told: list[FromSidecar] = []
         self.notes: list[Note] = []
         self.handed: list[HandedOver] = []
+        self.priority = 2**31 - 1
         self.fence: Fence | None = None
         """What its file holds."""
         self.watched: WatchLevel | None = None

@@ -4,7 +4,7 @@ of the control machine, which asks `step` after whatever happened.
     NEARING    the other one is watched until it has what the log holds now: no send is refused yet
     HOLDING    the broker refuses sends, and says where its log ends
     LEVELLING  until the other one has all of that; for a moment longer until all copies are confirmed, so that what was
-               accepted is answered
+               accepted is answered, and until all others have it where nobody was named: then the controllers choose
     ELECTING   the controllers are asked to elect it; with relaxed durability the write lease is given back before
 
 It is over when the controllers name a master of a later epoch, when they refuse, when the time is up, or when this
@@ -72,8 +72,7 @@ class HandOver:
         self.phase = Phase.IDLE
         self.number = 0
         """Of the last one; grows."""
-        self.chosen: int | None = None
-        """Who is to be elected; known from ELECTING on where nobody was named."""
+        self._chosen: tuple[int, ...] = ()
         self._asked_for: int | None = None
         self._epoch = 0
         self._deadline = self._hold_until = self._settle_until = NEVER
@@ -94,9 +93,9 @@ class HandOver:
         return self.phase in {Phase.HOLDING, Phase.LEVELLING, Phase.ELECTING}
 
     @property
-    def electing(self) -> int | None:
-        """Whom the controllers are to elect now."""
-        return self.chosen if self.phase is Phase.ELECTING else None
+    def electing(self) -> tuple[int, ...]:
+        """Of whom the controllers are to elect one now; they know who is preferred."""
+        return self._chosen if self.phase is Phase.ELECTING else ()
 
     @property
     def wake_at(self) -> float:
@@ -116,7 +115,7 @@ class HandOver:
         if broker_id is not None and broker_id == now.own_id:
             return (HandedOver(self.number, Outcome.ELECTED, "", broker_id, now.epoch),)
         self.phase = Phase.NEARING
-        self.chosen, self._asked_for, self._epoch = None, broker_id, now.epoch
+        self._chosen, self._asked_for, self._epoch = (), broker_id, now.epoch
         self._began_at, self._deadline = at, at + seconds
         self._hold_until = self._settle_until = NEVER
         values: dict[str, object] = {"to": broker_id, "master_epoch": now.epoch, "seconds": seconds}
@@ -152,7 +151,7 @@ class HandOver:
     def _trouble(self, now: Situation, at: float) -> str | None:
         """Why it cannot go on."""
         refusals, refusal = now.refused
-        named = self.chosen or self._asked_for
+        named = self._asked_for
         if now.epoch > self._epoch or not now.leads:
             return "this replica is not master any more, and no new one is known yet"
         if not self._candidates(now):
@@ -176,8 +175,9 @@ class HandOver:
             case Phase.LEVELLING if level:
                 if self._settle_until == NEVER:
                     self._settle_until = at + SETTLE
-                if self._acked or at >= self._settle_until:
-                    self.phase, self.chosen = Phase.ELECTING, min(level)
+                everybody = self._acked and level == self._candidates(now)
+                if everybody or at >= self._settle_until:
+                    self.phase, self._chosen = Phase.ELECTING, tuple(sorted(level))
                     self._settle_until = NEVER
                     return (self._look_for_nothing(),)
             case _:
@@ -185,9 +185,10 @@ class HandOver:
         return ()
 
     def _candidates(self, now: Situation) -> frozenset[int]:
-        named = self.chosen or self._asked_for
         others = now.in_sync - {now.own_id or 0}
-        return others if named is None else others & {named}
+        if self._chosen:
+            return others.intersection(self._chosen)
+        return others if self._asked_for is None else others & {self._asked_for}
 
     def _look(self, offset: int | None) -> WatchLevel:
         self._watch += 1
@@ -209,7 +210,7 @@ class HandOver:
             note = Note("handed over", {"to": master, "master_epoch": epoch, **values})
         else:
             note = Note("hand-over ended in vain", {"reason": reason, **values}, "warning")
-        self.phase, self.chosen = Phase.IDLE, None
+        self.phase, self._chosen = Phase.IDLE, ()
         return (note, self._look_for_nothing(), HandedOver(self.number, outcome, reason, master, epoch))
 
 

@@ -53,10 +53,14 @@ class Questions:
         header = ElectMasterRequestHeader(cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id)
         return Ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, now, header)
 
-    def designate(self, leader: str, broker_id: int, now: float) -> Ask:
-        """1002: this one or nobody, also while the master lives."""
+    def designate(self, leader: str, ids: tuple[int, ...], now: float) -> Ask:
+        """1002: one of these or nobody, also while the master lives; the first where the controllers are Java's."""
         header = ElectMasterRequestHeader(
-            cluster_name=self._cluster, broker_name=self._name, broker_id=broker_id, designate_elect=True
+            cluster_name=self._cluster,
+            broker_name=self._name,
+            broker_id=ids[0],
+            designate_elect=True,
+            designate_among=",".join(map(str, ids)) if len(ids) > 1 else None,
         )
         return Ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, now, header)
 

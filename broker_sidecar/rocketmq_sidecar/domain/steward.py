@@ -116,9 +116,9 @@ class Steward:
         self._poll_at = now
         self._looking_until = now + self._timing.look
 
-    def elect_instead(self, broker_id: int | None) -> None:
-        """As master: have that replica elected in our place, from now on; None: stay master."""
-        if self.succession.aim(broker_id) and self._options.relaxed:
+    def elect_instead(self, ids: tuple[int, ...]) -> None:
+        """As master: have one of these replicas elected in our place, from now on; none: stay master."""
+        if self.succession.aim(ids) and self._options.relaxed:
             self._announced, self._beat_at = None, NEVER  # at once: whether there is a lease
 
     def forget_wish(self) -> None:

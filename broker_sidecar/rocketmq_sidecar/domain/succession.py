@@ -12,7 +12,7 @@ everything that was decided before, and names the master that this has made.
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_sidecar.domain.actions import Ask
 from rocketmq_sidecar.domain.lanes import Lane
-from rocketmq_sidecar.domain.lease import NEVER, Lease
+from rocketmq_sidecar.domain.lease import Lease
 from rocketmq_sidecar.domain.mandate import Mandate
 from rocketmq_sidecar.domain.questions import Questions
 
@@ -28,7 +28,7 @@ class Succession:
         self._lease = lease
         self._questions = questions
         self._relaxed = relaxed
-        self._target: int | None = None
+        self._targets: tuple[int, ...] = ()
         self._doubtful = 0
         """The epoch whose lease was given back."""
         self._heard = False
@@ -37,22 +37,22 @@ class Succession:
     @property
     def given_back(self) -> bool:
         """Whether heartbeats say that there is no lease."""
-        return self._relaxed and self._target is not None
+        return self._relaxed and bool(self._targets)
 
     @property
     def in_doubt(self) -> bool:
         """Whether the lease of the present epoch was given back and may not count yet."""
         return self._doubtful == self._mandate.master_epoch != 0
 
-    def aim(self, target: int | None) -> bool:
-        """Have `target` elected, None: nobody; True if that is new, so that the controllers have to be told."""
-        if target == self._target:
+    def aim(self, targets: tuple[int, ...]) -> bool:
+        """Have one of `targets` elected, none: nobody; True if that is new, so that the controllers have to be told."""
+        if targets == self._targets:
             return False
-        self._target = target
+        self._targets = targets
         self.lane.reset()
         self.refused = (0, "")
         self._heard = False
-        if target is not None and self._relaxed:
+        if targets and self._relaxed:
             self._doubtful = self._mandate.master_epoch
             self._lease.on_denied()
         return True
@@ -63,14 +63,14 @@ class Succession:
 
     def on_heard(self) -> None:
         """The leading controller took a heartbeat that announces the lease."""
-        self._heard = self._target is None
+        self._heard = not self._targets
 
     def question(self, leader: str | None, broker_id: int | None, now: float) -> Ask | None:
         """What to ask of `leader` as the master `broker_id`."""
         if leader is None or broker_id is None or not self.lane.free(now):
             return None
-        if self._target is not None:
-            return self._questions.designate(leader, self._target, now)
+        if self._targets:
+            return self._questions.designate(leader, self._targets, now)
         return self._questions.elect(leader, broker_id, now) if self.in_doubt and self._heard else None
 
     def on_refused(self, answer: RemotingCommand) -> None:
@@ -79,10 +79,6 @@ class Succession:
 
     def on_named(self, epoch: int | None, sent_at: float) -> None:
         """The answer to a question of this lane named this replica master of `epoch`."""
-        if self._target is None and self.in_doubt and epoch == self._doubtful:
+        if not self._targets and self.in_doubt and epoch == self._doubtful:
             self._doubtful = 0
             self._lease.on_confirmed(self._mandate.master_epoch, sent_at)
-
-    @property
-    def wake_at(self) -> float:
-        return self.lane.not_before if self._target is not None or self.in_doubt else NEVER

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, BrokerLiveInfo, LivenessView, Options
 
 _UNKNOWN = BrokerLiveInfo()
+_MOST_NAMED = 64
 
 Rank = tuple[int, int, int, int]
 
@@ -43,6 +44,19 @@ def elect(
 def _all_lost(group: BrokerGroup, view: LivenessView) -> bool:
     name = group.broker_name
     return not any(view.alive(name, one) or view.unheard(name, one) for one in group.sync_state_set)
+
+
+def designated(group: BrokerGroup, view: LivenessView, among: str) -> BrokerId | None:
+    """The preferred one of the ids in `among` (`2,3`) that can be elected, None if none can. Whoever names several says
+    that their logs are equal: by priority and id alone, for heartbeats are older than that."""
+    name = group.broker_name
+    ids = {BrokerId(int(text)) for text in among.split(",")[:_MOST_NAMED] if text.isdecimal() and len(text) < 19}
+    candidates = {
+        broker_id: info
+        for broker_id in ids & group.sync_state_set
+        if view.alive(name, broker_id) and (info := view.info(name, broker_id) or _UNKNOWN).connected
+    }
+    return min(candidates, key=lambda broker_id: (candidates[broker_id].election_priority, broker_id), default=None)
 
 
 def _among(

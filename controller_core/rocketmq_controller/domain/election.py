@@ -59,7 +59,7 @@ def elect_master(
     asking = None if request.broker_id == NO_BROKER_ID else request.broker_id
     if group.never_elected and asking is not None:
         return _first(group, BrokerId(asking))
-    preferred = BrokerId(request.broker_id) if request.designate_elect else None
+    preferred = _preferred(group, request, view) if request.designate_elect else None
     master, name = group.master_broker_id, group.broker_name
     if master is not None and view.unheard(name, master):
         return _refused(asking, f"this controller has not listened for long enough to call master {master} dead")
@@ -92,6 +92,11 @@ def needs_election(group: BrokerGroup, view: LivenessView, options: Options) -> 
     if master is not None and (view.alive(name, master) or view.unheard(name, master)):
         return False
     return elect.elect(group, view, options) is not None
+
+
+def _preferred(group: BrokerGroup, request: ElectMasterRequestHeader, view: LivenessView) -> BrokerId:
+    best = None if request.designate_among is None else elect.designated(group, view, request.designate_among)
+    return BrokerId(request.broker_id) if best is None else best
 
 
 def _lease_of(group: BrokerGroup, view: LivenessView) -> float:

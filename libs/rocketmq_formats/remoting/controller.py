@@ -52,6 +52,9 @@ class ElectMasterRequestHeader(Header, frozen=True):
     broker_id: Int64 = NO_BROKER_ID
     designate_elect: bool = False
     invoke_time: Int64 = 0
+    designate_among: str | None = None
+    """Ours, unknown to 5.3.3: with designateElect, that one of these ids (`2,3`) which the controllers prefer, instead
+    of `broker_id`. A master that hands over knows that they all have everything."""
 
 
 class ElectMasterResponseHeader(Header, frozen=True):
