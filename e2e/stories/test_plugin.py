@@ -1,6 +1,7 @@
 """`kubectl rocketmq` on a real cluster: what it shows is so, with no more rights than its documentation lists."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -172,15 +173,16 @@ def test_a_report_has_everything_and_no_secret(
     assert secret["data"]["raft.secret"] not in everything
 
 
-def test_kubectl_completes_the_plugin(on_call: User, group: Group, tmp_path: Path) -> None:
+def test_kubectl_completes_the_plugin(installation: Installation, on_call: User, group: Group, tmp_path: Path) -> None:
     """kubectl's own protocol, with the script as pip installs it."""
     script = tmp_path / "kubectl_complete-rocketmq"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -m rocketmq_kubectl.complete "$@"\n')
     script.chmod(0o755)
 
     def completed(*words: str) -> list[str]:
-        command = ["kubectl", "__complete", "rocketmq", *words]
-        environment = {"PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin", "KUBECONFIG": str(on_call.kubeconfig)}
+        command = [installation.cluster.command()[0], "__complete", "rocketmq", *words]
+        path = os.pathsep.join((str(tmp_path), str(PLUGIN.parent), os.environ["PATH"]))
+        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(on_call.kubeconfig)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
         return [line.partition("\t")[0] for line in done.stdout.splitlines()]
 
