@@ -4,8 +4,9 @@ Called by `reconciler`. Answers of the API server go into the cache at once, so 
 did though the watch has not told of it yet.
 """
 
+import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -84,13 +85,13 @@ class Executor:
             worked = True
         return worked
 
-    async def perform(self, body: Json, plan: Plan, *, disruptive: bool) -> None:
-        """The actions in order; disruptive ones only if that is allowed now.
+    async def perform(self, body: Json, actions: Iterable[Action], *, disruptive: bool) -> None:
+        """These in order; disruptive ones only if that is allowed now.
 
         Raises:
             StepFailedError: the first that failed; what came before is done.
         """
-        for action in plan.actions:
+        for action in actions:
             if action.disruptive and not disruptive:
                 continue
             name = type(action).__name__
@@ -163,7 +164,7 @@ class Executor:
                 change: Json = {"metadata": {"annotations": {action.key: None}}}
                 await self._patch(kind, namespace, name, _uid_of(body), change)
             case act.MakeRaftSecret():
-                await self._make_secret(body)
+                await self._make_secret(body, action)
 
     async def _ask_sidecar(self, body: Json, action: act.HandOver | act.SetFenced) -> None:
         _, namespace, name = identity(body)
@@ -258,13 +259,21 @@ class Executor:
         else:
             self._cache.put(answer)
 
-    async def _make_secret(self, body: Json) -> None:
+    async def _make_secret(self, body: Json, action: act.MakeRaftSecret) -> None:
         cluster = parse_controller_cluster(body)
         try:
-            await self._kube.create(raft_secret(cluster, secrets.token_hex(SECRET_BYTES)))
-        except ConflictError:
-            return  # it is there: that is all we ask
-        self._tell(body, "RaftSecretMade", f"Secret {cluster.raft_secret} holds what the members prove themselves by")
+            await self._kube.get("Secret", cluster.namespace, action.name)
+        except NotFoundError:
+            if not action.may_make:
+                lost = (
+                    f"Secret {action.name} is gone while members run on it: bring it back, none of them could restart"
+                )
+                self._recorder.tell(body, Notice("RaftSecretLost", lost, warning=True))
+                return
+            with contextlib.suppress(ConflictError):
+                await self._kube.create(raft_secret(cluster, secrets.token_hex(SECRET_BYTES)))
+                self._tell(body, "RaftSecretMade", f"Secret {action.name} holds what the members prove themselves by")
+        self._ledger.note(f"secret {cluster.metadata.uid}")
 
     def _tell(self, body: Json, reason: str, message: str) -> None:
         self._recorder.tell(body, Notice(reason, message))

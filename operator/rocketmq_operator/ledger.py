@@ -33,6 +33,7 @@ class Ledger:
         self._cache = cache
         self._clock = clock
         self._applied: dict[Key, _Applied] = {}
+        self._notes: set[str] = set()
         self._refused: dict[str, tuple[float, str]] = {}
 
     def needs(self, key: Key, made: Json) -> bool:
@@ -41,7 +42,7 @@ class Ledger:
         if known is None or entry is None or (known.uid, known.essence) != (entry.uid, entry.essence):
             return True
         if known.made is not made:
-            if known.wish != digest(made):
+            if known.wish != _wish(made):
                 return True
             known.made = made
         return False
@@ -50,11 +51,18 @@ class Ledger:
         """The answer to an apply is in the cache."""
         entry = self._cache.get(key)
         if entry is not None:
-            self._applied[key] = _Applied(made, digest(made), entry.uid, entry.essence)
+            self._applied[key] = _Applied(made, _wish(made), entry.uid, entry.essence)
 
     def forget(self, key: Key) -> None:
         """It is to be applied again, or gone."""
         self._applied.pop(key, None)
+
+    def note(self, what: str) -> None:
+        """Something has been made sure of, once in this process's life."""
+        self._notes.add(what)
+
+    def noted(self, what: str) -> bool:
+        return what in self._notes
 
     def refuse(self, memory_key: str, why: str) -> None:
         """The API server will not do that."""
@@ -72,3 +80,11 @@ class Ledger:
         """Objects that the cache does not know any more, of resources that are gone."""
         for key in [key for key in self._applied if self._cache.get(key) is None and key not in owners]:
             del self._applied[key]
+
+
+def _wish(made: Json) -> bytes:
+    """Digest of what an apply can change: a StatefulSet's claim templates are never among that."""
+    spec = made.get("spec")
+    if made.get("kind") == "StatefulSet" and isinstance(spec, Mapping):
+        made = {**made, "spec": {key: value for key, value in spec.items() if key != "volumeClaimTemplates"}}
+    return digest(made)

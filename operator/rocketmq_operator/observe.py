@@ -76,6 +76,7 @@ class Observer:
             pods=self._pods(key),
             claims=self._claims(key),
             quorum=members,
+            secret_checked=self._ledger.noted(f"secret {cluster.metadata.uid}"),
             refused=self._ledger.refusals(),
         )
 

@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 
 from rocketmq_operator.cache import Cache, Key, kind_of
-from rocketmq_operator.domain.group_status import spec_refused, without_offsets
+from rocketmq_operator.domain.actions import Notice
+from rocketmq_operator.domain.group_status import refused, without_offsets
 from rocketmq_operator.domain.plan.controller_cluster import plan_controller_cluster
 from rocketmq_operator.domain.plan.group import plan_group
 from rocketmq_operator.domain.plan.name_server import plan_name_server
@@ -26,7 +27,7 @@ from rocketmq_operator.domain.spec.controller_cluster import parse_controller_cl
 from rocketmq_operator.domain.spec.decoding import SpecError, mapping
 from rocketmq_operator.domain.spec.name_server import parse_name_server
 from rocketmq_operator.execute import Executor, StepFailedError
-from rocketmq_operator.kube import KubeError, NotFoundError
+from rocketmq_operator.kube import KubeError, NotFoundError, RefusedByServerError
 from rocketmq_operator.metrics import OperatorMetrics
 from rocketmq_operator.observe import Observer
 from rocketmq_operator.quorum_book import QuorumBook
@@ -35,6 +36,9 @@ from rocketmq_operator.work_queue import WorkQueue
 
 OFFSETS_EVERY: Final = 30.0
 """Seconds between two writes of a status of which only offsets have changed."""
+FIRST_REPEAT: Final = 0.02
+LAST_REPEAT: Final = 30.0
+"""Seconds until the next look after one that has applied something."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +74,8 @@ class Reconciler:
         self._written: dict[Key, float] = {}
         self._idle: dict[Key, tuple[int, object]] = {}
         """What was known at the last look that found nothing to do."""
+        self._changes: dict[Key, int] = {}
+        """Looks in a row that had something to apply."""
 
     def start(self, workers: int) -> None:
         """So many looks at a time."""
@@ -113,20 +119,30 @@ class Reconciler:
         try:
             plan = await self._plan(key, body)
         except SpecError as error:
-            await self._refuse(key, body, error)
+            await self._refuse(body, "InvalidSpec", str(error))
             raise
         if plan.announce:
             await self._say(key, body, plan)
         seen = self._seen(key)
-        changed = await self._executor.apply(plan) if plan.objects else False
-        await self._executor.perform(body, plan, disruptive=not changed)
+        await self._executor.perform(body, plan.first, disruptive=False)
+        try:
+            changed = await self._executor.apply(plan)
+        except RefusedByServerError as error:
+            await self._refuse(body, "ApplyRefused", str(error))
+            raise
+        await self._executor.perform(body, plan.actions, disruptive=not changed)
+        if changed:
+            # What is said is of what is there then. Somebody who writes against us is not raced.
+            self._changes[key] = self._changes.get(key, 0) + 1
+            return min(LAST_REPEAT, FIRST_REPEAT * 4.0 ** (self._changes[key] - 1))
+        self._changes.pop(key, None)
         if not plan.announce:
             await self._say(key, body, plan)
-        if key.kind == "BrokerGroup" and not (changed or plan.actions or plan.requeue):
+        if key.kind == "BrokerGroup" and not (plan.actions or plan.requeue):
             self._idle[key] = seen
         else:
             self._idle.pop(key, None)
-        return 0.0 if changed and any(action.disruptive for action in plan.actions) else plan.requeue
+        return plan.requeue
 
     async def _plan(self, key: Key, body: Json) -> Plan:
         now = self._wall()
@@ -164,20 +180,21 @@ class Reconciler:
                 self._metrics.master_changed(key.namespace, key.name)
             self._recorder.tell(body, notice)
 
-    async def _refuse(self, key: Key, body: Json, error: SpecError) -> None:
+    async def _refuse(self, body: Json, reason: str, message: str) -> None:
+        """Say on the resource why nothing is done for it."""
         metadata, before = mapping(body, "metadata"), mapping(body, "status")
         generation = metadata.get("generation")
-        status = spec_refused(
+        status = refused(
             before,
             generation=generation if isinstance(generation, int) else 0,
-            path=error.path,
-            problem=error.problem,
+            reason=reason,
+            message=message,
             now=self._wall(),
         )
-        if status != _without_verification(before):
-            await self._executor.write_status(body, status)
-            if key.kind == "BrokerGroup":
-                log.warning("resource refused", key=str(key), path=error.path, problem=error.problem)
+        if status == _without_verification(before):
+            return
+        self._recorder.tell(body, Notice(reason, message, warning=True))
+        await self._executor.write_status(body, status)
 
     async def _work(self) -> None:
         while True:
@@ -215,6 +232,7 @@ class Reconciler:
         self._quorums.forget_group(key)
         self._written.pop(key, None)
         self._idle.pop(key, None)
+        self._changes.pop(key, None)
 
 
 def _without_verification(status: Mapping[str, object]) -> Json:

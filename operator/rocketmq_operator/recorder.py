@@ -1,6 +1,6 @@
 """Kubernetes Events, and the same as log lines: every decision that matters is told once.
 
-Sent by a task of its own, so that a slow API server delays no decision; when too many wait the newest are dropped,
+Sent by tasks of their own, so that a slow API server delays no decision; when too many wait the newest are dropped,
 the log has them. Used by `reconciler` and `execute`.
 """
 
@@ -19,6 +19,7 @@ from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.kube import Kube, KubeError, identity
 
 MOST_WAITING: Final = 1000
+SENDERS: Final = 2
 REPEAT_SECONDS: Final = 600.0
 """The same notice about the same resource is told again only after so long."""
 REMEMBERED: Final = 5000
@@ -43,20 +44,20 @@ class Recorder:
         self._waiting: asyncio.Queue[Json] = asyncio.Queue(MOST_WAITING)
         self._told: OrderedDict[bytes, float] = OrderedDict()
         self._number = 0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="events")
+        self._tasks = [asyncio.create_task(self._run(), name=f"events {number}") for number in range(SENDERS)]
 
     async def stop(self) -> None:
         """What waits is sent, for a second."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._waiting.join()
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
 
     def tell(self, about: Json, notice: Notice) -> None:
         """`about`: the resource."""

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from rocketmq_operator.domain import names
+from rocketmq_operator.domain.conditions import timestamp
 from rocketmq_operator.domain.observed import Claim, Pod, StatefulSet
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.quantity import QuantityError, parse_quantity
@@ -82,6 +83,8 @@ def pod_of(body: Json) -> Pod | None:
         ready=conditions.get("Ready", {}).get("status") == "True",
         running=any(one.get("name") in _MAIN and "running" in _mapping(one, "state") for one in containers),
         deleting=metadata.get("deletionTimestamp") is not None,
+        scheduled=bool(spec.get("nodeName")),
+        created=timestamp(metadata.get("creationTimestamp")),
         trouble=_trouble(conditions, containers),
     )
 

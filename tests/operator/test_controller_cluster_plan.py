@@ -191,7 +191,7 @@ def test_a_new_cluster_has_its_secret_made_before_its_pods() -> None:
     quorum = Quorum()
     world = ObservedCluster(cluster=quorum.cluster)
     plan = plan_controller_cluster(world, PlanSettings(), NOW)
-    assert plan.actions == (act.MakeRaftSecret("c-controller-raft"),)
+    assert plan.first == (act.MakeRaftSecret("c-controller-raft"),)
     assert [made["kind"] for made in plan.objects][-1] == "StatefulSet"
     assert plan.status is not None
     assert plan.status["phase"] == "Creating"
@@ -199,7 +199,13 @@ def test_a_new_cluster_has_its_secret_made_before_its_pods() -> None:
 
 def test_a_users_own_secret_is_left_alone() -> None:
     quorum = Quorum(raftSecretName="mine")
-    assert plan_controller_cluster(ObservedCluster(cluster=quorum.cluster), PlanSettings(), NOW).actions == ()
+    plan = plan_controller_cluster(ObservedCluster(cluster=quorum.cluster), PlanSettings(), NOW)
+    assert plan.first == plan.actions == ()
+
+
+def test_a_secret_that_is_lost_is_not_made_again_behind_running_members() -> None:
+    plan = plan_controller_cluster(Quorum().observe(), PlanSettings(), NOW)
+    assert plan.first == (act.MakeRaftSecret("c-controller-raft", may_make=False),)
 
 
 def test_a_paused_cluster_is_left_alone() -> None:

@@ -134,9 +134,11 @@ class TransferLeadership(Action, frozen=True, tag=True):
 
 
 class MakeRaftSecret(Action, frozen=True, tag=True):
-    """Made once, of random bytes, and never changed."""
+    """See that it is there; made once, of random bytes, and never changed."""
 
     name: str
+    may_make: bool = True
+    """False: members run on one that is gone; somebody has to bring it back."""
 
 
 class Notice(msgspec.Struct, frozen=True):

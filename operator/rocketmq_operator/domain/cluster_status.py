@@ -1,7 +1,7 @@
 """The status of a ControllerCluster: who leads, who is connected, and whether that is enough."""
 
 from rocketmq_operator.domain import names
-from rocketmq_operator.domain.conditions import Condition, condition, merge
+from rocketmq_operator.domain.conditions import Condition, condition, merge, troubles
 from rocketmq_operator.domain.observed import ObservedCluster
 from rocketmq_operator.domain.plan.step import Blocked, Progress
 from rocketmq_operator.domain.spec.common import Json
@@ -44,7 +44,9 @@ def cluster_status(world: ObservedCluster, progress: Progress | None, blocked: B
         "memberStatuses": members,
         "conditions": merge(
             cluster.status.get("conditions"),
-            _conditions(world, progress, blocked, phase=phase, reason=reason, connected=connected, leader=leader),
+            _conditions(
+                world, progress, blocked, phase=phase, reason=reason, connected=connected, leader=leader, now=now
+            ),
             generation=cluster.metadata.generation,
             now=now,
         ),
@@ -87,13 +89,14 @@ def _conditions(
     reason: str,
     connected: int,
     leader: str | None,
+    now: float,
 ) -> tuple[Condition, ...]:
     cluster, wanted = world.cluster, world.cluster.spec.members
     paused = cluster.spec.paused
     enough = leader is not None and connected >= cluster.quorum
     whole = connected >= wanted and enough and phase in ("Running", "Updating")
     count = f"{connected} of {wanted} members connected"
-    troubled = "; ".join(f"{pod.name}: {pod.trouble}" for pod in world.pods if pod.trouble)
+    troubled = troubles(world.pods, now)
     if blocked is not None:
         degraded = condition("Degraded", holds=True, reason=blocked.reason, message=blocked.message)
         moving = condition("Progressing", holds=False, reason=blocked.reason, message=blocked.message)

@@ -3,13 +3,17 @@
 Used by the status of every kind. Reasons are stable: people and alerts compare them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
+from rocketmq_operator.domain.observed import Pod
+
 Truth = Literal["True", "False", "Unknown"]
+SCHEDULING_SECONDS = 30.0
+"""How long a new pod may wait for a place without anybody being told."""
 MAX_MESSAGE = 1024
 """Characters; a status is read by people."""
 
@@ -59,6 +63,24 @@ def find(conditions: object, kind: str) -> Mapping[str, object]:
 def rfc3339(now: float) -> str:
     """Seconds since 1970 as the API server writes times."""
     return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def timestamp(text: object, otherwise: float = 0.0) -> float:
+    """Seconds since 1970 of an RFC 3339 time; `otherwise` if it is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else otherwise
+    except ValueError:
+        return otherwise
+
+
+def troubles(pods: Iterable[Pod], now: float) -> str:
+    """What is wrong with pods, for people; empty: nothing is. A pod that has just been made may well wait for its
+    volume or a place."""
+    return "; ".join(
+        f"{pod.name}: {pod.trouble}"
+        for pod in pods
+        if pod.trouble and (pod.scheduled or now - pod.created > SCHEDULING_SECONDS)
+    )
 
 
 def _by_type(conditions: object) -> dict[str, Mapping[str, object]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Notice
-from rocketmq_operator.domain.conditions import Condition, condition, find, merge
+from rocketmq_operator.domain.conditions import Condition, condition, find, merge, troubles
 from rocketmq_operator.domain.plan.identity import role_of
 from rocketmq_operator.domain.plan.state import GroupState, Member, broker_address
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
@@ -55,7 +55,7 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
         "replicaStatuses": replicas,
         "conditions": merge(
             group.status.get("conditions"),
-            _conditions(state, outlook, phase, in_sync),
+            _conditions(state, outlook, phase, in_sync, now),
             generation=group.metadata.generation,
             now=now,
         ),
@@ -79,12 +79,11 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
     return status
 
 
-def spec_refused(group_status: Json, *, generation: int, path: str, problem: str, now: float) -> Json:
-    """The status of a resource whose spec cannot be carried out; everything else in it stays."""
-    message = f"{path}: {problem}"
+def refused(group_status: Json, *, generation: int, reason: str, message: str, now: float) -> Json:
+    """The status of a resource that cannot be carried out at all; everything else in it stays."""
     conditions = [
-        condition("Ready", holds=False, reason="InvalidSpec", message=message),
-        condition("Degraded", holds=True, reason="InvalidSpec", message=message),
+        condition("Ready", holds=False, reason=reason, message=message),
+        condition("Degraded", holds=True, reason=reason, message=message),
     ]
     changed = {one.type for one in conditions}
     previous = group_status.get("conditions")
@@ -120,7 +119,7 @@ def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
         was, is_ = find(before.get("conditions"), kind), find(status.get("conditions"), kind)
         if (is_.get("status"), is_.get("reason")) == (was.get("status"), was.get("reason")):
             continue
-        if is_.get("status") == bad:
+        if is_.get("status") == bad and (kind == "Degraded" or was.get("status") == "True"):
             notices.append(Notice(str(is_.get("reason")), str(is_.get("message")), warning=True))
         elif was.get("status") == bad and is_.get("status") != "Unknown":
             notices.append(Notice("Recovered" if kind == "Degraded" else "Available", str(is_.get("message"))))
@@ -196,7 +195,7 @@ def _was_running(group: BrokerGroup) -> bool:
     return group.status.get("phase") not in (None, "Pending", "Creating")
 
 
-def _conditions(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int) -> tuple[Condition, ...]:
+def _conditions(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
     available = _available(state)
     healthy = _healthy(state, in_sync)
     return (
@@ -211,7 +210,7 @@ def _conditions(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int)
             reason="Paused" if state.group.spec.paused else "NotPaused",
             message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
         ),
-        _degraded(state, outlook, phase, healthy),
+        _degraded(state, outlook, phase, healthy, now),
     )
 
 
@@ -297,14 +296,12 @@ def _progressing(state: GroupState, outlook: Outlook) -> Condition:
     return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
 
 
-def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition) -> Condition:
+def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition, now: float) -> Condition:
     if outlook.blocked is not None:
         return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
-    troubled = [
-        f"{member.pod.name}: {member.pod.trouble}" for member in state.members if member.pod and member.pod.trouble
-    ]
-    if troubled and not state.group.spec.hibernated:
-        return condition("Degraded", holds=True, reason="PodsFailing", message="; ".join(troubled))
+    failing = "" if state.group.spec.hibernated else troubles(state.world.pods, now)
+    if failing:
+        return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
     if healthy.status == "False" and phase == "Degraded":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
     if healthy.reason == "ControllersUnreachable":

@@ -31,6 +31,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = False
     """Its main container has been started and has not ended."""
     deleting: bool = False
+    scheduled: bool = True
+    """It has a node."""
+    created: float = 0.0
+    """Seconds since 1970."""
     trouble: str = ""
     """Why a container waits or the pod is not scheduled (`ImagePullBackOff`); empty: nothing is known to be wrong."""
 
@@ -120,6 +124,8 @@ class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[Claim, ...] = ()
     quorum: QuorumView | None = None
     """As the leader sees it, else any member; None: nobody answers."""
+    secret_checked: bool = False
+    """This process has seen, or made, the Raft secret."""
     refused: Mapping[str, str] = {}
 
 

@@ -31,18 +31,26 @@ def plan_controller_cluster(world: ObservedCluster, settings: PlanSettings, now:
     notices = phase_notice(cluster.status, status)
     if cluster.spec.paused:
         return Plan(status=status, notices=notices, requeue=requeue)
-    # The pods wait for the Secret; it comes first, since it is the one thing that is never made again.
-    secret = (MakeRaftSecret(cluster.raft_secret),) if cluster.own_raft_secret and world.stateful_set is None else ()
     return Plan(
+        first=_secret(world),
         objects=tuple(
             keep_claim_templates(made, world.stateful_set)
             for made in controller_cluster_objects(cluster, settings.images, settings.access)
         ),
-        actions=(*secret, *step.actions),
+        actions=step.actions,
         status=status,
         notices=notices,
         requeue=requeue,
     )
+
+
+def _secret(world: ObservedCluster) -> tuple[MakeRaftSecret, ...]:
+    """Looked for once in the operator's life. It is made before the pods that wait for it, and only then: a second one
+    would part the members that have the first from those that start later."""
+    if not world.cluster.own_raft_secret or world.secret_checked:
+        return ()
+    used = any(pod.running for pod in world.pods)
+    return (MakeRaftSecret(world.cluster.raft_secret, may_make=not used),)
 
 
 def _roll(world: ObservedCluster) -> Step:

@@ -4,10 +4,9 @@ controllers have forgotten the group - for a bounded time, since a resource that
 stale record.
 """
 
-from datetime import datetime
-
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Action, CleanBrokerData, DeleteClaim, DeleteStatefulSet, SetFinalizer
+from rocketmq_operator.domain.conditions import timestamp
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
 
@@ -78,16 +77,6 @@ def _forget(state: GroupState, waited: float, actions: tuple[Action, ...]) -> St
         "" if not why else f"Released without cleaning the controllers' record of {state.group.broker_name}: {why}"
     )
     return Step(actions=(*actions, SetFinalizer(present=False, message=message, warning=bool(why))), busy=True)
-
-
-def timestamp(text: str | None, otherwise: float) -> float:
-    """Seconds since 1970 of an RFC 3339 time; `otherwise` if it is none."""
-    if text is None:
-        return otherwise
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return otherwise
 
 
 def _waiting(what: str, actions: tuple[Action, ...]) -> Step:

@@ -3,7 +3,7 @@ brokers do not tell them again."""
 
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Notice
-from rocketmq_operator.domain.conditions import condition, find, merge
+from rocketmq_operator.domain.conditions import condition, find, merge, troubles
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.observed import ObservedNameServer
 from rocketmq_operator.domain.plan.settings import PlanSettings
@@ -39,7 +39,7 @@ def _status(world: ObservedNameServer, now: float) -> Json:
     ready = [pod for pod in world.pods if pod.ready and not pod.deleting]
     update = "" if world.stateful_set is None else world.stateful_set.update_revision
     old = [pod.name for pod in world.pods if update and pod.revision != update]
-    troubled = [f"{pod.name}: {pod.trouble}" for pod in world.pods if pod.trouble]
+    troubled = troubles(world.pods, now)
     settled = world.stateful_set is not None and world.stateful_set.settled
     if len(ready) >= wanted and settled and not old and len(world.pods) == wanted:
         phase, reason = "Running", ""
@@ -77,7 +77,7 @@ def _status(world: ObservedNameServer, now: float) -> Json:
             "Degraded",
             holds=bool(troubled) or phase == "Degraded",
             reason="PodsFailing" if troubled else "PodsNotReady" if phase == "Degraded" else "AsWanted",
-            message="; ".join(troubled) or (reason if phase == "Degraded" else ""),
+            message=troubled or (reason if phase == "Degraded" else ""),
         ),
     )
     return {

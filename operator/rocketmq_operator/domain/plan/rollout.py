@@ -22,7 +22,7 @@ LOOK_AGAIN = 10.0
 def rollout(state: GroupState) -> Step:
     """The next step towards all pods being up to date."""
     if state.stateful_set is not None and not state.settled:
-        return Step(busy=True, requeue=LOOK_AGAIN)  # which revision is the newest is not known yet
+        return Step(busy=True)  # which revision is the newest is not known yet; its status will tell
     outdated = tuple(
         member for member in state.members if member.outdated and member.pod is not None and not member.pod.deleting
     )

@@ -109,7 +109,7 @@ def _down(state: GroupState, wanted: int) -> Scale:
 
 def _unsettled(state: GroupState) -> Step | None:
     if not state.settled:
-        return Step(busy=True, requeue=LOOK_AGAIN)
+        return Step(busy=True)  # its status will tell
     return None if state.reachable else _refuse("ControllersUnreachable", "nobody can tell who is in sync")
 
 

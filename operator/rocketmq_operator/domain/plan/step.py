@@ -63,6 +63,8 @@ NOTHING = Step()
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to do now. `objects` are levels: applied only where they differ from what is there."""
 
+    first: tuple[Action, ...] = ()
+    """Done before the objects are applied."""
     objects: tuple[Json, ...] = ()
     removals: tuple[tuple[str, str], ...] = ()
     """Kind and name of objects that must not be there."""
