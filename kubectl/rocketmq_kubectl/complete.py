@@ -140,7 +140,8 @@ def _ask_cluster(connection: dict[str, str], given: Sequence[str]) -> list[str]:
     """Names from the cluster; none if it does not answer in time."""
     from rocketmq_kubectl import resources  # noqa: PLC0415 - static completion needs no cluster
     from rocketmq_kubectl.errors import PluginError  # noqa: PLC0415
-    from rocketmq_kubectl.kube import KubeOptions, connect  # noqa: PLC0415
+    from rocketmq_kubectl.kube import connect  # noqa: PLC0415
+    from rocketmq_kubectl.kube_options import KubeOptions  # noqa: PLC0415
     from rocketmq_operator.domain import names  # noqa: PLC0415
 
     async def find() -> list[str]:

@@ -24,6 +24,7 @@ from rocketmq_kubectl.errors import (
     UnreachableError,
     WrongUsageError,
 )
+from rocketmq_kubectl.kube_options import KubeOptions
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, Configuration
@@ -38,15 +39,6 @@ CONNECTIONS = 32
 """That are kept open to the API server."""
 MAX_TEXT = 64 * 1024 * 1024
 """Bytes that are read of one answer at the most."""
-
-
-class KubeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """kubectl's flags; None: as the kubeconfig says."""
-
-    namespace: str | None = None
-    context: str | None = None
-    kubeconfig: str | None = None
-    request_timeout: float = 10.0
 
 
 class Kube:

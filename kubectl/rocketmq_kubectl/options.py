@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from rocketmq_kubectl.errors import WrongUsageError
-from rocketmq_kubectl.kube import KubeOptions
+from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.output import Form
 
 Namespace = Annotated[

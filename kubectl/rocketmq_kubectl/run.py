@@ -8,7 +8,8 @@ import msgspec
 
 from rocketmq_kubectl import output
 from rocketmq_kubectl.errors import PluginError
-from rocketmq_kubectl.kube import KubeOptions, connect
+from rocketmq_kubectl.kube import connect
+from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.output import Document, Form
 from rocketmq_kubectl.session import Session
 from rocketmq_runtime import terminal

@@ -9,7 +9,8 @@ import pytest
 from rocketmq_kubectl import forward
 from rocketmq_kubectl.errors import ForbiddenError, NotFoundError, UnreachableError
 from rocketmq_kubectl.forward import Forwards
-from rocketmq_kubectl.kube import Kube, KubeOptions, connect
+from rocketmq_kubectl.kube import Kube, connect
+from rocketmq_kubectl.kube_options import KubeOptions
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
 PORT = 7777

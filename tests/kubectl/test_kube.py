@@ -10,7 +10,8 @@ from rocketmq_kubectl.errors import (
     UnreachableError,
     WrongUsageError,
 )
-from rocketmq_kubectl.kube import KubeOptions, checked_name, connect, refusal
+from rocketmq_kubectl.kube import checked_name, connect, refusal
+from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.options import seconds
 from tests.kubectl.fake_cluster import GROUPS, FakeCluster
 
