@@ -17,8 +17,8 @@ from rocketmq_api.controllers import ControllersClient
 from rocketmq_api.group_view import GroupView, QuorumView
 
 FIRST_RETRY: Final = 0.2
-LAST_RETRY: Final = 5.0
-"""Seconds between two attempts to watch."""
+LAST_RETRY: Final = 3.0
+"""Seconds between two attempts to watch; a look at members that have a leader cuts them short."""
 SILENT_AFTER: Final = 3.0
 """Seconds without a watch after which what was heard counts for nothing; an election takes less than one."""
 FIRST_WORD: Final = 3.0
@@ -56,6 +56,7 @@ class Quorum:
         self._address: Address | None = None
         self._silent: asyncio.TimerHandle | None = None
         self._tried = asyncio.Event()
+        self._again = asyncio.Event()
         self._retired: list[ControllersClient] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._task = asyncio.create_task(self._run(), name=f"watch {name}")
@@ -84,9 +85,12 @@ class Quorum:
         """The quorum as it sees itself; None: nobody answers."""
         try:
             client = await self.client()
-            return None if client is None else await client.members()
+            view = None if client is None else await client.members()
         except (ApiError, OSError):
             return None
+        if view is not None and view.leader_id and not self.synced:
+            self._again.set()
+        return view
 
     async def refresh(self) -> None:
         """Take all groups over as they are now, with their offsets, which no watch tells of."""
@@ -125,7 +129,10 @@ class Quorum:
                 delay = FIRST_RETRY
             self._tried.set()
             self._lose()
-            await asyncio.sleep(delay)
+            self._again.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._again.wait()
             delay = min(LAST_RETRY, 2 * delay)
 
     async def _watch(self) -> None:

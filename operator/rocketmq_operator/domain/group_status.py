@@ -304,6 +304,6 @@ def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condit
         return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
     if healthy.status == "False" and phase == "Degraded":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
-    if healthy.reason == "ControllersUnreachable":
+    if healthy.reason == "ControllersUnreachable" and phase != "Creating":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
     return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")
