@@ -107,6 +107,13 @@ class Release:
         found: Manifest = self.cluster.json("-n", self.namespace, "get", "deployment", self.operator)
         return found
 
+    def operator_metrics(self) -> list[str]:
+        """Of its only pod, line by line, through the API server."""
+        selector = f"-l=app.kubernetes.io/name=rocketmq-operator,app.kubernetes.io/instance={self.name}"
+        (pod,) = self.cluster.json("-n", self.namespace, "get", "pods", selector)["items"]
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}:8081/proxy/metrics"
+        return self.cluster.kubectl("get", "--raw", path).splitlines()
+
     def operator_log(self) -> list[Manifest]:
         """Of all its pods, decoded; lines that are not JSON are the interpreter's own and fail."""
         selector = f"-l=app.kubernetes.io/name=rocketmq-operator,app.kubernetes.io/instance={self.name}"
