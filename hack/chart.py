@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "rocketmq-ha"
+MARK = "---\n"
 BEGIN, END = "<!-- values: made by `make chart` from values.yaml -->", "<!-- end of values -->"
 
 
@@ -40,7 +41,8 @@ def main() -> int:
 
 def make() -> dict[Path, str]:
     """Every file that is made, or partly made, by its path."""
-    made = {CHART / "crds" / path.name: path.read_text() for path in (ROOT / "crds").glob("*.yaml")}
+    # `helm show crds` puts the files behind each other as they are: without the mark kubectl would see the last one only
+    made = {CHART / "crds" / path.name: MARK + path.read_text() for path in (ROOT / "crds").glob("*.yaml")}
     made[CHART / "Chart.yaml"] = versioned((CHART / "Chart.yaml").read_text(), version())
     made[CHART / "README.md"] = with_table((CHART / "README.md").read_text())
     return made

@@ -39,6 +39,11 @@ def test_what_is_made_is_as_it_would_be_made() -> None:
     assert {p.name for p in (CHART / "crds").iterdir()} == {p.name for p in (ROOT / "crds").glob("*.yaml")}
 
 
+def test_crds_stay_apart_when_they_are_put_together() -> None:
+    text = "".join(p.read_text() for p in sorted((CHART / "crds").iterdir()))  # as `helm show crds` does
+    assert len(list(yaml.safe_load_all(text))) == 3
+
+
 @pytest.mark.parametrize(
     ("python", "semantic"), [("1.2.3", "1.2.3"), ("0.1.0.dev0", "0.1.0-dev.0"), ("1.2.3rc4", "1.2.3-rc.4")]
 )
