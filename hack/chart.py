@@ -41,7 +41,7 @@ def main() -> int:
 
 def make() -> dict[Path, str]:
     """Every file that is made, or partly made, by its path."""
-    # `helm show crds` puts the files behind each other as they are: without the mark kubectl would see the last one only
+    # `helm show crds` puts the files behind each other as they are: without the mark kubectl sees only the last one
     made = {CHART / "crds" / path.name: MARK + path.read_text() for path in (ROOT / "crds").glob("*.yaml")}
     made[CHART / "Chart.yaml"] = versioned((CHART / "Chart.yaml").read_text(), version())
     made[CHART / "README.md"] = with_table((CHART / "README.md").read_text())
