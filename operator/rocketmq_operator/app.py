@@ -103,13 +103,19 @@ class Operator:
         timers = asyncio.create_task(self._timers(), name="resync")
         try:
             await handlers.watch(
-                self._cache, self._configuration, self._settings.watched, ready=self._began, listed=self._listed
+                self._cache,
+                self._configuration,
+                self._settings.watched,
+                ready=self._began,
+                listed=self._listed,
+                relisted=self._sweep.soon,
             )
         finally:
             self.watching = False
             timers.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await timers
+            self._sweep.stop()
             await self._reconciler.stop()
             await self._quorums.stop()
             await self._recorder.stop()

@@ -30,8 +30,9 @@ CHILDREN: Final = (
 SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
-def register(cache: Cache, listed: Callable[[], None]) -> kopf.OperatorRegistry:
-    """All handlers, in a registry of their own. `listed` is called once, when all first lists are in the cache.
+def register(cache: Cache, listed: Callable[[], None], relisted: Callable[[str], None]) -> kopf.OperatorRegistry:
+    """All handlers, in a registry of their own. `listed` is called once, when all first lists are in the cache,
+    `relisted(kind)` for each object that a list brings.
 
     kopf holds events back until every index has its first list: so the indices fill the cache, though nobody reads
     them, and the first event shows that nothing is missing from it.
@@ -47,6 +48,8 @@ def register(cache: Cache, listed: Callable[[], None]) -> kopf.OperatorRegistry:
         if first:
             first = False
             listed()
+        if event.get("type") is None:
+            relisted(str(event["object"].get("kind")))
         take(cache, event.get("type"), event["object"])
 
     ours = tuple((names.GROUP, names.VERSION, plural) for plural in names.PLURALS.values())
@@ -88,10 +91,11 @@ async def watch(
     *,
     ready: Callable[[], None],
     listed: Callable[[], None],
+    relisted: Callable[[str], None],
 ) -> None:
     """Keep the cache as the cluster is, until cancelled or told to end by a signal. `ready` is called when watching has
-    begun, `listed` when all that there is is known."""
-    registry = register(cache, listed)
+    begun, `listed` when all that there is is known, `relisted(kind)` when a kind was listed (again)."""
+    registry = register(cache, listed, relisted)
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.ConnectionInfo:

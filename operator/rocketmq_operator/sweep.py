@@ -3,6 +3,7 @@ begin anew leaves ghosts in the cache. Now and then the names of one kind are li
 `operator`.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,19 +28,45 @@ KINDS: Final = (
 log = structlog.get_logger(__name__)
 
 
+SOON: Final = 5.0
+"""Seconds after a list until its kind is compared; by then the cache holds all that it brought."""
+
+
 class Sweep:
-    """One kind a turn."""
+    """One process's."""
 
     def __init__(self, kube: Kube, cache: Cache, namespaces: tuple[str, ...]) -> None:
         self._kube = kube
         self._cache = cache
         self._namespaces: tuple[str | None, ...] = namespaces or (None,)
         self._turn = 0
+        self._soon: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def turn(self) -> None:
         """The next kind. A failure is as good as a later turn."""
-        kind = KINDS[self._turn % len(KINDS)]
         self._turn += 1
+        await self.compare(KINDS[self._turn % len(KINDS)])
+
+    def soon(self, kind: str) -> None:
+        """That kind has been listed."""
+        if kind in KINDS and kind not in self._soon:
+            self._soon[kind] = asyncio.get_running_loop().call_later(SOON, self._due, kind)
+
+    def stop(self) -> None:
+        for timer in self._soon.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _due(self, kind: str) -> None:
+        del self._soon[kind]
+        task = asyncio.create_task(self.compare(kind))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def compare(self, kind: str) -> None:
+        """Drop from the cache what is not there any more."""
         # What is put into the cache while the list is under way is newer than the list.
         known = {key: entry.uid for key in self._cache.keys(kind) if (entry := self._cache.get(key)) is not None}
         there: set[str] = set()
