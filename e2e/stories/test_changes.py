@@ -82,8 +82,19 @@ def test_scale_to_five_and_back(group: Group) -> None:
     group.whole()
     group.judge(since, gap=GAP)
     assert group.ids() == ids
-    claims = group.kubectl("get", "pvc", "-o", "name").split()
-    assert f"persistentvolumeclaim/data-{group.name}-4" in claims, "reclaimPolicy Retain keeps the volume"
+    kept = [f"pvc/data-{group.name}-{ordinal}" for ordinal in (3, 4)]
+    group.kubectl("get", *kept)  # reclaimPolicy Retain
+
+
+def test_a_volume_kept_from_before_is_not_taken_for_a_new_replica(group: Group) -> None:
+    """The controllers have forgotten its id; whoever wants the place has to say that the volume may go."""
+    uids = group.pod_uids()
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=5")
+    wait(lambda: group.condition("Degraded").get("reason") == "RetiredVolume", "the condition", 60.0)
+    assert group.pod_uids() == uids
+    group.kubectl("scale", "brokergroup", group.name, "--replicas=3")
+    group.kubectl("delete", *(f"pvc/data-{group.name}-{ordinal}" for ordinal in (3, 4)))
+    group.whole()
 
 
 def test_the_master_is_handed_over_before_its_pod_is_scaled_away(installation: Installation, group: Group) -> None:
