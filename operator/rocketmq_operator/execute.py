@@ -85,12 +85,14 @@ class Executor:
             worked = True
         return worked
 
-    async def perform(self, body: Json, actions: Iterable[Action], *, disruptive: bool) -> None:
-        """These in order; disruptive ones only if that is allowed now.
+    async def perform(self, body: Json, actions: Iterable[Action], *, disruptive: bool) -> bool:
+        """These in order; disruptive ones only if that is allowed now. False: the API server refused one for good,
+        which the next plan is told.
 
         Raises:
             StepFailedError: the first that failed; what came before is done.
         """
+        content = True
         for action in actions:
             if action.disruptive and not disruptive:
                 continue
@@ -101,10 +103,13 @@ class Executor:
                 self._metrics.acted(name, failed=True)
                 if isinstance(error, RefusedByServerError) and action.memory_key is not None:
                     self._ledger.refuse(action.memory_key, error.message)
+                    content = False
+                    continue
                 warning = Notice(f"{name}Failed", f"{_message(action) or name}: {error}", warning=True)
                 self._recorder.tell(body, warning)
                 raise StepFailedError(f"{name}: {error}") from error
             self._metrics.acted(name, failed=False)
+        return content
 
     async def write_status(self, body: Json, status: Json) -> None:
         """What is there and not in `status` goes, but for what is others' to write. A merge patch: what an older CRD

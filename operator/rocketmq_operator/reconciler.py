@@ -130,7 +130,9 @@ class Reconciler:
         except RefusedByServerError as error:
             await self._refuse(body, "ApplyRefused", str(error))
             raise
-        await self._executor.perform(body, plan.actions, disruptive=not changed)
+        content = await self._executor.perform(body, plan.actions, disruptive=not changed)
+        if not content:
+            return FIRST_REPEAT
         if changed:
             # What is said is of what is there then. Somebody who writes against us is not raced.
             self._changes[key] = self._changes.get(key, 0) + 1

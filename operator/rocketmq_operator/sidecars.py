@@ -18,7 +18,7 @@ from rocketmq_operator.domain.plan.state import sidecar_address
 
 ASK_SECONDS: Final = 1.0
 """How long an answer is waited for; a pod that starts has no sidecar yet."""
-ASK_AGAIN: Final = 2.0
+ASK_AGAIN: Final = 0.5
 """Seconds between two questions to a sidecar that does not answer."""
 
 log = structlog.get_logger(__name__)

@@ -211,3 +211,18 @@ async def test_a_name_server_follows_its_spec(replicas: int) -> None:
                 and (api.get("NameServer", "one") or {}).get("status", {}).get("observedGeneration") == 2
             )
         )
+
+
+async def test_a_volume_that_cannot_grow_is_told_and_not_asked_for_again() -> None:
+    api = FakeApi()
+    api.put(group(storage={"size": "2Gi"}))
+    labels = names.labels("broker", "g")
+    for ordinal in range(3):
+        metadata = {"name": f"data-g-{ordinal}", "namespace": "ns", "labels": labels}
+        requests = {"resources": {"requests": {"storage": "1Gi"}}}
+        api.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": requests})
+    api.refuse = lambda method, path: 403 if method == "PATCH" and "/persistentvolumeclaims/" in path else None
+    async with operating(api) as operator:
+        await api.wait_until(lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "StorageNotExpandable")
+        await quiet(api, operator)
+    assert sum("/persistentvolumeclaims/" in call for call in api.calls) == 3

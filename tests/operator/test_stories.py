@@ -264,13 +264,26 @@ def test_volumes_grow_and_the_stateful_set_is_made_again_around_its_pods(seed: i
     assert driver.world.disks[3].size == 20 * 2**30
 
 
-def test_a_class_that_does_not_expand_is_told_and_stops_nothing_else() -> None:
+def test_a_class_that_does_not_expand_is_told_and_replicas_are_rebuilt_into_larger_volumes() -> None:
     driver = running(9)
-    driver.world.expandable = False
-    larger(driver.world)
-    update(driver.world)
+    world = driver.world
+    world.expandable = False
+    larger(world)
+    update(world)
     driver.run(lambda world: all(pod.revision == world.template for pod in world.pods.values()))
-    assert "StorageNotExpandable" in {one["reason"] for one in driver.world.status["conditions"]}
+    assert "StorageNotExpandable" in {one["reason"] for one in world.status["conditions"]}
+    for _ in range(3):
+        small = [ordinal for ordinal, disk in world.disks.items() if disk.size < 20 * 2**30]
+        assert world.master is not None
+        slaves = [ordinal for ordinal in small if ordinal != world.ordinal_of_id(world.master)]
+        if not slaves:
+            world._elect(next(one for one in sorted(world.in_sync) if one != world.master))
+            driver.run(well)
+            slaves = small
+        world.annotate(names.ANNOTATION_REBUILD, f"g-{slaves[0]}")
+        driver.run(well)
+    assert {disk.size for disk in world.disks.values()} == {20 * 2**30}
+    assert world.status["phase"] == "Running"
 
 
 @pytest.mark.parametrize("reachable", [True, False])

@@ -4,8 +4,9 @@ from rocketmq_operator.domain.actions import SetFenced
 from rocketmq_operator.domain.plan.state import GroupState, sidecar_address
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
 
-ASK_AGAIN = 5.0
-"""Seconds; a sidecar that does not answer is asked again."""
+ASK_AGAIN = 1.0
+ASK_AT_LEISURE = 5.0
+"""Seconds until a sidecar that does not answer is asked again: while the group is to be fenced, and otherwise."""
 
 
 def fence(state: GroupState) -> Step:
@@ -24,4 +25,6 @@ def fence(state: GroupState) -> Step:
     if wanted and silent:
         message = f"the sidecars of {', '.join(silent)} do not answer: it is not known whether they refuse sends"
         return Step(actions=actions, requeue=ASK_AGAIN, blocked=Blocked("FenceIncomplete", message))
+    if any(pod.ready for pod in running if pod.name in silent):
+        return Step(actions=actions, requeue=ASK_AT_LEISURE)
     return Step(actions=actions) if actions else NOTHING

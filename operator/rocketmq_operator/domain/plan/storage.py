@@ -1,5 +1,6 @@
 """Volumes that are to be larger: the PVCs are asked to grow, then the StatefulSet, whose claim templates cannot be
-changed, is made again around its running pods.
+changed, is made again around its running pods. Where the storage class does not expand, new and rebuilt replicas get the larger
+volumes all the same.
 """
 
 from collections.abc import Mapping
@@ -35,13 +36,15 @@ def grow(state: GroupState) -> Step:
             actions.append(action)
         else:
             refused.append(f"{claim.name}: {why}")
-    if refused:
-        blocked = Blocked("StorageNotExpandable", "; ".join(refused))
-        return Step(actions=tuple(actions), blocked=blocked, requeue=RETRY)
     if actions:
         progress = Progress("Updating", "StorageGrowing", f"growing {', '.join(claim.name for claim in small)}")
         return Step(actions=tuple(actions), progress=progress)
-    return _templates(state, wanted)
+    templates = _templates(state, wanted)
+    if not refused:
+        return templates
+    what = f"rebuild these replicas one by one to give them larger volumes: {'; '.join(refused)}"
+    blocked = Blocked("StorageNotExpandable", what)
+    return Step(actions=templates.actions, busy=templates.busy, blocked=blocked, requeue=RETRY)
 
 
 def wanted_sizes(state: GroupState) -> Mapping[str, int]:
