@@ -1,6 +1,6 @@
 """Volumes that are to be larger: the PVCs are asked to grow, then the StatefulSet, whose claim templates cannot be
-changed, is made again around its running pods. Where the storage class does not expand, new and rebuilt replicas get the larger
-volumes all the same.
+changed, is made again around its running pods. Where the storage class does not expand, new and rebuilt replicas get
+the larger volumes all the same.
 """
 
 from collections.abc import Mapping
