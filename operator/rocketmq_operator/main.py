@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
         epilog="Settings come from the environment: OPERATOR_NAMESPACES, OPERATOR_NAMESPACE, OPERATOR_POD_NAME, "
         "OPERATOR_LOG_FORMAT, OPERATOR_LOG_LEVEL, OPERATOR_RESYNC_SECONDS, ROCKETMQ_HA_IMAGE_REPOSITORY, "
-        "ROCKETMQ_HA_IMAGE_TAG; docs/operations.md has them all.",
+        "ROCKETMQ_HA_IMAGE_TAG; docs/operator.md has them all.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

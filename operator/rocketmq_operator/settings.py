@@ -67,11 +67,15 @@ def load(environ: Mapping[str, str] = os.environ) -> OperatorSettings:
     """
     values: dict[str, str] = {}
     for field in OperatorSettings.__struct_fields__:
-        variable = f"ROCKETMQ_HA_{field.upper()}" if field.startswith("image_") else f"{PREFIX}{field.upper()}"
-        text = environ.get(variable, "").strip()
+        text = environ.get(_variable(field), "").strip()
         if text:
             values[field] = text
     try:
         return msgspec.convert(values, OperatorSettings, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(str(error).replace(" - at `$.", " - at `")) from error
+        problem, _, field = str(error).partition(" - at `$.")
+        raise SettingsError(f"{_variable(field.rstrip('`'))}: {problem}") from error
+
+
+def _variable(field: str) -> str:
+    return f"ROCKETMQ_HA_{field.upper()}" if field.startswith("image_") else f"{PREFIX}{field.upper()}"
