@@ -130,7 +130,13 @@ class Reconciler:
         except RefusedByServerError as error:
             await self._refuse(body, "ApplyRefused", str(error))
             raise
-        content = await self._executor.perform(body, plan.actions, disruptive=not changed)
+        try:
+            content = await self._executor.perform(body, plan.actions, disruptive=not changed)
+        except StepFailedError:
+            # A step that fails for ever must not keep the facts from being seen.
+            with contextlib.suppress(KubeError):
+                await self._say(key, body, plan)
+            raise
         if not content:
             return FIRST_REPEAT
         if changed:

@@ -18,10 +18,12 @@ KINDS = {"ConfigMap", "Service", "NetworkPolicy", "PodDisruptionBudget", "Statef
 
 
 @asynccontextmanager
-async def operating(api: FakeApi, *, resync: float = 3600.0) -> AsyncIterator[Operator]:
+async def operating(api: FakeApi, *, resync: float = 3600.0, namespaces: str = "ns") -> AsyncIterator[Operator]:
     async with api.running() as configuration:
         kube = Kube(configuration)
-        settings = OperatorSettings(namespaces="ns", namespace="ns", pod_name="p", resync_seconds=resync, workers=2)
+        settings = OperatorSettings(
+            namespaces=namespaces, namespace="ns", pod_name="p", resync_seconds=resync, workers=2
+        )
         operator = Operator(settings, kube, configuration, leading=lambda: True, signals=lambda: None)
         kube.count = operator.metrics.called
         task = asyncio.create_task(operator.run())
@@ -226,3 +228,36 @@ async def test_a_volume_that_cannot_grow_is_told_and_not_asked_for_again() -> No
         await api.wait_until(lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "StorageNotExpandable")
         await quiet(api, operator)
     assert sum("/persistentvolumeclaims/" in call for call in api.calls) == 3
+
+
+@pytest.mark.parametrize("namespaces", ["ns,other", ""])
+async def test_some_namespaces_or_all_are_watched(namespaces: str) -> None:
+    api = FakeApi()
+    api.put(name_server())
+    elsewhere = name_server()
+    api.put({**elsewhere, "metadata": {**elsewhere["metadata"], "namespace": "other"}})
+    async with operating(api, namespaces=namespaces):
+        await api.wait_until(
+            lambda: all(api.get("StatefulSet", "one-namesrv", where) is not None for where in ("ns", "other"))
+        )
+
+
+async def test_nothing_is_done_elsewhere() -> None:
+    api = FakeApi()
+    elsewhere = name_server()
+    api.put({**elsewhere, "metadata": {**elsewhere["metadata"], "namespace": "other"}})
+    api.put(name_server())
+    async with operating(api):
+        await api.wait_until(lambda: api.get("StatefulSet", "one-namesrv") is not None)
+    assert not [call for call in api.calls if "/other/" in call]
+
+
+async def test_a_step_that_fails_does_not_hide_the_facts() -> None:
+    api = FakeApi()
+    api.put(group(storage={"reclaimPolicy": "Delete"}))
+    api.refuse = lambda method, path: 500 if method == "PATCH" and path.endswith("/brokergroups/g") else None
+    async with operating(api):
+        await api.wait_until(lambda: "Available" in conditions(api.get("BrokerGroup", "g")))
+    body = api.get("BrokerGroup", "g")
+    assert body is not None
+    assert not body["metadata"].get("finalizers")
