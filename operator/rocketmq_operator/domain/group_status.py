@@ -5,14 +5,13 @@ Equal worlds give equal statuses, so that an idle group is never written.
 
 from typing import Final
 
-import msgspec
-
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Notice
-from rocketmq_operator.domain.conditions import Condition, condition, find, merge, troubles
+from rocketmq_operator.domain.conditions import condition, find, merge
+from rocketmq_operator.domain.group_conditions import Outlook, conditions_of
 from rocketmq_operator.domain.plan.identity import role_of
 from rocketmq_operator.domain.plan.state import GroupState, Member, broker_address
-from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+from rocketmq_operator.domain.plan.step import Phase
 from rocketmq_operator.domain.spec.broker_group import BrokerGroup
 from rocketmq_operator.domain.spec.common import Json
 
@@ -27,13 +26,6 @@ _UNFINISHED: Final[dict[str, Phase]] = {
     "Scaling": "Scaling",
     "Updating": "Updating",
 }
-
-
-class Outlook(msgspec.Struct, frozen=True):
-    """What the plan intends."""
-
-    progress: Progress | None = None
-    blocked: Blocked | None = None
 
 
 def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
@@ -55,7 +47,7 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
         "replicaStatuses": replicas,
         "conditions": merge(
             group.status.get("conditions"),
-            _conditions(state, outlook, phase, in_sync, now),
+            conditions_of(state, outlook, phase, in_sync, now),
             generation=group.metadata.generation,
             now=now,
         ),
@@ -130,6 +122,17 @@ def notices_of(group: BrokerGroup, status: Json) -> tuple[Notice, ...]:
     return tuple(notices)
 
 
+def without_offsets(status: Json) -> Json:
+    """To compare by: offsets change all the time and are not worth a write each."""
+    replicas = status.get("replicaStatuses")
+    shown = [
+        {key: value for key, value in one.items() if key not in OFFSETS}
+        for one in (replicas if isinstance(replicas, list | tuple) else ())
+        if isinstance(one, dict)
+    ]
+    return {**_ours(status), "replicaStatuses": shown}
+
+
 def _replica(state: GroupState, member: Member) -> dict[str, object]:
     pod = member.pod
     assert pod is not None, "only pods are shown"
@@ -193,117 +196,3 @@ def _phase(state: GroupState, outlook: Outlook) -> tuple[Phase, str]:
 def _was_running(group: BrokerGroup) -> bool:
     """It has been whole before: until then missing replicas are no surprise."""
     return group.status.get("phase") not in (None, "Pending", "Creating")
-
-
-def _conditions(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
-    available = _available(state)
-    healthy = _healthy(state, in_sync)
-    return (
-        _ready(state, available, healthy),
-        available,
-        healthy,
-        _aligned(state),
-        _progressing(state, outlook),
-        condition(
-            "Paused",
-            holds=state.group.spec.paused,
-            reason="Paused" if state.group.spec.paused else "NotPaused",
-            message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
-        ),
-        _degraded(state, outlook, phase, healthy, now),
-    )
-
-
-def without_offsets(status: Json) -> Json:
-    """To compare by: offsets change all the time and are not worth a write each."""
-    replicas = status.get("replicaStatuses")
-    shown = [
-        {key: value for key, value in one.items() if key not in OFFSETS}
-        for one in (replicas if isinstance(replicas, list | tuple) else ())
-        if isinstance(one, dict)
-    ]
-    return {**_ours(status), "replicaStatuses": shown}
-
-
-def _ready(state: GroupState, available: Condition, healthy: Condition) -> Condition:
-    for one in (available, healthy):
-        if one.status != "True":
-            return condition(
-                "Ready", holds=None if one.status == "Unknown" else False, reason=one.reason, message=one.message
-            )
-    unready = [member.pod.name for member in state.members if member.pod is not None and not member.pod.ready]
-    if unready:
-        return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
-    return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
-
-
-def _available(state: GroupState) -> Condition:
-    """Whether sends are accepted, as far as the operator can tell."""
-    group, master = state.group, state.living_master
-    copies = sum(1 for member in state.everyone if member.in_sync and member.alive)
-    holds: bool | None = False
-    if group.spec.hibernated:
-        reason, message = "Hibernated", "spec.hibernated is set"
-    elif group.spec.fenced:
-        reason, message = "Fenced", "spec.fenced is set: sends are refused"
-    elif not state.reachable:
-        holds, reason, message = None, "ControllersUnreachable", "the controllers are not heard"
-    elif state.view is None:
-        reason, message = "NotRegistered", "no replica is registered yet"
-    elif master is None:
-        reason, message = "NoMaster", "no replica is master"
-    elif copies < group.min_in_sync_replicas:
-        reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
-    else:
-        name = "" if master.pod is None else master.pod.name
-        holds, reason, message = True, "MasterServes", f"{name} takes messages"
-    return condition("Available", holds=holds, reason=reason, message=message)
-
-
-def _healthy(state: GroupState, in_sync: int) -> Condition:
-    kind, wanted = "SyncStateSetHealthy", state.group.pods_wanted
-    if state.group.spec.hibernated:
-        return condition(kind, holds=None, reason="Hibernated", message="no replica runs")
-    if not state.reachable:
-        return condition(kind, holds=None, reason="ControllersUnreachable", message="the controllers are not heard")
-    if in_sync >= wanted:
-        return condition(kind, holds=True, reason="AllInSync", message=f"{in_sync} of {wanted} replicas in sync")
-    return condition(kind, holds=False, reason="ReplicasMissing", message=f"{in_sync} of {wanted} replicas in sync")
-
-
-def _aligned(state: GroupState) -> Condition:
-    verification = state.group.status.get("verification")
-    result = verification.get("result") if isinstance(verification, dict) else None
-    message = str(verification.get("message", "")) if isinstance(verification, dict) else ""
-    match result:
-        case "Aligned":
-            return condition("LogsAligned", holds=True, reason="Aligned", message=message)
-        case "Different":
-            return condition("LogsAligned", holds=False, reason="Different", message=message)
-        case _:
-            return condition("LogsAligned", holds=None, reason="NotVerified", message=message or "never compared")
-
-
-def _progressing(state: GroupState, outlook: Outlook) -> Condition:
-    if state.group.spec.paused:
-        return condition("Progressing", holds=False, reason="Paused", message="spec.paused is set")
-    if outlook.blocked is not None:
-        return condition("Progressing", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
-    if outlook.progress is not None:
-        return condition("Progressing", holds=True, reason=outlook.progress.reason, message=outlook.progress.message)
-    if state.stateful_set is None:
-        return condition("Progressing", holds=True, reason="Creating", message="objects are being made")
-    return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
-
-
-def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition, now: float) -> Condition:
-    if outlook.blocked is not None:
-        return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
-    failing = "" if state.group.spec.hibernated else troubles(state.world.pods, now)
-    if failing:
-        return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
-    if healthy.status == "False" and phase == "Degraded":
-        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
-    if healthy.reason == "ControllersUnreachable" and phase != "Creating":
-        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
-    return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")

@@ -3,7 +3,8 @@
 import msgspec
 
 from rocketmq_operator.domain.actions import HandOver
-from rocketmq_operator.domain.group_status import Outlook, group_status, notices_of
+from rocketmq_operator.domain.group_conditions import Outlook
+from rocketmq_operator.domain.group_status import group_status, notices_of
 from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.deletion import delete, keep_finalizer
 from rocketmq_operator.domain.plan.fencing import fence

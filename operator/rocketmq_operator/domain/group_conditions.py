@@ -1,0 +1,121 @@
+"""The conditions of a BrokerGroup: what is well, what is not, and why, in reasons that people and alerts compare.
+
+Used by `group_status`.
+"""
+
+import msgspec
+
+from rocketmq_operator.domain.conditions import Condition, condition, troubles
+from rocketmq_operator.domain.plan.state import GroupState
+from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What the plan intends."""
+
+    progress: Progress | None = None
+    blocked: Blocked | None = None
+
+
+def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
+    """All of them. `in_sync`: living members of the SyncStateSet; `now`: seconds since 1970."""
+    available = _available(state)
+    healthy = _healthy(state, in_sync)
+    return (
+        _ready(state, available, healthy),
+        available,
+        healthy,
+        _aligned(state),
+        _progressing(state, outlook),
+        condition(
+            "Paused",
+            holds=state.group.spec.paused,
+            reason="Paused" if state.group.spec.paused else "NotPaused",
+            message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
+        ),
+        _degraded(state, outlook, phase, healthy, now),
+    )
+
+
+def _ready(state: GroupState, available: Condition, healthy: Condition) -> Condition:
+    for one in (available, healthy):
+        if one.status != "True":
+            return condition(
+                "Ready", holds=None if one.status == "Unknown" else False, reason=one.reason, message=one.message
+            )
+    unready = [member.pod.name for member in state.members if member.pod is not None and not member.pod.ready]
+    if unready:
+        return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
+    return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
+
+
+def _available(state: GroupState) -> Condition:
+    """Whether sends are accepted, as far as the operator can tell."""
+    group, master = state.group, state.living_master
+    copies = sum(1 for member in state.everyone if member.in_sync and member.alive)
+    holds: bool | None = False
+    if group.spec.hibernated:
+        reason, message = "Hibernated", "spec.hibernated is set"
+    elif group.spec.fenced:
+        reason, message = "Fenced", "spec.fenced is set: sends are refused"
+    elif not state.reachable:
+        holds, reason, message = None, "ControllersUnreachable", "the controllers are not heard"
+    elif state.view is None:
+        reason, message = "NotRegistered", "no replica is registered yet"
+    elif master is None:
+        reason, message = "NoMaster", "no replica is master"
+    elif copies < group.min_in_sync_replicas:
+        reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
+    else:
+        name = "" if master.pod is None else master.pod.name
+        holds, reason, message = True, "MasterServes", f"{name} takes messages"
+    return condition("Available", holds=holds, reason=reason, message=message)
+
+
+def _healthy(state: GroupState, in_sync: int) -> Condition:
+    kind, wanted = "SyncStateSetHealthy", state.group.pods_wanted
+    if state.group.spec.hibernated:
+        return condition(kind, holds=None, reason="Hibernated", message="no replica runs")
+    if not state.reachable:
+        return condition(kind, holds=None, reason="ControllersUnreachable", message="the controllers are not heard")
+    if in_sync >= wanted:
+        return condition(kind, holds=True, reason="AllInSync", message=f"{in_sync} of {wanted} replicas in sync")
+    return condition(kind, holds=False, reason="ReplicasMissing", message=f"{in_sync} of {wanted} replicas in sync")
+
+
+def _aligned(state: GroupState) -> Condition:
+    verification = state.group.status.get("verification")
+    result = verification.get("result") if isinstance(verification, dict) else None
+    message = str(verification.get("message", "")) if isinstance(verification, dict) else ""
+    match result:
+        case "Aligned":
+            return condition("LogsAligned", holds=True, reason="Aligned", message=message)
+        case "Different":
+            return condition("LogsAligned", holds=False, reason="Different", message=message)
+        case _:
+            return condition("LogsAligned", holds=None, reason="NotVerified", message=message or "never compared")
+
+
+def _progressing(state: GroupState, outlook: Outlook) -> Condition:
+    if state.group.spec.paused:
+        return condition("Progressing", holds=False, reason="Paused", message="spec.paused is set")
+    if outlook.blocked is not None:
+        return condition("Progressing", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    if outlook.progress is not None:
+        return condition("Progressing", holds=True, reason=outlook.progress.reason, message=outlook.progress.message)
+    if state.stateful_set is None:
+        return condition("Progressing", holds=True, reason="Creating", message="objects are being made")
+    return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
+
+
+def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition, now: float) -> Condition:
+    if outlook.blocked is not None:
+        return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    failing = "" if state.group.spec.hibernated else troubles(state.world.pods, now)
+    if failing:
+        return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
+    if healthy.status == "False" and phase == "Degraded":
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    if healthy.reason == "ControllersUnreachable" and phase != "Creating":
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")
