@@ -42,7 +42,7 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address of both ports; empty: all."""
     health_port: Port = 8080
     metrics_port: Port = 8081
-    lease_seconds: Seconds = 15.0
+    lease_seconds: Seconds = 30.0
     """After so long without a word of its holder somebody else takes the Lease."""
     hand_over_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10.0
     """How long a planned switchover may take; sends are refused for no longer."""
