@@ -10,13 +10,11 @@ import pytest
 from e2e.kit.cluster import Cluster
 from e2e.kit.images import REPOSITORY, TAG
 from e2e.kit.tools import helm
-from e2e.story.group import Group
+from e2e.story.group import PATIENCE, Group
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 RELEASE = "rocketmq-ha"
-READY_WITHIN = 180.0
-"""Java brokers start slowly."""
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -39,12 +37,12 @@ class Installation(msgspec.Struct, frozen=True):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def loaded(self, name: str) -> Group:
+    def loaded(self, name: str, *, patience: float = PATIENCE, pace: float = 0.01) -> Group:
         """A group that is applied already: waits until it is whole, then loads it."""
-        group = Group(self.cluster, self.namespace, name)
-        group.whole(patience=READY_WITHIN)
+        group = Group(self.cluster, self.namespace, name, patience=patience)
+        group.whole()
         server = self.cluster.json("-n", self.namespace, "get", "nameserver", "main")
-        group.start_load(server["status"]["namesrvAddr"], self.tester)
+        group.start_load(server["status"]["namesrvAddr"], self.tester, pace=pace)
         group.start_chaos(self.chaos_namespace, self.tester)
         return group
 

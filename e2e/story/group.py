@@ -15,7 +15,7 @@ import msgspec
 HERE = Path(__file__).parent
 CHAOS = "chaos"
 PATIENCE = 120.0
-"""Seconds until a group has to be whole again, whatever was done to it."""
+"""Seconds."""
 POLL = 0.25
 
 
@@ -50,8 +50,10 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 class Group:
     """One BrokerGroup in a namespace, with a pod that sends to it."""
 
-    def __init__(self, cluster: Kubectl, namespace: str, name: str) -> None:
+    def __init__(self, cluster: Kubectl, namespace: str, name: str, *, patience: float = PATIENCE) -> None:
+        """`patience`: seconds until it has to be whole again, whatever was done to it."""
         self._cluster = cluster
+        self._patience = patience
         self.namespace, self.name = namespace, name
         self._load = f"load-{name}"
         self._chaos_namespace = namespace
@@ -106,7 +108,7 @@ class Group:
         """Change fields of the spec."""
         self.kubectl("patch", "brokergroup", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
-    def whole(self, *, replicas: int = 3, patience: float = PATIENCE) -> float:
+    def whole(self, *, replicas: int = 3) -> float:
         """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;
         returns the seconds it took."""
 
@@ -126,13 +128,19 @@ class Group:
                 and self.condition("Ready").get("status") == "True"
             )
 
-        return wait(done, f"{self.name} to be whole with {replicas} replicas", patience, lambda: str(self.status()))
+        return wait(
+            done, f"{self.name} to be whole with {replicas} replicas", self._patience, lambda: str(self.status())
+        )
 
     # The load
 
-    def start_load(self, namesrv_addr: str, image: str) -> None:
-        """Begin to send, from a pod beside the group."""
-        env = {"NAMESRV_ADDR": namesrv_addr, "BROKER_NAME": self.name, "REPLICAS": str(len(self.replicas()))}
+    def start_load(self, namesrv_addr: str, image: str, *, pace: float = 0.01) -> None:
+        """Begin to send, from a pod beside the group; each lane rests `pace` seconds after a send."""
+        env = {"PACE": str(pace)} | {
+            "NAMESRV_ADDR": namesrv_addr,
+            "BROKER_NAME": self.name,
+            "REPLICAS": str(len(self.replicas())),
+        }
         self._script_pod(self._load, "load", image, ["run"], env=env)
         began = "until [ -s /tmp/ledger ]; do sleep 0.2; done"
         self.kubectl("exec", self._load, "--", "timeout", str(PATIENCE), "sh", "-c", began)
@@ -148,7 +156,7 @@ class Group:
 
     def judge(self, since: str, *, gap: float | None = None) -> Report:
         """Nothing lost, nothing twice, sends accepted now; with `gap`, also no longer time without (seconds)."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while (report := self.report(since)).silence > 1.0 and time.monotonic() < deadline:
             time.sleep(POLL)
         assert report.acknowledged > 0
