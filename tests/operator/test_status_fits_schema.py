@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rocketmq_api.group_view import GroupView, Liveness, MemberView, QuorumView, ReplicaStanding
-from rocketmq_operator.domain.group_status import spec_refused
+from rocketmq_operator.domain.group_status import refused
 from rocketmq_operator.domain.observed import (
     Controllers,
     ObservedCluster,
@@ -138,7 +138,7 @@ def test_a_group_of_which_nothing_is_there() -> None:
 
 @pytest.mark.parametrize("kind", ["BrokerGroup", "ControllerCluster", "NameServer"])
 def test_a_refused_spec(kind: Any) -> None:
-    status = spec_refused({}, generation=1, path="spec.replicas", problem="wrong", now=NOW)
+    status = refused({}, generation=1, reason="InvalidSpec", message="spec.replicas: wrong", now=NOW)
     assert problems(kind, "status", status) == []
 
 
