@@ -189,12 +189,17 @@ def test_a_bug_is_one_line_too(cluster: FakeCluster, admin: Admin, monkeypatch: 
 def repeating(cluster: FakeCluster) -> "subprocess.Popen[str]":
     cluster.processes[N1].scripts[1006] = recorded("1006-get-sync-state-data-response")
     arguments = ["getSyncStateSet", "-a", cluster.real(N1), "-b", "broker-a", "-i", "1", "-o", "json"]
-    return subprocess.Popen(
-        [sys.executable, "-m", __main__.__package__, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    # Who runs us in the background may have had Ctrl-C ignored, and children inherit that.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", __main__.__package__, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        signal.signal(signal.SIGINT, ours)
 
 
 def test_control_c_ends_a_repeated_command_cleanly(cluster: FakeCluster) -> None:

@@ -131,7 +131,7 @@ class GroupChecker:
     def one_writer(self, replica: SimReplica) -> None:
         """Who accepts sends holds the writer lock, and is the only one if the configuration says so."""
         assert replica.broker is not None
-        if replica.name in self.fenced:
+        if replica.name in self.fenced and linked(replica):
             raise Violation(f"Fenced: {replica.name} accepts sends")
         if not replica.broker.store.writer.held:
             raise Violation(f"OneWriter: {replica.name} accepts sends without the writer lock")
@@ -225,6 +225,12 @@ def accepts(replica: SimReplica) -> bool:
     """Whether its broker would take a send now."""
     broker = replica.broker
     return broker is not None and broker.role.refusal(broker.process.time()) is None
+
+
+def linked(replica: SimReplica) -> bool:
+    """Whether its sidecar can tell its broker anything. A broker that hung is told by the end of the link, which it
+    finds when it goes on."""
+    return replica.agent is not None and replica.agent.broker.link.connected
 
 
 def _records(log: bytes, replica: SimReplica) -> list[Record]:
