@@ -4,6 +4,7 @@ No gaps are bounded: how long a Java broker takes is not ours.
 """
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -22,13 +23,19 @@ PACE = 0.1
 
 
 @pytest.fixture(scope="module")
-def java(installation: Installation, group: Group, apache_image: str) -> Group:
-    """examples/brokergroup-apache.yaml, smaller, under the controllers and name servers of the other group."""
+def java(installation: Installation, group: Group, apache_image: str) -> Iterator[Group]:
+    """examples/brokergroup-apache.yaml, smaller, under the controllers and name servers of the other group.
+
+    Deleted in the end: three JVMs leave the other stories little of a small machine.
+    """
     resource = yaml.safe_load((EXAMPLES / "brokergroup-apache.yaml").read_text())
     resource["spec"] |= {"resources": {"broker": SMALL}, "jvm": {"options": QUICK}}
     resource["spec"]["image"]["broker"] = apache_image
     installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", "-", input=json.dumps(resource))
-    return installation.loaded(resource["metadata"]["name"], patience=PATIENCE, pace=PACE)
+    java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE, pace=PACE)
+    yield java
+    java.kubectl("delete", f"brokergroup/{java.name}", f"pod/load-{java.name}")
+    java.kubectl("wait", "--for=delete", "pods", "-l", f"rocketmq-ha.io/group={java.name}", "--timeout=90s")
 
 
 def test_switchover(installation: Installation, java: Group) -> None:
