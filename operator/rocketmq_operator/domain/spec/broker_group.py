@@ -1,6 +1,5 @@
 """BrokerGroup: replicas of one broker, one master among them. Schema: crds/brokergroups.yaml."""
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -8,13 +7,12 @@ import msgspec
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.spec.common import (
     Json,
-    Metadata,
     Millis,
-    PodTemplate,
-    PullPolicy,
+    Pulling,
     ReclaimPolicy,
     Reference,
-    Scheduling,
+    Resource,
+    Spec,
     memory_promised,
     parse_metadata,
     size_in_bytes,
@@ -33,13 +31,11 @@ STRICT_COPIES = 2
 """A strict group acknowledges nothing that fewer replicas have."""
 
 
-class BrokerImages(msgspec.Struct, frozen=True, rename="camel"):
-    """None: the operator's own repository and version."""
+class BrokerImages(Pulling, frozen=True, rename="camel", kw_only=True):
+    """Of the containers."""
 
     broker: str | None = None
     sidecar: str | None = None
-    pull_policy: PullPolicy = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()
 
 
 class CommitLogVolume(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,7 +85,7 @@ class Verification(msgspec.Struct, frozen=True, rename="camel"):
     suspend: bool = False
 
 
-class BrokerGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     """Every field of spec; the meaning of each is told by crds/brokergroups.yaml."""
 
     engine: Engine = "native"
@@ -107,32 +103,16 @@ class BrokerGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
     storage: BrokerStorage = BrokerStorage()
     resources: BrokerResources = BrokerResources()
     jvm: Jvm = Jvm()
-    config: Mapping[str, str] = {}
-    scheduling: Scheduling = Scheduling()
-    pod_template: PodTemplate = PodTemplate()
     priorities: tuple[Priority, ...] = ()
     failover: Failover = Failover()
-    paused: bool = False
     fenced: bool = False
     hibernated: bool = False
     update_strategy: UpdateStrategy = "unsupervised"
     verification: Verification | None = None
 
 
-class BrokerGroup(msgspec.Struct, frozen=True):
-    """One resource as the API server has it. `status` is what was last written there, as JSON."""
-
-    metadata: Metadata
-    spec: BrokerGroupSpec
-    status: Json = {}
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
+class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
+    """One group."""
 
     @property
     def broker_name(self) -> str:
@@ -184,11 +164,6 @@ class BrokerGroup(msgspec.Struct, frozen=True):
     def broker_memory(self) -> int | None:
         """Bytes promised to the broker's container: its limit, else its request; None: neither is set."""
         return memory_promised(self.spec.resources.broker, "spec.resources.broker")
-
-    @property
-    def restarted_at(self) -> str | None:
-        """Copied to the pods: a new value restarts them."""
-        return self.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
 
     @property
     def rebuild(self) -> str | None:

@@ -4,10 +4,11 @@ Parts of Kubernetes' own API (affinity, resources, tolerations, ...) stay JSON: 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 
+from rocketmq_operator.domain import names
 from rocketmq_operator.domain.spec.decoding import SpecError, decode, mapping
 from rocketmq_operator.domain.spec.quantity import QuantityError, parse_quantity
 
@@ -65,6 +66,48 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     annotations: Mapping[str, str] = {}
     env: tuple[Json, ...] = ()
     service_account_name: str | None = None
+
+
+class Pulling(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How images are pulled. Each kind adds its containers' own; None: of the operator's repository and version."""
+
+    pull_policy: PullPolicy = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+
+
+class Spec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What every kind's spec has."""
+
+    image: Pulling = Pulling()
+    config: Mapping[str, str] = {}
+    """RocketMQ's own keys, but for those that other fields stand for."""
+    scheduling: Scheduling = Scheduling()
+    pod_template: PodTemplate = PodTemplate()
+    paused: bool = False
+
+
+S_co = TypeVar("S_co", bound=Spec, covariant=True)
+
+
+class Resource(msgspec.Struct, Generic[S_co], frozen=True):
+    """One resource as the API server has it. `status` is what was last written there, as JSON."""
+
+    metadata: Metadata
+    spec: S_co
+    status: Json = {}
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def restarted_at(self) -> str | None:
+        """Copied to the pods: a new value restarts them."""
+        return self.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
 
 
 def parse_metadata(body: Json) -> Metadata:

@@ -1,6 +1,5 @@
 """ControllerCluster: the quorum that elects masters. Schema: crds/controllerclusters.yaml."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -8,11 +7,10 @@ import msgspec
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.spec.common import (
     Json,
-    Metadata,
-    PodTemplate,
-    PullPolicy,
+    Pulling,
     ReclaimPolicy,
-    Scheduling,
+    Resource,
+    Spec,
     parse_metadata,
     size_in_bytes,
 )
@@ -20,12 +18,10 @@ from rocketmq_operator.domain.spec.decoding import SpecError, decode, mapping
 from rocketmq_operator.domain.spec.reserved_keys import CONTROLLER
 
 
-class ControllerImages(msgspec.Struct, frozen=True, rename="camel"):
-    """None: the operator's own repository and version."""
+class ControllerImages(Pulling, frozen=True, rename="camel", kw_only=True):
+    """Of the containers."""
 
     controller: str | None = None
-    pull_policy: PullPolicy = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()
 
 
 class ControllerStorage(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,7 +42,7 @@ class Tuning(msgspec.Struct, frozen=True, rename="camel"):
     enable_elect_unclean_master: bool = False
 
 
-class ControllerClusterSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ControllerClusterSpec(Spec, frozen=True, rename="camel", kw_only=True):
     """Every field of spec."""
 
     members: Annotated[int, msgspec.Meta(ge=3, le=5)] = 3
@@ -55,28 +51,12 @@ class ControllerClusterSpec(msgspec.Struct, frozen=True, rename="camel", kw_only
     storage: ControllerStorage = ControllerStorage()
     raft_secret_name: str | None = None
     grpc_tls_secret_name: str | None = None
-    resources: Json = {}
-    config: Mapping[str, str] = {}
+    resources: Json = msgspec.field(default_factory=dict)
     tuning: Tuning = Tuning()
-    scheduling: Scheduling = Scheduling()
-    pod_template: PodTemplate = PodTemplate()
-    paused: bool = False
 
 
-class ControllerCluster(msgspec.Struct, frozen=True):
-    """One resource as the API server has it. `status` is what was last written there, as JSON."""
-
-    metadata: Metadata
-    spec: ControllerClusterSpec
-    status: Json = {}
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
+class ControllerCluster(Resource[ControllerClusterSpec], frozen=True):
+    """One quorum."""
 
     @property
     def raft_secret(self) -> str:
@@ -117,11 +97,6 @@ class ControllerCluster(msgspec.Struct, frozen=True):
     @property
     def storage_bytes(self) -> int:
         return size_in_bytes(self.spec.storage.size, "spec.storage.size")
-
-    @property
-    def restarted_at(self) -> str | None:
-        """Copied to the pods: a new value restarts them."""
-        return self.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
 
 
 def parse_controller_cluster(body: Json) -> ControllerCluster:

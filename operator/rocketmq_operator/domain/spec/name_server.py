@@ -1,60 +1,36 @@
 """NameServer: where clients and brokers look for routes. Schema: crds/nameservers.yaml."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
 from rocketmq_operator.domain import names
-from rocketmq_operator.domain.spec.common import Json, Metadata, PodTemplate, PullPolicy, Scheduling, parse_metadata
+from rocketmq_operator.domain.spec.common import Json, Pulling, Resource, Spec, parse_metadata
 from rocketmq_operator.domain.spec.decoding import SpecError, decode, mapping
 from rocketmq_operator.domain.spec.reserved_keys import NAME_SERVER
 
 
-class NameServerImages(msgspec.Struct, frozen=True, rename="camel"):
-    """None: the operator's own repository and version."""
+class NameServerImages(Pulling, frozen=True, rename="camel", kw_only=True):
+    """Of the containers."""
 
     namesrv: str | None = None
-    pull_policy: PullPolicy = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()
 
 
-class NameServerSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NameServerSpec(Spec, frozen=True, rename="camel", kw_only=True):
     """Every field of spec."""
 
     replicas: Annotated[int, msgspec.Meta(ge=1, le=9)] = 2
     image: NameServerImages = NameServerImages()
-    resources: Json = {}
-    config: Mapping[str, str] = {}
-    scheduling: Scheduling = Scheduling()
-    pod_template: PodTemplate = PodTemplate()
-    paused: bool = False
+    resources: Json = msgspec.field(default_factory=dict)
 
 
-class NameServer(msgspec.Struct, frozen=True):
-    """One resource as the API server has it. `status` is what was last written there, as JSON."""
-
-    metadata: Metadata
-    spec: NameServerSpec
-    status: Json = {}
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.metadata.namespace
+class NameServer(Resource[NameServerSpec], frozen=True):
+    """Replicas of the name server."""
 
     @property
     def namesrv_addr(self) -> str:
         """`host:port;...` of all replicas."""
         return names.namesrv_addr(self.name, self.namespace, self.spec.replicas)
-
-    @property
-    def restarted_at(self) -> str | None:
-        """Copied to the pods: a new value restarts them."""
-        return self.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
 
 
 def parse_name_server(body: Json) -> NameServer:
