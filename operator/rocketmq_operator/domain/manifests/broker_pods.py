@@ -4,6 +4,7 @@ Who starts first does not matter. At the end the sidecar goes first: its SIGTERM
 preStop holds the broker's SIGTERM back until then.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from rocketmq_operator.domain import names
@@ -23,6 +24,8 @@ RECOVERY_SECONDS: Final = 1800
 PRE_STOP_SECONDS: Final = 10
 """How long the broker waits for its sidecar's end."""
 
+_CONFIG_FILE: Final = "$(POD_NAME).conf"
+_ENVIRONMENT: Final = {"ROCKETMQ_BROKERIP1": "$(POD_IP)", "ROCKETMQ_LOGFORMAT": "json"}
 _RUN: Final = "run"
 _APACHE_COMMAND: Final = "/opt/rocketmq/run-broker.sh"
 _WAIT_FOR_SIDECAR: Final = (
@@ -34,36 +37,20 @@ _WAIT_FOR_SIDECAR: Final = (
 
 def broker_pod(owner: Owner, group: BrokerGroup, images: Images, config_hash: str) -> Json:
     """The pod template of the group's StatefulSet."""
-    spec = group.spec
-    return {
-        "metadata": owner.pod_metadata(
-            spec.pod_template,
-            {
-                names.ANNOTATION_CONFIG_HASH: config_hash,
-                names.ANNOTATION_RESTARTED_AT: group.restarted_at,
-                pods.DEFAULT_CONTAINER: names.CONTAINER_BROKER,
-            },
-        ),
-        "spec": pods.pod_spec(
-            owner,
-            containers=[_broker(group, images), _sidecar(group, images)],
-            volumes=[
-                pods.config_volume(names.group_config(group.name)),
-                pods.empty_dir(pods.TEMPORARY, "256Mi"),
-                pods.empty_dir(_RUN, "1Mi", memory=True),
-            ],
-            scheduling=spec.scheduling,
-            template=spec.pod_template,
-            pull_secrets=spec.image.pull_secrets,
-        ),
-    }
+    volumes = [
+        pods.config_volume(names.group_config(group.name)),
+        pods.empty_dir(pods.TEMPORARY, "256Mi"),
+        pods.empty_dir(_RUN, "1Mi", memory=True),
+    ]
+    containers = [_broker(group, images), _sidecar(group, images)]
+    return pods.pod(owner, group, config_hash=config_hash, containers=containers, volumes=volumes)
 
 
 def _broker(group: BrokerGroup, images: Images) -> Json:
     """Its startup probe leaves the recovery of a large store in peace; afterwards the sidecar, which asks it questions
     all the time, knows better than a probe whether it hangs."""
     spec, apache = group.spec, group.spec.engine == "apache"
-    own = {"ROCKETMQ_BROKERIP1": "$(POD_IP)", "ROCKETMQ_LOGFORMAT": "json"}
+    own: Mapping[str, str] = _ENVIRONMENT
     ports = {"broker": names.PORT_BROKER, "vip": names.PORT_BROKER_VIP}
     command: dict[str, object] = {}
     pre_stop = ["rocketmq-broker", "--pre-stop", names.PATH_SOCKET]
@@ -78,11 +65,11 @@ def _broker(group: BrokerGroup, images: Images) -> Json:
         command["command"] = [_APACHE_COMMAND]
         pre_stop = ["bash", "-c", _WAIT_FOR_SIDECAR]
     return pods.container(
+        spec,
         names.CONTAINER_BROKER,
         spec.image.broker or (images.apache if apache else images.of("broker")),
-        pull_policy=spec.image.pull_policy,
-        arguments=_arguments(),
-        environment=pods.environment(spec.pod_template, own),
+        config=_CONFIG_FILE,
+        environment=own,
         resources=pods.resources(spec.resources.broker, APACHE_REQUESTS if apache else BROKER_REQUESTS),
         ports=ports,
         mounts=_mounts(group),
@@ -101,24 +88,16 @@ def _sidecar(group: BrokerGroup, images: Images) -> Json:
     if spec.engine == "native":
         ports = {"ha": names.PORT_HA, **ports}
     return pods.container(
+        spec,
         names.CONTAINER_SIDECAR,
         spec.image.sidecar or images.of("sidecar"),
-        pull_policy=spec.image.pull_policy,
-        arguments=_arguments(),
-        environment=pods.environment(
-            spec.pod_template, {"ROCKETMQ_BROKERIP1": "$(POD_IP)", "ROCKETMQ_LOGFORMAT": "json"}
-        ),
+        config=_CONFIG_FILE,
+        environment=_ENVIRONMENT,
         resources=pods.resources(spec.resources.sidecar, SIDECAR_REQUESTS),
         ports=ports,
         mounts=_mounts(group),
-        startupProbe=pods.http_probe("/healthz", "metrics", period=1, failures=60),
-        livenessProbe=pods.http_probe("/healthz", "metrics", period=5, failures=6),
-        readinessProbe=pods.http_probe("/readyz", "metrics", period=2, failures=2),
+        **pods.own_probes(start_seconds=60),
     )
-
-
-def _arguments() -> tuple[str, str]:
-    return ("-c", f"{names.PATH_CONFIG}/$(POD_NAME).conf")
 
 
 def _mounts(group: BrokerGroup) -> list[Json]:

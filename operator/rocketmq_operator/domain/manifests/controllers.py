@@ -119,35 +119,14 @@ def _pod(owner: Owner, cluster: ControllerCluster, images: Images, config: str) 
         mounts.append(pods.mount(_TLS, names.PATH_GRPC_TLS, read_only=True))
         pod_volumes.append(pods.secret_volume(_TLS, spec.grpc_tls_secret_name))
     container = pods.container(
+        spec,
         names.CONTAINER_CONTROLLER,
         spec.image.controller or images.of(process),
-        pull_policy=spec.image.pull_policy,
-        arguments=("-c", f"{names.PATH_CONFIG}/{CONFIG_FILE}"),
-        environment=pods.environment(
-            spec.pod_template, {"ROCKETMQ_CONTROLLERDLEGERSELFID": "n$(POD_INDEX)", "ROCKETMQ_LOGFORMAT": "json"}
-        ),
+        config=CONFIG_FILE,
+        environment={"ROCKETMQ_CONTROLLERDLEGERSELFID": "n$(POD_INDEX)", "ROCKETMQ_LOGFORMAT": "json"},
         resources=pods.resources(spec.resources, REQUESTS),
         ports=_ports(cluster),
         mounts=mounts,
-        startupProbe=pods.http_probe("/healthz", "metrics", period=1, failures=START_SECONDS),
-        livenessProbe=pods.http_probe("/healthz", "metrics", period=5, failures=6),
-        readinessProbe=pods.http_probe("/readyz", "metrics", period=2, failures=2),
+        **pods.own_probes(start_seconds=START_SECONDS),
     )
-    return {
-        "metadata": owner.pod_metadata(
-            spec.pod_template,
-            {
-                names.ANNOTATION_CONFIG_HASH: config_hash([config]),
-                names.ANNOTATION_RESTARTED_AT: cluster.restarted_at,
-                pods.DEFAULT_CONTAINER: names.CONTAINER_CONTROLLER,
-            },
-        ),
-        "spec": pods.pod_spec(
-            owner,
-            containers=[container],
-            volumes=pod_volumes,
-            scheduling=spec.scheduling,
-            template=spec.pod_template,
-            pull_secrets=spec.image.pull_secrets,
-        ),
-    }
+    return pods.pod(owner, cluster, config_hash=config_hash([config]), containers=[container], volumes=pod_volumes)

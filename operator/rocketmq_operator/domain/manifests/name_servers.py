@@ -54,37 +54,19 @@ def _config(server: NameServer) -> str:
 def _pod(owner: Owner, server: NameServer, images: Images, config: str) -> Json:
     spec = server.spec
     container = pods.container(
+        spec,
         names.CONTAINER_NAMESRV,
         spec.image.namesrv or images.of("namesrv"),
-        pull_policy=spec.image.pull_policy,
-        arguments=("-c", f"{names.PATH_CONFIG}/{CONFIG_FILE}"),
-        environment=pods.environment(spec.pod_template, {"ROCKETMQ_LOGFORMAT": "json"}),
+        config=CONFIG_FILE,
+        environment={"ROCKETMQ_LOGFORMAT": "json"},
         resources=pods.resources(spec.resources, REQUESTS),
         ports=PORTS,
         mounts=[*pods.common_mounts(), pods.mount(names.VOLUME_DATA, names.PATH_DATA)],
-        startupProbe=pods.http_probe("/healthz", "metrics", period=1, failures=60),
-        livenessProbe=pods.http_probe("/healthz", "metrics", period=5, failures=6),
-        readinessProbe=pods.http_probe("/readyz", "metrics", period=2, failures=2),
+        **pods.own_probes(start_seconds=60),
     )
-    return {
-        "metadata": owner.pod_metadata(
-            spec.pod_template,
-            {
-                names.ANNOTATION_CONFIG_HASH: config_hash([config]),
-                names.ANNOTATION_RESTARTED_AT: server.restarted_at,
-                pods.DEFAULT_CONTAINER: names.CONTAINER_NAMESRV,
-            },
-        ),
-        "spec": pods.pod_spec(
-            owner,
-            containers=[container],
-            volumes=[
-                pods.config_volume(names.namesrv(server.name)),
-                pods.empty_dir(pods.TEMPORARY, "64Mi"),
-                pods.empty_dir(names.VOLUME_DATA, "64Mi"),
-            ],
-            scheduling=spec.scheduling,
-            template=spec.pod_template,
-            pull_secrets=spec.image.pull_secrets,
-        ),
-    }
+    volumes = [
+        pods.config_volume(names.namesrv(server.name)),
+        pods.empty_dir(pods.TEMPORARY, "64Mi"),
+        pods.empty_dir(names.VOLUME_DATA, "64Mi"),
+    ]
+    return pods.pod(owner, server, config_hash=config_hash([config]), containers=[container], volumes=volumes)

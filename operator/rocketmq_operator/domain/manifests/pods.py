@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.common import Json, PodTemplate, Scheduling
+from rocketmq_operator.domain.spec.common import Json, PodTemplate, Resource, Scheduling, Spec
 
 GRACE_SECONDS: Final = 30
 """Between SIGTERM and SIGKILL: a hand-over takes a second or two, a broker that has accepted sends waits shutdownWaitMs
@@ -20,16 +20,17 @@ TEMPORARY: Final = "tmp"
 CONFIG: Final = "config"
 
 
-def pod_spec(
+def pod(
     owner: Owner,
+    resource: Resource[Spec],
     *,
+    config_hash: str,
     containers: Sequence[Json],
     volumes: Sequence[Json],
-    scheduling: Scheduling,
-    template: PodTemplate,
-    pull_secrets: Sequence[str],
 ) -> Json:
-    """`spec` of a pod template. No pod of ours talks to the API server, so none has a token."""
+    """The pod template of a StatefulSet: metadata and spec. The first container is the main one; another `config_hash`
+    makes another revision. No pod of ours talks to the API server, so none has a token."""
+    template, pull_secrets = resource.spec.pod_template, resource.spec.image.pull_secrets
     spec: dict[str, object] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -37,34 +38,39 @@ def pod_spec(
         "securityContext": _pod_security(),
         "containers": list(containers),
         "volumes": list(volumes),
-        **_placement(owner, scheduling),
+        **_placement(owner, resource.spec.scheduling),
     }
     if pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
     if template.service_account_name:
         spec["serviceAccountName"] = template.service_account_name
-    return spec
+    annotations = {
+        names.ANNOTATION_CONFIG_HASH: config_hash,
+        names.ANNOTATION_RESTARTED_AT: resource.restarted_at,
+        DEFAULT_CONTAINER: str(containers[0]["name"]),
+    }
+    return {"metadata": owner.pod_metadata(template, annotations), "spec": spec}
 
 
 def container(
+    spec: Spec,
     name: str,
     image: str,
     *,
-    pull_policy: str,
-    arguments: Sequence[str],
-    environment: Sequence[Json],
+    config: str,
+    environment: Mapping[str, str],
     resources: Json,
     ports: Mapping[str, int],
     mounts: Sequence[Json],
     **more: object,
 ) -> Json:
-    """One container; `more` are its probes, command and lifecycle."""
+    """One container that reads the file `config` of the volume CONFIG; `more` are its probes, command and lifecycle."""
     return {
         "name": name,
         "image": image,
-        "imagePullPolicy": pull_policy,
-        "args": list(arguments),
-        "env": list(environment),
+        "imagePullPolicy": spec.image.pull_policy,
+        "args": ["-c", f"{names.PATH_CONFIG}/{config}"],
+        "env": _environment(spec.pod_template, environment),
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports.items()],
         "resources": resources,
         "securityContext": _container_security(),
@@ -72,19 +78,6 @@ def container(
         "volumeMounts": list(mounts),
         **more,
     }
-
-
-def environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
-    """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
-    win over those of the same name."""
-    identity = [
-        _field("POD_NAME", "metadata.name"),
-        _field("POD_IP", "status.podIP"),
-        _field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
-    ]
-    taken = {entry["name"] for entry in identity} | own.keys()
-    users = [entry for entry in template.env if entry.get("name") not in taken]
-    return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
 
 
 def resources(asked: Json, defaults: Mapping[str, str]) -> Json:
@@ -105,6 +98,16 @@ def http_probe(path: str, port: str | int, *, period: int, failures: int, timeou
 def tcp_probe(port: str, *, period: int, failures: int, timeout: int = 2) -> Json:
     """A probe that the port takes connections, times in seconds."""
     return {"tcpSocket": {"port": port}, **_rhythm(period, failures, timeout)}
+
+
+def own_probes(*, start_seconds: int) -> Mapping[str, Json]:
+    """Of a process of ours, at its port `metrics`: it has `start_seconds` to come up, lives while its event loop turns,
+    and says itself whether it does its part."""
+    return {
+        "startupProbe": http_probe("/healthz", "metrics", period=1, failures=start_seconds),
+        "livenessProbe": http_probe("/healthz", "metrics", period=5, failures=6),
+        "readinessProbe": http_probe("/readyz", "metrics", period=2, failures=2),
+    }
 
 
 def empty_dir(name: str, size: str, *, memory: bool = False) -> Json:
@@ -132,6 +135,19 @@ def mount(name: str, path: str, *, read_only: bool = False) -> Json:
 def common_mounts() -> list[Json]:
     """Of the volumes CONFIG and TEMPORARY."""
     return [mount(CONFIG, names.PATH_CONFIG, read_only=True), mount(TEMPORARY, "/tmp")]  # noqa: S108 - its own volume
+
+
+def _environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
+    """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
+    win over those of the same name."""
+    identity = [
+        _field("POD_NAME", "metadata.name"),
+        _field("POD_IP", "status.podIP"),
+        _field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
+    ]
+    taken = {entry["name"] for entry in identity} | own.keys()
+    users = [entry for entry in template.env if entry.get("name") not in taken]
+    return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
 
 
 def _pod_security() -> Json:
