@@ -1,6 +1,12 @@
-"""One question at a time of each kind, and when to ask again. Pure."""
+"""One question at a time of each kind, and when to ask again. Pure; the lanes are those of `steward`."""
+
+from collections.abc import Iterator
 
 from rocketmq_sidecar.domain.actions import Ask, Stored
+from rocketmq_sidecar.domain.options import Timing
+
+_WRITE_PATIENCE = 2.5
+"""Times the patience: what has to be committed may take longer than a read."""
 
 
 class Lane:
@@ -50,3 +56,43 @@ class Lane:
     def reset(self) -> None:
         """Nothing is under way any more."""
         self.pending, self.not_before, self._pause = None, float("-inf"), self._retry
+
+
+class Lanes:
+    """The steward's, one of each kind. Their patience and pauses are those of `timing`."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.main = _lane(timing, _WRITE_PATIENCE)
+        """Who this replica is: id, files, registration; an election where there is no master."""
+        self.poll = _lane(timing, 1)
+        """Who is master."""
+        self.alter = _lane(timing, _WRITE_PATIENCE)
+        """Who is in sync."""
+        self.elect = _lane(timing, _WRITE_PATIENCE)
+        """Another master instead of this one."""
+        self._all = self.main, self.poll, self.alter, self.elect
+
+    def take(self, ask: Ask) -> Lane | None:
+        """The lane that `ask` was under way in, free now; None if it came too late and has been asked again."""
+        return next((lane for lane in self._all if lane.take(ask)), None)
+
+    def overdue(self, now: float) -> Iterator[Ask]:
+        """The questions that have waited for too long, each once."""
+        for lane in self._all:
+            late = lane.overdue(now)
+            if late is not None:
+                yield late
+
+    def drop_questions(self) -> None:
+        """No answers come any more; a file that is being written still ends."""
+        for lane in self._all:
+            if lane.pending is None or isinstance(lane.pending, Ask):
+                lane.reset()
+
+    def wake_times(self) -> list[float | None]:
+        """When something is overdue or may be asked again."""
+        return [time for lane in self._all for time in (lane.deadline, lane.not_before)]
+
+
+def _lane(timing: Timing, times: float) -> Lane:
+    return Lane(patience=times * timing.patience, retry=timing.retry, retry_most=timing.retry_most)

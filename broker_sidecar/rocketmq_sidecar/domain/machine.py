@@ -92,7 +92,7 @@ class ControlMachine:
             case Released():
                 self.role.on_released()
             case RoleNotice():
-                notes = self.steward.on_notice(message, now)
+                notes = self.steward.on_notice(message)
             case Held():
                 self.holds.on_held(message.serial, message.max_offset)
         return (*notes, *self._advance(now))
@@ -117,7 +117,7 @@ class ControlMachine:
         self.role.on_begun(epoch, now, failed=error is not None)
         before, self.epoch_trouble = self.epoch_trouble, error
         if error is None:
-            self.steward.beat_now(now)  # the controllers tell the slaves when they have heard us in the epoch
+            self.steward.beat_now()  # the controllers tell the slaves when they have heard us in the epoch
         notes: Actions = ()
         if error is not None and error != before:
             notes = (Note("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)

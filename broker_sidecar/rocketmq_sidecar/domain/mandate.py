@@ -9,6 +9,7 @@ import msgspec
 from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import RoleNotice
+from rocketmq_sidecar.domain.actions import Note
 
 
 class View(msgspec.Struct, frozen=True):
@@ -74,3 +75,16 @@ class Mandate:
             return False
         self.agreed = agreed
         return True
+
+    def note(self, broker_id: int | None, before: tuple[int, int | None], source: RequestCode) -> Note:
+        """The line about what has changed, for replica `broker_id`; `before`: epoch and master until now."""
+        values: dict[str, object] = {
+            "broker_id": broker_id,
+            "master_id": self.master_id,
+            "master_epoch": self.master_epoch,
+            "master_address": self.master_address,
+            "in_sync": sorted(self.agreed.sync_state_set),
+            "before": before,
+            "source": source.name,
+        }
+        return Note("the controllers name the master" if self.decided else "the group has no master", values)

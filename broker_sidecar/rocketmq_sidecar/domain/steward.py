@@ -3,7 +3,7 @@
 It owns no sequence: `next` chooses from all that is known, after every event. So a lost answer, a restart and a new
 leading controller need no path of their own. Three questions may be under way, one of each kind: who we are (1012,
 1013, 1003, 1002, and the identity files), who is master (1004), who is in sync (1001). Heartbeats (904) go to every
-controller, so that a new leader knows who lives.
+controller, so that a new leader knows who lives (`heartbeats`).
 
 It begins at 1003 over new connections whenever the broker has come back, before the first heartbeat: that is how the
 controllers tell a restarted master. A master asks 1004 with each heartbeat: its lease needs both.
@@ -19,24 +19,22 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import RoleNotice
 from rocketmq_sidecar.domain import answers
 from rocketmq_sidecar.domain.actions import Action, Actions, Ask, Beat, Forgive, Note, SetRefused, Stored
+from rocketmq_sidecar.domain.heartbeats import Heartbeats
 from rocketmq_sidecar.domain.identity import IdentityKeeper
-from rocketmq_sidecar.domain.lanes import Lane
+from rocketmq_sidecar.domain.lanes import Lane, Lanes
 from rocketmq_sidecar.domain.leader import LeaderFinder
-from rocketmq_sidecar.domain.lease import NEVER, Lease
+from rocketmq_sidecar.domain.lease import Lease
 from rocketmq_sidecar.domain.mandate import Mandate, View, notice_view
 from rocketmq_sidecar.domain.options import Options
+from rocketmq_sidecar.domain.polls import Polls
 from rocketmq_sidecar.domain.questions import Questions
+from rocketmq_sidecar.domain.refusals import Refusals, unknown_id
 from rocketmq_sidecar.domain.succession import Succession
 from rocketmq_sidecar.domain.wish import Wish
 
 _UNREGISTERED = frozenset(
     {ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST}
 )
-_UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
-_WRITE_PATIENCE = 2.5
-"""Times the patience: what has to be committed may take longer than a read."""
-_CLOCKS = 1.05
-"""What the controllers wait for is longer than the lease: their clocks may run faster than ours."""
 
 
 class Steward:
@@ -57,20 +55,13 @@ class Steward:
         self._options = options
         self._questions = Questions(options.cluster_name, options.broker_name)
         self._address: str | None = None
-        self._beat_at = self._poll_at = self._looking_until = NEVER
-        self._announced: tuple[int, float] | None = None
-        """Epoch and time of the first heartbeat that told the controllers of a lease."""
-        self._unanswered_since: float | None = None
         self._last_leader: str | None = None
-        self._last_refusal: tuple[int, int] | None = None
-
-        def lane(times: float) -> Lane:
-            return Lane(patience=times * timing.patience, retry=timing.retry, retry_most=timing.retry_most)
-
-        lanes = lane(_WRITE_PATIENCE), lane(1), lane(_WRITE_PATIENCE), lane(_WRITE_PATIENCE)
-        self._main, self._poll, alter, elect = self._lanes = lanes
-        self._wish = Wish(alter, self.mandate, self._questions)
-        self.succession = Succession(elect, self.mandate, self.lease, self._questions, relaxed=options.relaxed)
+        self._heartbeats = Heartbeats(timing, self.finder, self.mandate, relaxed=options.relaxed)
+        self._refusals = Refusals()
+        lanes = self._lanes = Lanes(timing)
+        self._polls = Polls(timing, lanes.poll, self._questions)
+        self._wish = Wish(lanes.alter, self.mandate, self._questions)
+        self.succession = Succession(lanes.elect, self.mandate, self.lease, self._questions, relaxed=options.relaxed)
 
     @property
     def broker_id(self) -> int | None:
@@ -100,26 +91,24 @@ class Steward:
         self.mandate.forget()
         self.lease.reset()
         self.finder.reset()
-        self._unanswered_since = self._last_leader = None
+        self._last_leader = None
+        self._heartbeats.on_answered()
         self._wish.forget()
-        for lane in self._lanes:
-            if lane.pending is None or isinstance(lane.pending, Ask):
-                lane.reset()
+        self._lanes.drop_questions()
 
-    def beat_now(self, now: float) -> None:
+    def beat_now(self) -> None:
         """There is something to tell every controller."""
-        self._beat_at = now
+        self._heartbeats.at_once()
 
     def look_for_master(self, now: float) -> None:
         """The master is gone, it seems: ask who is master now, often, until there is another or some time has passed.
         The controllers tell slaves late, for the sake of Java's."""
-        self._poll_at = now
-        self._looking_until = now + self._timing.look
+        self._polls.look(now)
 
     def elect_instead(self, ids: tuple[int, ...]) -> None:
         """As master: have one of these replicas elected in our place, from now on; none: stay master."""
         if self.succession.aim(ids) and self._options.relaxed:
-            self._announced, self._beat_at = None, NEVER  # at once: whether there is a lease
+            self._heartbeats.announce_anew()
 
     def forget_wish(self) -> None:
         """A mastership has ended."""
@@ -129,17 +118,17 @@ class Steward:
         """As master: the SyncStateSet that the controllers should agree to, with the epoch of the one it replaces."""
         self._wish.set(wanted)
 
-    def on_notice(self, notice: RoleNotice, now: float) -> Actions:
+    def on_notice(self, notice: RoleNotice) -> Actions:
         """1008: a controller tells of an election. Only a newer epoch counts, and it proves nothing for the lease: it
         may have been under way for long."""
         if not self.registered or (notice.master_epoch or 0) <= self.mandate.master_epoch:
             return ()
-        self._poll_at = now
+        self._polls.at_once()
         return () if notice.master_broker_id is None else self._learn(notice_view(notice), None)
 
     def on_answer(self, ask: Ask, answer: RemotingCommand | None, now: float) -> Actions:
         """A controller answered, or did not (None: whether it acted is unknown)."""
-        lane = next((one for one in self._lanes if one.take(ask)), None)
+        lane = self._lanes.take(ask)
         if answer is not None:
             self.finder.heard(ask.address)
         try:
@@ -166,47 +155,39 @@ class Steward:
         if address != self.finder.leader:
             return
         if taken:
-            if self._counts(sent_at):
+            if self._heartbeats.counts(sent_at):
                 self.lease.on_acknowledged(sent_at)
                 self.succession.on_heard()
-            self._unanswered_since = None
+            self._heartbeats.on_answered()
         else:
             self._lost(address)
 
     def on_stored(self, action: Stored, error: str | None, now: float) -> Actions:
         """An identity file is as wanted, durably; or `error` says why not, and it is tried again."""
-        if not self._main.take(action):
+        if not self._lanes.main.take(action):
             return ()
         before, self.trouble = self.trouble, error
         if error is None:
-            self._main.succeeded()
+            self._lanes.main.succeeded()
             self.identity.on_stored(action)
             return ()
-        self._main.not_before = now + self._timing.store_retry
+        self._lanes.main.not_before = now + self._timing.store_retry
         return () if error == before else (Note("identity cannot be written", {"reason": error}, "error"),)
 
     def on_tick(self, now: float) -> None:
         """Time went on: a leading controller that does not answer may hang."""
-        for lane in self._lanes:
-            late = lane.overdue(now)
-            if late is not None:
-                self._lost(late.address)
-        since, leader = self._unanswered_since, self.finder.leader
-        if leader is not None and since is not None and now - since >= self._timing.patience:
+        for late in self._lanes.overdue(now):
+            self._lost(late.address)
+        leader = self.finder.leader
+        if leader is not None and self._heartbeats.unanswered(now):
             self._lost(leader)
 
     def wake_times(self) -> list[float | None]:
         """When `on_tick` and `next` matter next; None and what has passed is to be ignored."""
         if self._address is None:
             return []
-        times = [self.finder.wake_at]
-        for lane in self._lanes:
-            times += [lane.deadline, lane.not_before]
-        if self.registered:
-            times += [self._beat_at, self._poll_at]
-        if self._unanswered_since is not None:
-            times.append(self._unanswered_since + self._timing.patience)
-        return times
+        times = [self.finder.wake_at, self._heartbeats.patience_ends_at, *self._lanes.wake_times()]
+        return [*times, self._heartbeats.due_at, self._polls.due_at] if self.registered else times
 
     # What to do next
 
@@ -218,13 +199,13 @@ class Steward:
         if self.finder.leader not in {None, self._last_leader}:
             # The new one has to hear us, and to say what it knows, before it can extend a lease.
             self._last_leader = self.finder.leader
-            self._beat_at = now
+            self._heartbeats.at_once()
             self.lease.on_leader_changed()
             self.succession.on_leader_changed()
         actions: list[Action] = [*asks, *self._beat(self._address, now)]
         for lane, question in (
-            (self._main, self._main_question(self._address, now)),
-            (self._poll, self._poll_question(now)),
+            (self._lanes.main, self._main_question(self._address, now)),
+            (self._lanes.poll, self._poll_question(now)),
             (self._wish.lane, self._alteration(begun, now)),
             (self.succession.lane, self._election(now)),
         ):
@@ -234,39 +215,25 @@ class Steward:
         return tuple(actions)
 
     def _beat(self, address: str, now: float) -> Actions:
-        broker_id = self.broker_id
-        if not self.registered or broker_id is None or self.lost is not None or now < self._beat_at:
+        broker_id, is_master = self.broker_id, self.is_master
+        if not self.registered or broker_id is None or self.lost is not None:
             return ()
-        self._beat_at = now + self._timing.heartbeat
-        if self._unanswered_since is None and self.finder.leader is not None:
-            self._unanswered_since = now
-        # 0: a leading controller that has not heard of a lease yet knows that there may be one.
-        lease = 0.0 if self._options.relaxed else None
-        if self.is_master:
-            self._poll_at = now
-            if self._options.relaxed and not self.succession.given_back:
-                lease = _CLOCKS * self._timing.lease
-                if self._announced is None or self._announced[0] != self.mandate.master_epoch:
-                    self._announced = self.mandate.master_epoch, now
-        return (Beat(self.finder.addresses, broker_id, address, now, lease),)
+        lease = is_master and not self.succession.given_back
+        beat = self._heartbeats.next(broker_id, address, now, lease=lease)
+        if beat is None:
+            return ()
+        if is_master:
+            self._polls.at_once()
+        return (beat,)
 
     def give_back(self, now: float) -> Beat | None:
         """The heartbeat that ends a lease that was announced: the broker acknowledges nothing any more."""
-        broker_id, announced = self.broker_id, self._announced
-        if self._address is None or broker_id is None or announced is None:
+        if self._address is None or self.broker_id is None:
             return None
-        return Beat(self.finder.addresses, broker_id, self._address, now, 0.0)
-
-    def _counts(self, sent_at: float) -> bool:
-        """Whether a heartbeat sent then may extend the lease. Controllers that were not told of a lease may elect as
-        soon as a connection closes, which hurts nobody unless this replica acknowledges alone."""
-        if not self._options.relaxed:
-            return True
-        announced = self._announced
-        return announced is not None and announced[0] == self.mandate.master_epoch and sent_at >= announced[1]
+        return self._heartbeats.give_back(self.broker_id, self._address, now)
 
     def _main_question(self, address: str, now: float) -> Ask | Stored | None:
-        if not self._main.free(now):
+        if not self._lanes.main.free(now):
             return None
         leader, broker_id = self.finder.leader, self.broker_id
         if broker_id is None:
@@ -280,10 +247,7 @@ class Steward:
 
     def _poll_question(self, now: float) -> Ask | None:
         leader = self.finder.leader
-        if leader is None or not self.registered or now < self._poll_at or not self._poll.free(now):
-            return None
-        self._poll_at = now + (self._timing.look_every if now < self._looking_until else self._timing.poll)
-        return self._questions.replica_info(leader, now)
+        return self._polls.question(leader, now) if leader is not None and self.registered else None
 
     def _alteration(self, begun: int | None, now: float) -> Ask | None:
         leader, broker_id = self.finder.leader, self.broker_id
@@ -318,15 +282,14 @@ class Steward:
         if self._wish.taken(answer):
             self._confirmed(ask.sent_at)
             return ()
-        self._poll_at = now
+        self._polls.at_once()
         refused = self._refused(ask, answer, self._wish.lane, now)
         return (*refused, SetRefused()) if self._wish.refused_for_certain(answer) else refused
 
     def _take_election(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
         view = answers.view(ask.code, answer)
         if view is None:
-            if answer.code not in _UNDECIDED:
-                self.succession.on_refused(answer)
+            self.succession.on_refused(answer)
             return self._refused(ask, answer, lane, now)
         lane.succeeded()
         learnt = self._learn(view, None)
@@ -341,10 +304,11 @@ class Steward:
                 self._unknown(ask)
             return self._refused(ask, answer, lane, now)
         lane.succeeded()
-        self._last_refusal = None
+        self._refusals.forget()
         if ask.code is RequestCode.CONTROLLER_REGISTER_BROKER:
             self.registered, self.trouble = True, None
-            self._beat_at, self._poll_at = now, now + self._timing.poll
+            self._heartbeats.at_once()
+            self._polls.told(now)
         return self._learn(view, ask.sent_at)
 
     def _learn(self, view: View, sent_at: float | None) -> Actions:
@@ -360,20 +324,10 @@ class Steward:
         forgiven = self._forgiven(view)
         if not changed:
             return forgiven
-        self._looking_until = NEVER
+        self._polls.found()
         if self._options.relaxed and self.is_master:
-            self._beat_at = NEVER  # at once: the lease begins with the first heartbeat that announces it
-        values: dict[str, object] = {
-            "broker_id": self.broker_id,
-            "master_id": mandate.master_id,
-            "master_epoch": mandate.master_epoch,
-            "master_address": mandate.master_address,
-            "in_sync": sorted(mandate.agreed.sync_state_set),
-            "before": before,
-            "source": view.source.name,
-        }
-        text = "the controllers name the master" if mandate.decided else "the group has no master"
-        return (*forgiven, Note(text, values))
+            self._heartbeats.at_once()  # the lease begins with the first one that announces it
+        return (*forgiven, mandate.note(self.broker_id, before, view.source))
 
     def _forgiven(self, view: View) -> Actions:
         """Out of the set nobody is elected, and nobody comes back into it without the master's log. Nor without a
@@ -381,7 +335,8 @@ class Steward:
         asked = view.source in {RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_GET_REPLICA_INFO}
         if self.lost is None or not asked or self.broker_id in view.agreed.sync_state_set:
             return ()
-        self.lost, self._beat_at = None, NEVER
+        self.lost = None
+        self._heartbeats.at_once()
         return (Forgive(), Note("the group goes on without what this log has lost", {}, "warning"))
 
     def _unknown(self, ask: Ask) -> None:
@@ -389,26 +344,13 @@ class Steward:
         self.mandate.forget()
         self.lease.on_denied()
         if ask.code is RequestCode.CONTROLLER_REGISTER_BROKER:
-            names = f"{self._options.cluster_name}#{self._options.broker_name}"
-            self.trouble = (
-                f"the controllers do not know brokerId {self.broker_id} of {names}: the broker was cleaned, or their"
-                " data was lost. If this replica alone is unknown, stop it, move its store away and start it again: it"
-                " joins as a new one. Else restore the controllers' data; or stop all replicas of the group, delete"
-                " .broker.meta, epochFileCheckpoint and epochFileCheckpoint.bak of each, and start the one with the"
-                " longest log first"
-            )
+            self.trouble = unknown_id(self._options.cluster_name, self._options.broker_name, self.broker_id)
 
     def _refused(self, ask: Ask, answer: RemotingCommand, lane: Lane, now: float) -> Actions:
         lane.refused(now)
-        if self._last_refusal == (ask.code, answer.code):
-            return ()
-        self._last_refusal = ask.code, answer.code
-        values: dict[str, object] = {"code": ask.code.name, "answer": answer.code, "remark": answer.remark}
-        if self.trouble is not None:
-            return (Note("refused by the controllers", {**values, "reason": self.trouble}, "error"),)
-        return (Note("refused by the controllers", values, "warning"),)
+        return self._refusals.note(ask, answer, self.trouble)
 
     def _lost(self, address: str) -> None:
         if address == self.finder.leader:
-            self._unanswered_since = None
+            self._heartbeats.on_answered()
         self.finder.suspect(address)

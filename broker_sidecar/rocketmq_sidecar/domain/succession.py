@@ -9,12 +9,15 @@ announces it (from then on it refuses the question) and then to answer an undesi
 everything that was decided before, and names the master that this has made.
 """
 
+from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_sidecar.domain.actions import Ask
 from rocketmq_sidecar.domain.lanes import Lane
 from rocketmq_sidecar.domain.lease import Lease
 from rocketmq_sidecar.domain.mandate import Mandate
 from rocketmq_sidecar.domain.questions import Questions
+
+_UNDECIDED = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
 
 
 class Succession:
@@ -74,7 +77,9 @@ class Succession:
         return self._questions.elect(leader, broker_id, now) if self.in_doubt and self._heard else None
 
     def on_refused(self, answer: RemotingCommand) -> None:
-        """The controllers did not elect."""
+        """The controllers did not elect, or did not get so far."""
+        if answer.code in _UNDECIDED:
+            return
         self.refused = (self.refused[0] + 1, answer.remark or f"code {answer.code}")
 
     def on_named(self, epoch: int | None, sent_at: float) -> None:
