@@ -7,9 +7,9 @@ import typer
 from typer.exceptions import TyperException
 
 from rocketmq_admin.cli import app
-from rocketmq_admin.errors import AdminError, WrongUsageError
-from rocketmq_admin.run import PROGRAM, complain
-from rocketmq_runtime.terminal import bug
+from rocketmq_admin.errors import WrongUsageError
+from rocketmq_admin.run import PROGRAM
+from rocketmq_runtime import terminal
 
 
 def main() -> None:
@@ -19,19 +19,15 @@ def main() -> None:
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command; the exit code (0 done, 1 refused, 2 wrong usage, 3 not reachable)."""
+    return terminal.ended(PROGRAM, lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> object:
     command = typer.main.get_command(app)
     try:
-        code = command.main(_as_mqadmin_takes_them(arguments), prog_name=PROGRAM, standalone_mode=False)
+        return command.main(_as_mqadmin_takes_them(arguments), prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
-        complain(f"{error.format_message()} (see {PROGRAM} COMMAND --help)")
-        return WrongUsageError.exit_code
-    except AdminError as error:
-        complain(error)
-        return error.exit_code
-    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like the cluster's trouble
-        complain(bug(error))
-        return 1
-    return code if isinstance(code, int) else 0
+        raise WrongUsageError(f"{error.format_message()} (see {PROGRAM} COMMAND --help)") from error
 
 
 def _as_mqadmin_takes_them(arguments: Sequence[str]) -> list[str]:

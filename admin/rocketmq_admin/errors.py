@@ -1,14 +1,11 @@
 """What can go wrong with a command, with its exit code. `__main__` prints each as one line on standard error."""
 
-from typing import ClassVar
-
 from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_runtime.terminal import ToolError
 
 
-class AdminError(Exception):
+class AdminError(ToolError):
     """A command, or its part for one address, that did not do what was asked."""
-
-    exit_code: ClassVar[int] = 1
 
 
 class RefusedError(AdminError):

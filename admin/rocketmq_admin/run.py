@@ -1,7 +1,6 @@
 """Runs one command once or every few seconds: result to standard output, each problem as one line to standard error."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -20,11 +19,6 @@ class Report:
     text: str
     problems: tuple[AdminError, ...] = ()
 
-    @property
-    def exit_code(self) -> int:
-        """The first problem's."""
-        return self.problems[0].exit_code if self.problems else 0
-
 
 Command = Callable[[Caller], Awaitable[Report]]
 
@@ -34,18 +28,7 @@ def run(command: Command, *, timeout: float, interval: int | None = None) -> int
 
     A repeated command outlives its errors: it is there to watch a cluster in trouble.
     """
-    try:
-        return asyncio.run(_run(command, timeout, interval))
-    except KeyboardInterrupt:
-        return 0 if interval is not None else 130
-    except BrokenPipeError:
-        terminal.forget_standard_output()
-        return 0
-
-
-def complain(error: object) -> None:
-    """One line on standard error."""
-    terminal.complain(PROGRAM, error)
+    return terminal.interrupted(lambda: asyncio.run(_run(command, timeout, interval)), repeats=interval is not None)
 
 
 async def _run(command: Command, timeout: float, interval: int | None) -> int:  # noqa: ASYNC109 - handed on
@@ -54,12 +37,9 @@ async def _run(command: Command, timeout: float, interval: int | None) -> int:  
         caller = Caller(client, timeout)
         while True:
             report = await _report(command, caller)
-            sys.stdout.write(report.text)
-            sys.stdout.flush()
-            for problem in report.problems:
-                complain(problem)
+            code = terminal.show(PROGRAM, report.text, report.problems)
             if interval is None:
-                return report.exit_code
+                return code
             await asyncio.sleep(interval)
     finally:
         await client.close()

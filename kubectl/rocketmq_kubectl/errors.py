@@ -1,12 +1,10 @@
 """What can go wrong with a command, with its exit code. `__main__` prints each as one line on standard error."""
 
-from typing import ClassVar
+from rocketmq_runtime.terminal import ToolError
 
 
-class PluginError(Exception):
+class PluginError(ToolError):
     """A command that did not do what was asked; the text says what to do."""
-
-    exit_code: ClassVar[int] = 1
 
 
 class NotFoundError(PluginError):

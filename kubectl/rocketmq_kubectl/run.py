@@ -1,7 +1,6 @@
 """Runs one verb once or every few seconds: result to standard output, each problem as one line to standard error."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -36,13 +35,7 @@ def run(verb: Verb, options: KubeOptions, form: Form, *, interval: int | None = 
     Raises:
         PluginError: the verb, asked once, has nothing to show.
     """
-    try:
-        return asyncio.run(_run(verb, options, form, interval))
-    except KeyboardInterrupt:
-        return 0 if interval is not None else 130
-    except BrokenPipeError:
-        terminal.forget_standard_output()
-        return 0
+    return terminal.interrupted(lambda: asyncio.run(_run(verb, options, form, interval)), repeats=interval is not None)
 
 
 async def _run(verb: Verb, options: KubeOptions, form: Form, interval: int | None) -> int:
@@ -50,7 +43,9 @@ async def _run(verb: Verb, options: KubeOptions, form: Form, interval: int | Non
     while True:
         session = Session(kube)
         try:
-            code = show(await verb(session), form)
+            report = await verb(session)
+            text = output.render(form, report.table, report.document)
+            code = terminal.show(PROGRAM, text, report.problems)
         except PluginError as error:
             if interval is None:
                 raise
@@ -61,12 +56,3 @@ async def _run(verb: Verb, options: KubeOptions, form: Form, interval: int | Non
         if interval is None:
             return code
         await asyncio.sleep(interval)
-
-
-def show(report: Report, form: Form) -> int:
-    """Print a report; the exit code."""
-    sys.stdout.write(output.render(form, report.table, report.document))
-    sys.stdout.flush()
-    for problem in report.problems:
-        terminal.complain(PROGRAM, problem)
-    return report.problems[0].exit_code if report.problems else 0

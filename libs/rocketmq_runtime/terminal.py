@@ -1,13 +1,55 @@
-"""What our command line tools print, and how they complain: used by rocketmq-admin and kubectl-rocketmq.
+"""What our command line tools print, how they complain, and how they end: used by rocketmq-admin and kubectl-rocketmq.
 
 Nothing here needs asyncio or the network; tools import it before they know what they will do.
 """
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
+
+
+class ToolError(Exception):
+    """A command, or a part of it, that did not do what was asked; the text, one line, says what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def ended(program: str, main: Callable[[], object]) -> int:
+    """The exit code of all of `program`: what `main` returns, if that is a number, 0 if it is anything else, and for
+    whatever it raises one line on standard error, never a traceback."""
+    try:
+        code = main()
+    except ToolError as error:
+        complain(program, error)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like the cluster's trouble
+        complain(program, bug(error))
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def interrupted(command: Callable[[], int], *, repeats: bool) -> int:
+    """The exit code of `command`, which may be ended by Ctrl-C, as one that `repeats` is meant to be (0), or by whoever
+    reads what it prints and has enough (0)."""
+    try:
+        return command()
+    except KeyboardInterrupt:
+        return 0 if repeats else 130
+    except BrokenPipeError:
+        forget_standard_output()
+        return 0
+
+
+def show(program: str, text: str, problems: Sequence[ToolError] = ()) -> int:
+    """Print `text` and, on standard error, each problem; the exit code, which is the first problem's."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    for problem in problems:
+        complain(program, problem)
+    return problems[0].exit_code if problems else 0
 
 
 def to_json(document: Mapping[str, object]) -> str:
