@@ -10,8 +10,8 @@ import pytest
 
 from rocketmq_admin import __main__, cli, controllers
 from rocketmq_formats.remoting.command import RemotingCommand
-from tests.admin.conftest import Admin
 from tests.admin.fake_cluster import BROKERS, CONTROLLERS, N0, N1, N2, NAME_SERVER, FakeCluster, answer, recorded
+from tests.command_lines import Tool
 
 COMMANDS = [info.name for info in cli.app.registered_commands if info.name]
 ELECT = ("electMaster", "-c", "DefaultCluster", "-bn", "broker-a", "-b", "2")
@@ -31,14 +31,14 @@ def test_the_commands_are_mqadmins() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_every_command_has_help_with_an_example(admin: Admin, name: str, flag: str) -> None:
+def test_every_command_has_help_with_an_example(admin: Tool, name: str, flag: str) -> None:
     outcome = admin(name, flag)
     assert (outcome.code, outcome.err) == (0, "")
     assert f"Example: rocketmq-admin {name} -" in outcome.out
     assert admin("help", name.upper()).out == outcome.out
 
 
-def test_overview_and_version(admin: Admin) -> None:
+def test_overview_and_version(admin: Tool) -> None:
     overview = admin()
     assert overview.code == 0
     assert all(name in overview.out for name in COMMANDS)
@@ -67,7 +67,7 @@ def test_overview_and_version(admin: Admin) -> None:
         (("updateControllerConfig", "-a", N1, "-k", "", "-v", "1"), "-k: must not be empty"),
     ],
 )
-def test_wrong_usage(cluster: FakeCluster, admin: Admin, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage(cluster: FakeCluster, admin: Tool, arguments: tuple[str, ...], said: str) -> None:
     outcome = admin(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
@@ -76,7 +76,7 @@ def test_wrong_usage(cluster: FakeCluster, admin: Admin, arguments: tuple[str, .
 
 
 def test_name_servers_come_from_the_environment_too(
-    cluster: FakeCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, admin: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.processes[N1].scripts[1006] = recorded("1006-get-sync-state-data-response")
     monkeypatch.setenv("NAMESRV_ADDR", cluster.real(f"127.0.0.1:1;{NAME_SERVER}"))
@@ -85,7 +85,7 @@ def test_name_servers_come_from_the_environment_too(
     assert (outcome.code, outcome.err) == (3, "rocketmq-admin: cannot connect to 127.0.0.1:1: Connection refused\n")
 
 
-def test_dead_controllers_are_passed_over(cluster: FakeCluster, admin: Admin) -> None:
+def test_dead_controllers_are_passed_over(cluster: FakeCluster, admin: Tool) -> None:
     cluster.kill(N0, N2)
     outcome = admin("getControllerMetaData", "-a", ";".join(CONTROLLERS), "-o", "json")
     assert outcome.code == 0
@@ -96,13 +96,13 @@ def test_dead_controllers_are_passed_over(cluster: FakeCluster, admin: Admin) ->
     assert outcome.err.count("\n") == 1
 
 
-def test_a_silent_leader(cluster: FakeCluster, admin: Admin) -> None:
+def test_a_silent_leader(cluster: FakeCluster, admin: Tool) -> None:
     outcome = admin(*ELECT, "-a", N0, "--timeout", "1")
     assert (outcome.code, outcome.err) == (3, f"rocketmq-admin: no answer from {N1} within 1 s\n")
 
 
 @pytest.mark.parametrize("body", [b"", b"[1]", b"{"])
-def test_answers_that_cannot_be_read(cluster: FakeCluster, admin: Admin, body: bytes) -> None:
+def test_answers_that_cannot_be_read(cluster: FakeCluster, admin: Tool, body: bytes) -> None:
     cluster.processes[N1].scripts[1006] = answer(body=body)
     outcome = admin("getSyncStateSet", "-a", N1, "-b", "broker-a")
     assert (outcome.code, outcome.out) == (1, "")
@@ -110,14 +110,14 @@ def test_answers_that_cannot_be_read(cluster: FakeCluster, admin: Admin, body: b
     assert outcome.err.count("\n") == 1
 
 
-def test_names_nobody_knows(cluster: FakeCluster, admin: Admin) -> None:
+def test_names_nobody_knows(cluster: FakeCluster, admin: Tool) -> None:
     for target in (("-b", "nobody"), ("-c", "nothing")):
         outcome = admin("getBrokerEpoch", "-n", NAME_SERVER, *target)
         assert (outcome.code, outcome.out) == (1, "")
         assert target[1] in outcome.err
 
 
-def test_a_dead_broker_does_not_hide_the_others(cluster: FakeCluster, admin: Admin) -> None:
+def test_a_dead_broker_does_not_hide_the_others(cluster: FakeCluster, admin: Tool) -> None:
     sample = recorded("1007-get-broker-epoch-cache-response")
     for address in BROKERS.values():
         cluster.processes[address].scripts[1007] = sample
@@ -130,7 +130,7 @@ def test_a_dead_broker_does_not_hide_the_others(cluster: FakeCluster, admin: Adm
     )
 
 
-def test_a_dead_controller_does_not_hide_the_others_configurations(cluster: FakeCluster, admin: Admin) -> None:
+def test_a_dead_controller_does_not_hide_the_others_configurations(cluster: FakeCluster, admin: Tool) -> None:
     for address in CONTROLLERS:
         cluster.processes[address].scripts[1010] = answer(body=f"listenPort={address[-4:]}\n".encode())
     cluster.kill(N0)
@@ -141,7 +141,7 @@ def test_a_dead_controller_does_not_hide_the_others_configurations(cluster: Fake
     assert outcome.code == 3
 
 
-def test_an_update_is_reported_per_controller(cluster: FakeCluster, admin: Admin) -> None:
+def test_an_update_is_reported_per_controller(cluster: FakeCluster, admin: Tool) -> None:
     held = {N0: b"key=new", N1: b"other=1", N2: b"key=old"}
     for address, config in held.items():
         cluster.processes[address].scripts |= {1009: answer(), 1010: answer(body=config)}
@@ -155,7 +155,7 @@ def test_an_update_is_reported_per_controller(cluster: FakeCluster, admin: Admin
 
 
 def test_a_repeated_command_outlives_trouble(
-    cluster: FakeCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, admin: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = recorded("1006-get-sync-state-data-response")
     script = iter([good, answer(1, "down"), good])
@@ -175,7 +175,7 @@ def test_a_repeated_command_outlives_trouble(
     assert outcome.err == f"rocketmq-admin: {N1} refused: SYSTEM_ERROR: CODE: 1  DESC: down\n"
 
 
-def test_a_bug_is_one_line_too(cluster: FakeCluster, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_too(cluster: FakeCluster, admin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> RemotingCommand:
         raise KeyError("x")
 

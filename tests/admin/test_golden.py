@@ -12,8 +12,8 @@ from rocketmq_formats.remoting.controller import (
     InSyncReplica,
     ReplicasInfo,
 )
-from tests.admin.conftest import Admin
 from tests.admin.fake_cluster import BROKERS, GOLDEN, N0, N1, NAME_SERVER, FakeCluster, answer, recorded
+from tests.command_lines import Tool
 
 
 def golden(name: str) -> str:
@@ -38,20 +38,20 @@ def state(
     return BrokerReplicasInfo(replicas_info_table={"broker-a": info})
 
 
-def test_get_controller_meta_data(cluster: FakeCluster, admin: Admin) -> None:
+def test_get_controller_meta_data(cluster: FakeCluster, admin: Tool) -> None:
     outcome = admin("getControllerMetaData", "-a", N0)
     assert (outcome.code, outcome.out, outcome.err) == (0, golden("getControllerMetaData"), "")
 
 
 @pytest.mark.parametrize("asked", [N0, N1])
-def test_get_sync_state_set_of_a_broker_set(cluster: FakeCluster, admin: Admin, asked: str) -> None:
+def test_get_sync_state_set_of_a_broker_set(cluster: FakeCluster, admin: Tool, asked: str) -> None:
     cluster.processes[N1].scripts[1006] = recorded("1006-get-sync-state-data-response")
     outcome = admin("getSyncStateSet", "-a", asked, "-b", "broker-a")
     assert (outcome.code, outcome.out, outcome.err) == (0, golden("getSyncStateSet-b"), "")
     assert cluster.processes[N1].requests[-1].body == recorded("1006-get-sync-state-data-request").body
 
 
-def test_get_sync_state_set_of_a_cluster(cluster: FakeCluster, admin: Admin) -> None:
+def test_get_sync_state_set_of_a_cluster(cluster: FakeCluster, admin: Tool) -> None:
     cluster.processes[N1].scripts[1006] = recorded("1006-get-sync-state-data-response")
     outcome = admin("getSyncStateSet", "-a", N1, "-n", NAME_SERVER, "-c", "DefaultCluster")
     assert (outcome.code, outcome.out, outcome.err) == (0, golden("getSyncStateSet-c"), "")
@@ -66,13 +66,13 @@ def test_get_sync_state_set_of_a_cluster(cluster: FakeCluster, admin: Admin) -> 
         ("no-master", state(None, (7, 6), [replica(1, alive=False)], [replica(2, alive=False)])),
     ],
 )
-def test_get_sync_state_set_in_trouble(cluster: FakeCluster, admin: Admin, name: str, body: BrokerReplicasInfo) -> None:
+def test_get_sync_state_set_in_trouble(cluster: FakeCluster, admin: Tool, name: str, body: BrokerReplicasInfo) -> None:
     cluster.processes[N1].scripts[1006] = answer(body=body)
     outcome = admin("getSyncStateSet", "-a", N1, "-b", "broker-a")
     assert (outcome.code, outcome.out, outcome.err) == (0, golden(f"getSyncStateSet-{name}"), "")
 
 
-def test_get_sync_state_set_of_nobody(cluster: FakeCluster, admin: Admin) -> None:
+def test_get_sync_state_set_of_nobody(cluster: FakeCluster, admin: Tool) -> None:
     cluster.processes[N1].scripts[1006] = answer(body=BrokerReplicasInfo(replicas_info_table={}))
     outcome = admin("getSyncStateSet", "-a", N1, "-b", "nobody")
     assert outcome.out == golden("getSyncStateSet-unknown")
@@ -91,7 +91,7 @@ def blocks(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("target", [("-b", "broker-a"), ("-c", "DefaultCluster")])
-def test_get_broker_epoch(cluster: FakeCluster, admin: Admin, target: tuple[str, str]) -> None:
+def test_get_broker_epoch(cluster: FakeCluster, admin: Tool, target: tuple[str, str]) -> None:
     for broker_id, outward_id in ((1, 0), (2, 2)):
         body = epochs_of(outward_id, [EpochEntry(epoch=1, start_offset=0)])
         cluster.processes[BROKERS[broker_id]].scripts[1007] = answer(body=body)
@@ -102,7 +102,7 @@ def test_get_broker_epoch(cluster: FakeCluster, admin: Admin, target: tuple[str,
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_get_broker_epoch_after_a_failover(cluster: FakeCluster, admin: Admin) -> None:
+def test_get_broker_epoch_after_a_failover(cluster: FakeCluster, admin: Tool) -> None:
     table = {"brokerAddrTable": {"broker-a": {"brokerName": "broker-a", "brokerAddrs": {0: BROKERS[1]}}}}
     cluster.processes[NAME_SERVER].scripts[106] = answer(body=table)
     epochs = [EpochEntry(epoch=1, start_offset=0, end_offset=69575), EpochEntry(epoch=2, start_offset=69575)]
@@ -115,7 +115,7 @@ ELECT = ("electMaster", "-a", N1, "-n", NAME_SERVER, "-c", "DefaultCluster", "-b
 CLEAN = ("cleanBrokerMetadata", "-a", N1, "-c", "DefaultCluster", "-bn")
 
 
-def test_elect_master(cluster: FakeCluster, admin: Admin) -> None:
+def test_elect_master(cluster: FakeCluster, admin: Tool) -> None:
     header = ElectMasterResponseHeader(
         master_broker_id=2, master_address=BROKERS[2], master_epoch=2, sync_state_set_epoch=4
     )
@@ -139,7 +139,7 @@ def test_elect_master(cluster: FakeCluster, admin: Admin) -> None:
 )
 @pytest.mark.parametrize("extra", [(), ("-l",)])
 def test_clean_broker_metadata(
-    cluster: FakeCluster, admin: Admin, arguments: tuple[str, ...], file: str, extra: tuple[str, ...]
+    cluster: FakeCluster, admin: Tool, arguments: tuple[str, ...], file: str, extra: tuple[str, ...]
 ) -> None:
     cluster.processes[N1].scripts[1011] = recorded("1011-clean-broker-data-response")
     outcome = admin(*arguments, *extra)
@@ -166,7 +166,7 @@ def test_clean_broker_metadata(
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_refusals_say_what_mqadmin_says_in_one_line(
-    cluster: FakeCluster, admin: Admin, arguments: tuple[str, ...], sample: str, file: str
+    cluster: FakeCluster, admin: Tool, arguments: tuple[str, ...], sample: str, file: str
 ) -> None:
     cluster.processes[N1].scripts[int(sample[:4])] = recorded(sample)
     outcome = admin(*arguments)
@@ -178,7 +178,7 @@ def test_refusals_say_what_mqadmin_says_in_one_line(
     assert outcome.err.count("\n") == 1
 
 
-def test_get_controller_config(cluster: FakeCluster, admin: Admin) -> None:
+def test_get_controller_config(cluster: FakeCluster, admin: Tool) -> None:
     cluster.processes[N1].scripts[1010] = recorded("1010-get-controller-config-response")
     outcome = admin("getControllerConfig", "-a", N1)
     expected = golden("getControllerConfig").splitlines()
@@ -190,7 +190,7 @@ def test_get_controller_config(cluster: FakeCluster, admin: Admin) -> None:
     assert (outcome.code, outcome.err) == (0, "")
 
 
-def test_update_controller_config(cluster: FakeCluster, admin: Admin) -> None:
+def test_update_controller_config(cluster: FakeCluster, admin: Tool) -> None:
     cluster.processes[N1].scripts[1009] = recorded("1009-update-controller-config-response")
     cluster.processes[N1].scripts[1010] = answer(body=b"electMasterMaxRetryCount=4\n")
     outcome = admin("updateControllerConfig", "-a", N1, "-k", "electMasterMaxRetryCount", "-v", "4")

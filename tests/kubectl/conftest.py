@@ -1,7 +1,6 @@
 """The plugin, and a cluster for it to talk to; its clock says 2026-01-01 12:00:00."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 
 from rocketmq_kubectl import session
 from rocketmq_kubectl.__main__ import run_command_line
+from tests import command_lines
+from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import FakeCluster
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -24,32 +25,11 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClu
     cluster.stop()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-Plugin = Callable[..., Outcome]
-
-
 @pytest.fixture
-def plugin(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> Plugin:
+def plugin(cluster: FakeCluster, capsys: pytest.CaptureFixture[str]) -> Tool:
     """Runs one command line; the API server's port is masked."""
 
-    def run(*arguments: str) -> Outcome:
-        code = run_command_line(arguments)
-        printed = capsys.readouterr()
-        masks = {cluster.api.url: "http://api", str(cluster.kubeconfig): "KUBECONFIG"}
+    def masked(text: str) -> str:
+        return text.replace(cluster.api.url, "http://api").replace(str(cluster.kubeconfig), "KUBECONFIG")
 
-        def masked(text: str) -> str:
-            for real, shown in masks.items():
-                text = text.replace(real, shown)
-            return text
-
-        return Outcome(code, masked(printed.out), masked(printed.err))
-
-    return run
+    return lambda *arguments: command_lines.run(run_command_line, arguments, capsys, masked)

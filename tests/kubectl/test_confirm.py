@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_kubectl import confirm
 from rocketmq_kubectl.errors import NotConfirmedError
-from tests.kubectl.conftest import Plugin
+from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import FakeCluster
 from tests.kubectl.stage import Stage
 
@@ -33,7 +33,7 @@ def test_no_terminal() -> None:
         confirm.typed("orders", "All is lost.", flag="--yes", stdin=io.StringIO("orders\n"))
 
 
-def test_an_unclean_election_by_hand(cluster: FakeCluster, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclean_election_by_hand(cluster: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(cluster, plugin)
     stage.replica_dies("0")
     stage.replica_dies("1")
@@ -48,7 +48,7 @@ def test_an_unclean_election_by_hand(cluster: FakeCluster, plugin: Plugin, monke
     assert cluster.group.master_broker_id == 3
 
 
-def test_a_rebuild_by_hand(cluster: FakeCluster, plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_by_hand(cluster: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("orders-1\n"))
     assert plugin("rebuild", "orders", "orders-2").code == 1
     assert "annotations" not in cluster.resource["metadata"]

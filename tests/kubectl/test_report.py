@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 from rocketmq_operator.domain import names
-from tests.kubectl.conftest import Plugin
+from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import GROUP, NAMESPACE, FakeCluster
 
 SECRET, PASSWORD = "c2VjcmV0LW9mLXRoZS1yYWZ0", "hunter2-of-the-log"
@@ -28,7 +28,7 @@ def furnished(cluster: FakeCluster) -> None:
     api.logs["orders-0", "sidecar", True] = "crashed\n"
 
 
-def test_a_bundle(cluster: FakeCluster, plugin: Plugin, tmp_path: Path) -> None:
+def test_a_bundle(cluster: FakeCluster, plugin: Tool, tmp_path: Path) -> None:
     furnished(cluster)
     file = tmp_path / "bundle.zip"
     outcome = plugin("report", GROUP, "-o", str(file))
@@ -55,7 +55,7 @@ def test_a_bundle(cluster: FakeCluster, plugin: Plugin, tmp_path: Path) -> None:
     assert "- metrics/orders-0.txt: pod orders-0 does not answer at port 5558" in missing
 
 
-def test_without_logs_and_without_rights(cluster: FakeCluster, plugin: Plugin, tmp_path: Path) -> None:
+def test_without_logs_and_without_rights(cluster: FakeCluster, plugin: Tool, tmp_path: Path) -> None:
     furnished(cluster)
     cluster.api.refused["get secrets"] = 403, "secrets is forbidden"
     cluster.api.refused["get pods/portforward"] = 403, "pods/portforward is forbidden"
@@ -69,7 +69,7 @@ def test_without_logs_and_without_rights(cluster: FakeCluster, plugin: Plugin, t
     assert "from the resource's status, last changed 5m ago" in missing
 
 
-def test_a_file_that_is_there_is_kept(cluster: FakeCluster, plugin: Plugin, tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_kept(cluster: FakeCluster, plugin: Tool, tmp_path: Path) -> None:
     file = tmp_path / "bundle.zip"
     file.write_text("mine")
     outcome = plugin("report", GROUP, "-o", str(file))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubectl.conftest import Plugin
+from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import FakeCluster
 from tests.kubectl.stage import Stage
 from tests.scenarios import transcripts
@@ -13,7 +13,7 @@ STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story(path: Path, cluster: FakeCluster, plugin: Plugin) -> None:
+def test_story(path: Path, cluster: FakeCluster, plugin: Tool) -> None:
     transcripts.play(path, Stage(cluster, plugin).run)
 
 

@@ -1,12 +1,12 @@
 """`verify` makes the Job that the schedule would make."""
 
-from tests.kubectl.conftest import Plugin
+from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
 BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
 
 
-def test_a_job_of_the_cron_job(cluster: FakeCluster, plugin: Plugin) -> None:
+def test_a_job_of_the_cron_job(cluster: FakeCluster, plugin: Tool) -> None:
     cluster.resource["spec"]["verification"] = {"schedule": "0 3 * * *"}
     outcome = plugin("verify", "orders")
     assert outcome.code == 1
