@@ -1,16 +1,9 @@
 """A replica whose log lost what it had acknowledged, though it has its id: never elected while it counts as in sync."""
 
 from rocketmq_formats.remoting.codes import RequestCode
-from tests.sidecar.world import World
+from tests.sidecar.world import World, settled
 from tests.sidecar.world_controllers import CONTROLLERS
 from tests.sidecar.world_node import Node
-
-
-def settled() -> World:
-    world = World(3)
-    world.start_all()
-    world.run_until(world.in_order)
-    return world
 
 
 def empty(node: Node) -> None:

@@ -1,21 +1,13 @@
 """durability=relaxed: a master acknowledges alone; nothing but its lease keeps it from that once another is elected."""
 
-from tests.sidecar.world import STEP, World
+from tests.sidecar.world import STEP, settled
 
 LEASE = 1.05 * 2.0
 """Seconds, as announced."""
 
 
-def settled(*, relaxed: bool) -> World:
-    world = World(3, relaxed=relaxed)
-    world.start_all()
-    world.run_until(world.in_order)
-    world.run(3)
-    return world
-
-
 def test_connection_closed_under_a_master_with_a_lease_waits_for_its_end() -> None:
-    world = settled(relaxed=True)
+    world = settled(relaxed=True, seconds=3)
     world.kill(world.master())
     killed_at = world.now
     world.run_until(lambda: bool(world.accepting()), seconds=10)
@@ -23,21 +15,21 @@ def test_connection_closed_under_a_master_with_a_lease_waits_for_its_end() -> No
 
 
 def test_strict_master_is_replaced_at_once() -> None:
-    world = settled(relaxed=False)
+    world = settled(relaxed=False, seconds=3)
     master = world.master()
     world.kill(master)
     assert world.master() is not master
 
 
 def test_lease_given_back_at_an_orderly_end_costs_nobody_time() -> None:
-    world = settled(relaxed=True)
+    world = settled(relaxed=True, seconds=3)
     master = world.master()
     world.stop(master)
     assert world.master() is not master
 
 
 def test_lease_of_a_new_epoch_begins_with_a_heartbeat_that_announces_it() -> None:
-    world = settled(relaxed=True)
+    world = settled(relaxed=True, seconds=3)
     world.stop(world.master())
     world.run_until(lambda: bool(world.accepting()))
     entry = world.controllers.heartbeats.entry("broker-a", world.master().broker_id)
@@ -46,7 +38,7 @@ def test_lease_of_a_new_epoch_begins_with_a_heartbeat_that_announces_it() -> Non
 
 
 def test_slaves_announce_no_lease() -> None:
-    world = settled(relaxed=True)
+    world = settled(relaxed=True, seconds=3)
     master = world.master()
     for node in world.nodes:
         entry = world.controllers.heartbeats.entry("broker-a", node.broker_id)
@@ -56,6 +48,6 @@ def test_slaves_announce_no_lease() -> None:
 
 def test_controllers_know_who_would_take_a_lease_as_master() -> None:
     for relaxed in (False, True):
-        world = settled(relaxed=relaxed)
+        world = settled(relaxed=relaxed, seconds=3)
         entries = [world.controllers.heartbeats.entry("broker-a", node.broker_id) for node in world.nodes]
         assert [entry and entry.takes_leases for entry in entries] == [relaxed] * 3

@@ -6,20 +6,9 @@ from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Fenced, Following, Grant, Prepare, Release, RoleNotice
 from rocketmq_sidecar.domain.actions import Ask, Begin, Follow
-from tests.sidecar.world import STEP, World
+from tests.sidecar.world import STEP, World, others, settled
 from tests.sidecar.world_controllers import CONTROLLERS
 from tests.sidecar.world_node import Node
-
-
-def settled(nodes: int = 3) -> World:
-    world = World(nodes)
-    world.start_all()
-    world.run_until(world.in_order)
-    return world
-
-
-def others(world: World, node: Node) -> list[Node]:
-    return [one for one in world.nodes if one is not node]
 
 
 def test_three_come_into_sync_under_one_master() -> None:
