@@ -43,6 +43,7 @@ COPY kubectl kubectl
 COPY libs libs
 COPY nameserver nameserver
 COPY operator operator
+COPY spark spark
 COPY hack/images/install.sh hack/images/
 RUN pip wheel --quiet --no-deps --no-build-isolation -w /build/project . \
     && sh hack/images/install.sh /build/project /layers/project

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VERIFY := $(VENV)/.installed-verify
 ENGINE ?= native
 DEMO_ARGS ?=
 BENCH_ARGS ?=
@@ -22,15 +23,19 @@ $(STAMP): constraints.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-setup: $(STAMP) ## create .venv with the pinned packages and this project
+$(VERIFY): $(STAMP) constraints-verify.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints-verify.txt
+	@touch $@
+
+setup: $(VERIFY) ## create .venv with the pinned packages (Spark too: make demo goes without) and this project
 
 demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGINE=apache: official brokers)
 	$(BIN)/rocketmq-demo --engine $(ENGINE) $(DEMO_ARGS)
 
-test: $(STAMP) ## all tests (with CI=true a missing tool is a failure, not a skip)
+test: $(VERIFY) ## all tests (with CI=true a missing tool is a failure, not a skip)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-check: $(STAMP) ## format, lint, types, import borders, generated files
+check: $(VERIFY) ## format, lint, types, import borders, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -39,7 +44,7 @@ check: $(STAMP) ## format, lint, types, import borders, generated files
 	$(BIN)/python hack/chart.py --check
 	$(BIN)/python hack/crd_reference.py --check
 
-bench: $(STAMP) ## ours and Apache RocketMQ's side by side; results in build/bench
+bench: $(VERIFY) ## ours and Apache RocketMQ's side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 images: ## build the images as rocketmq-ha/NAME:TAG (TAG=dev)
@@ -48,7 +53,7 @@ images: ## build the images as rocketmq-ha/NAME:TAG (TAG=dev)
 sbom: images ## the images' bills of materials, in build/sbom
 	hack/sbom.sh $(TAG)
 
-e2e: $(STAMP) ## the suite on a real Kubernetes: needs docker, kind, kubectl (E2E_ARGS="-k NAME --keep-cluster")
+e2e: $(VERIFY) ## the suite on a real Kubernetes: needs docker, kind, kubectl (E2E_ARGS="-k NAME --keep-cluster")
 	hack/e2e.sh run $(E2E_ARGS)
 
 format: $(STAMP) ## rewrite the files as `make check` wants them

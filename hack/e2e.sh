@@ -9,6 +9,8 @@ arguments=()
 if [ -x "$local/kind" ]; then
   export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
   nice -n 19 "$local/build.sh"
+  # First: the process ids that a dead cluster left behind may by now be those of other processes, also of a new Docker engine.
+  [ "${CI:-}" != true ] || "$local/kind" delete cluster
   "$local/docker-up.sh"
   "$local/base-image.sh"
   arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
@@ -16,12 +18,8 @@ fi
 hack/images.sh
 e2e/images/apache/build.sh || [ "${CI:-}" != true ]
 [ "${1:-run}" != prepare ] || exit 0
-if [ -x "$local/kind" ]; then
-  if [ "${CI:-}" = true ]; then
-    "$local/kind" delete cluster
-  elif running=$("$local/kind" get clusters 2>/dev/null) && [ -n "$running" ]; then
-    arguments+=(--cluster-name "$running" --keep-cluster)
-  fi
+if [ -x "$local/kind" ] && running=$("$local/kind" get clusters 2>/dev/null) && [ -n "$running" ]; then
+  arguments+=(--cluster-name "$running" --keep-cluster)
 fi
 [[ " ${*:2}" == *" e2e"* ]] || arguments+=(e2e) # unless files are named
 exec .venv/bin/pytest "${arguments[@]}" "${@:2}"

@@ -1,0 +1,1 @@
+"""Deciding about replicas' logs, values in, values out: no files, sockets, clocks or Spark."""

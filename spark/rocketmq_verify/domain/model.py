@@ -1,0 +1,90 @@
+"""What is compared, as plain values. All offsets are physical, in bytes; ends are exclusive."""
+
+from typing import Final, NewType
+
+import msgspec
+
+from rocketmq_formats.store.epoch_file import EpochList
+
+ReplicaName = NewType("ReplicaName", str)
+"""As the user or the operator calls it: `a`, or the pod's name."""
+
+DIGEST_SIZE: Final = 16
+"""Bytes of an xxh3-128."""
+
+
+class Extent(msgspec.Struct, frozen=True, order=True):
+    """Bytes `[start, end)` of a commit log."""
+
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """In bytes, at least 0."""
+        return max(self.end - self.start, 0)
+
+    def meet(self, other: "Extent") -> "Extent":
+        """What both cover; empty (`length` 0) if nothing."""
+        return Extent(max(self.start, other.start), min(self.end, other.end))
+
+
+class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica's log as its source describes it at one moment."""
+
+    name: ReplicaName
+    broker_id: int | None = None
+    """None where no identity file says it."""
+    min_offset: int
+    """Start of the first file."""
+    confirm_offset: int
+    """What this replica itself has noted as confirmed; `max_offset` where it has noted nothing."""
+    max_offset: int
+    """End of the last whole record."""
+    segment_size: int
+    segments: tuple[int, ...]
+    """Start of every file there is, ascending."""
+    epochs: EpochList
+    master: bool = False
+    """It says that it is master now; always False of files."""
+
+    @property
+    def extent(self) -> Extent:
+        """Everything it has, a missing file in between included."""
+        return Extent(self.min_offset, self.max_offset)
+
+
+class Chunk(msgspec.Struct, frozen=True, order=True):
+    """One piece of all logs: inside one segment, inside one epoch of the reference history."""
+
+    offset: int
+    length: int
+    epoch: int
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.offset, self.offset + self.length)
+
+
+class ChunkDigest(msgspec.Struct, frozen=True):
+    """What one replica has there; None: the bytes are not there (any more)."""
+
+    replica: ReplicaName
+    offset: int
+    length: int
+    digest: bytes | None
+
+
+class RecordName(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as people and tools know it; None where damage leaves it unknown."""
+
+    physical_offset: int
+    size: int
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    store_timestamp: int | None = None
+    """Milliseconds since 1970."""
+    keys: str | None = None
+    unique_key: str | None = None
+    """UNIQ_KEY, what clients call msgId."""
