@@ -11,7 +11,7 @@ import yaml
 
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.plugin import plugin
-from e2e.stories.test_faults import after, delete_pod
+from e2e.stories.test_faults import after, delete_pod, kill
 from e2e.story.group import Group
 
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
@@ -50,3 +50,14 @@ def test_master_pod_deleted(java: Group) -> None:
     after(java, lambda: delete_pod(java, master))
     assert java.master() != master
     assert java.addresses()[master] != addresses[master]
+
+
+def test_master_process_killed(java: Group) -> None:
+    after(java, lambda: kill(java, java.master(), "broker"))
+
+
+def test_rolling_update(java: Group) -> None:
+    """Slaves first, the old master last, as it is with native brokers."""
+    uids = java.pod_uids()
+    after(java, lambda: java.patch(config={"fileReservedTime": "50"}))
+    assert not set(java.pod_uids().values()) & set(uids.values()), "every pod is new"
