@@ -5,20 +5,18 @@ then fence, identity, replication, and the broker's socket. The gRPC door opens 
 """
 
 import asyncio
-import contextlib
 import time
 from pathlib import Path
 
 import structlog
 
-from rocketmq_runtime.filesystem import OS, storage_errors, used_ratio
-from rocketmq_runtime.probes import ProbeServer
+from rocketmq_runtime.filesystem import OS, storage_errors
 from rocketmq_sidecar.agent import Agent
 from rocketmq_sidecar.domain.role import Broker
-from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
-from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.metrics import Snapshot, disk_used
 from rocketmq_sidecar.native_admin import NativeAdmin
+from rocketmq_sidecar.probe_port import ProbePort
 from rocketmq_sidecar.replication import Replication, ReplicationSettings
 from rocketmq_sidecar.settings import SidecarSettings
 
@@ -36,9 +34,9 @@ class SidecarApp:
         """Wire everything; nothing is opened yet. Needs a running event loop."""
         self.settings = settings
         self.agent = Agent(settings, self._replication)
-        self.health = Health(self._unready, self.agent.broker.link.hung)
-        self.metrics = SidecarMetrics(self.snapshot)
-        self.probes: ProbeServer | None = None
+        self.probes = ProbePort(
+            settings, unready=self._unready, hung=self.agent.broker.link.hung, snapshot=self.snapshot
+        )
         self.admin = NativeAdmin(self.agent, unready=self._unready)
         self._door = LateDoor(settings, self.admin, self._unready)
         self._lock: int | None = None
@@ -53,17 +51,7 @@ class SidecarApp:
             ReplicationError: the epoch file is unreadable.
             SettingsError: the TLS files cannot be used.
         """
-        settings = self.settings
-        self.health.pulse.start()
-        if settings.metrics_prom_exporter_port:
-            self.probes = ProbeServer(
-                host=settings.metrics_prom_exporter_host or settings.bind_address,
-                port=settings.metrics_prom_exporter_port,
-                registry=self.metrics.registry,
-                healthy=self.health.healthy,
-                ready=self.health.ready,
-                more={BROKER_PATH: self.health.broker},
-            )
+        self.probes.start()
         self._door.require_free()
         loop = asyncio.get_running_loop()
         parts = [loop.create_task(self._door.open()), loop.create_task(self._start_replica())]
@@ -95,9 +83,7 @@ class SidecarApp:
         """Hand over, then close everything."""
         await self.agent.stop()
         await self._door.close()
-        self.health.pulse.stop()
-        if self.probes is not None:
-            self.probes.stop()
+        self.probes.stop()
         if self._lock is not None:
             OS.close(self._lock)
         log.info("sidecar stopped")
@@ -138,7 +124,7 @@ class SidecarApp:
             broker_connected=self.agent.broker.link.connected,
             controller_known=found,
             slaves=replication.slaves,
-            disk_used=_disk_used(settings.commit_log_path),
+            disk_used=disk_used(settings.commit_log_path),
             counts=self.agent.broker.counts,
         )
 
@@ -201,9 +187,3 @@ class SidecarApp:
             on_master_lost=agent.master_lost,
             on_level=agent.level,
         )
-
-
-def _disk_used(path: Path) -> float | None:
-    with contextlib.suppress(OSError):  # it is not there yet
-        return used_ratio(path)
-    return None

@@ -4,8 +4,10 @@ Names are ours; 5.3.3's broker has none of these. Labels: cluster, broker_set, a
 broker's own counts, rocketmq_broker_*, come over the link.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -13,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from rocketmq_formats.replica_link import ANSWER_SECONDS, Counts
+from rocketmq_runtime.filesystem import used_ratio
 from rocketmq_sidecar.ha_server import SlaveLag
 
 
@@ -130,3 +133,10 @@ def _broker(labels: dict[str, str], counts: Counts) -> Iterable[Metric]:
     buckets = list(zip(bounds, itertools.accumulate(counts.answers), strict=True))
     seconds.add_metric(values, buckets, sum_value=counts.answer_seconds)
     yield seconds
+
+
+def disk_used(path: Path) -> float | None:
+    """The used part of the volume of `path`; None while that is not there yet."""
+    with contextlib.suppress(OSError):
+        return used_ratio(path)
+    return None

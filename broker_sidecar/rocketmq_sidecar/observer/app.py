@@ -4,23 +4,20 @@ No HA port, no socket, no lease: the Java broker replicates and talks to the con
 """
 
 import asyncio
-import contextlib
 
 import structlog
 
-from rocketmq_runtime.filesystem import used_ratio
-from rocketmq_runtime.probes import ProbeServer
 from rocketmq_sidecar.domain.observer_looks import connected_slaves
 from rocketmq_sidecar.domain.observing import Role
 from rocketmq_sidecar.ha_server import SlaveLag
-from rocketmq_sidecar.health import BROKER_PATH, Health
 from rocketmq_sidecar.late_door import LateDoor
-from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.metrics import Snapshot, disk_used
 from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerCalls
 from rocketmq_sidecar.observer.controllers import ControllerCalls
 from rocketmq_sidecar.observer.files import ReplicaFiles
 from rocketmq_sidecar.observer.observer import Observer, broker_address, wall_clock
+from rocketmq_sidecar.probe_port import ProbePort
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
@@ -50,9 +47,9 @@ class ObserverApp:
         self.admin = ObserverAdmin(
             self.observer, brokers=self._movers, controllers=self._controllers, now_ms=wall_clock
         )
-        self.health = Health(self.observer.unready, self.observer.hung)
-        self.metrics = SidecarMetrics(self.snapshot)
-        self.probes: ProbeServer | None = None
+        self.probes = ProbePort(
+            settings, unready=self.observer.unready, hung=self.observer.hung, snapshot=self.snapshot
+        )
         self._door = LateDoor(settings, self.admin, self.observer.unready)
 
     async def start(self) -> None:
@@ -63,16 +60,7 @@ class ObserverApp:
             SettingsError: the TLS files cannot be used.
         """
         settings = self.settings
-        self.health.pulse.start()
-        if settings.metrics_prom_exporter_port:
-            self.probes = ProbeServer(
-                host=settings.metrics_prom_exporter_host or settings.bind_address,
-                port=settings.metrics_prom_exporter_port,
-                registry=self.metrics.registry,
-                healthy=self.health.healthy,
-                ready=self.health.ready,
-                more={BROKER_PATH: self.health.broker},
-            )
+        self.probes.start()
         self.observer.start(self._ended)
         log.info(
             "sidecar started, observing",
@@ -93,18 +81,14 @@ class ObserverApp:
             await self.admin.farewell()
         await self._door.close()
         await asyncio.gather(self._brokers.close(), self._movers.close(), self._controllers.close())
-        self.health.pulse.stop()
-        if self.probes is not None:
-            self.probes.stop()
+        self.probes.stop()
         log.info("sidecar stopped")
 
     def snapshot(self) -> Snapshot:
         """For the gauges."""
         settings, observer = self.settings, self.observer
         group, last = observer.group, observer.last
-        role, disk_used = observer.standing.role.value, None
-        with contextlib.suppress(OSError):  # the broker has not made it yet
-            disk_used = used_ratio(settings.commit_log_path)
+        role = observer.standing.role.value
         return Snapshot(
             cluster=settings.broker_cluster_name,
             broker_set=settings.name,
@@ -119,7 +103,7 @@ class ObserverApp:
             broker_connected=observer.broker is not None,
             controller_known=observer.controller_found,
             slaves=self._slaves(),
-            disk_used=disk_used,
+            disk_used=disk_used(settings.commit_log_path),
         )
 
     def _slaves(self) -> tuple[SlaveLag, ...]:
