@@ -60,6 +60,7 @@ class Observer:
             claims=self._claims(key),
             controllers=controllers,
             controller_addr=self._controller_addr(group),
+            broker_suspect_timeout_ms=self._broker_suspect_timeout_ms(group),
             namesrv_addr=self._namesrv_addr(group),
             sidecars=sidecars,
             refused=self._ledger.refusals(),
@@ -107,6 +108,10 @@ class Observer:
             return group.spec.controller_addr
         cluster = self._cluster(group.controller)
         return None if cluster is None else cluster.controller_addr
+
+    def _broker_suspect_timeout_ms(self, group: BrokerGroup) -> int | None:
+        cluster = None if group.controller is None else self._cluster(group.controller)
+        return None if cluster is None else cluster.spec.tuning.broker_suspect_timeout_ms
 
     def _namesrv_addr(self, group: BrokerGroup) -> str | None:
         if group.spec.namesrv_addr is not None:

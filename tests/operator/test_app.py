@@ -56,6 +56,15 @@ def group(**spec: object) -> dict[str, Any]:
     }
 
 
+def controller_cluster(**spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ControllerCluster",
+        "metadata": {"name": "c", "namespace": "ns"},
+        "spec": spec,
+    }
+
+
 def made(api: FakeApi) -> set[str]:
     return {kind for kind, _, _ in api.objects} & KINDS
 
@@ -148,6 +157,19 @@ async def test_what_is_referred_to_may_come_later() -> None:
         assert api.get("StatefulSet", "g") is None
         api.put(name_server())
         await api.wait_until(lambda: api.get("StatefulSet", "g") is not None)
+
+
+async def test_what_the_controllers_are_told_concerns_their_groups_too() -> None:
+    api = FakeApi()
+    api.put(group(controllerAddr=None, controllerRef={"name": "c"}))
+    api.put(controller_cluster(tuning={"brokerSuspectTimeoutMs": 1500}))
+    async with operating(api):
+        await api.wait_until(
+            lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "LeaseOutlivesSuspicion"
+        )
+        assert api.get("StatefulSet", "g") is not None
+        api.put(controller_cluster(tuning={"brokerSuspectTimeoutMs": 2500}))
+        await api.wait_until(lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "AsWanted")
 
 
 async def test_a_refused_call_is_tried_again() -> None:

@@ -15,6 +15,8 @@ class Outlook(msgspec.Struct, frozen=True):
 
     progress: Progress | None = None
     blocked: Blocked | None = None
+    advice: Blocked | None = None
+    """Something is not as it should be, and nothing has to wait for that."""
 
 
 def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
@@ -118,4 +120,6 @@ def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condit
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
     if healthy.reason == "ControllersUnreachable" and phase != "Creating":
         return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    if outlook.advice is not None:
+        return condition("Degraded", holds=True, reason=outlook.advice.reason, message=outlook.advice.message)
     return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")

@@ -105,6 +105,8 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     controllers: Controllers = Controllers()
     controller_addr: str | None = None
     """None: the ControllerCluster referred to does not exist."""
+    broker_suspect_timeout_ms: int | None = None
+    """Of the ControllerCluster referred to, by its spec; None: it does not exist, or the controllers are outside."""
     namesrv_addr: str | None = None
     """None: the NameServer (or ControllerCluster with embedded ones) referred to does not exist."""
     sidecars: Mapping[str, SidecarState] = {}

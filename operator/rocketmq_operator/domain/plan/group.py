@@ -17,6 +17,7 @@ from rocketmq_operator.domain.plan.settings import PlanSettings
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import NOTHING, Plan, Step, combine
 from rocketmq_operator.domain.plan.storage import grow
+from rocketmq_operator.domain.plan.write_lease import lease_outlives_suspicion, lease_too_long
 
 
 def plan_group(world: ObservedGroup, settings: PlanSettings, now: float, memory: ObjectMemory | None = None) -> Plan:
@@ -28,10 +29,11 @@ def plan_group(world: ObservedGroup, settings: PlanSettings, now: float, memory:
         return _plan(state, step, now)
     if group.spec.paused:
         return _plan(state, NOTHING, now)
-    scaled = scale(state)
+    refusal, scaled = lease_too_long(state), scale(state)
     step = combine(
         (
             missing_references(state),
+            refusal,
             keep_finalizer(state),
             write_down(state),
             fence(state),
@@ -43,13 +45,15 @@ def plan_group(world: ObservedGroup, settings: PlanSettings, now: float, memory:
             forget_orphans(state),
         )
     )
+    if refusal.blocked is not None:
+        return _plan(state, step, now)
     make = group_objects if memory is None else memory.group_objects
     objects, removals = make(state, settings.images, settings.access, scaled.replicas)
     return msgspec.structs.replace(_plan(state, step, now), objects=objects, removals=removals)
 
 
 def _plan(state: GroupState, step: Step, now: float) -> Plan:
-    outlook = Outlook(progress=step.progress, blocked=step.blocked)
+    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=lease_outlives_suspicion(state))
     status = group_status(state, outlook, now=now)
     return Plan(
         actions=step.actions,
