@@ -14,7 +14,8 @@ import structlog
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
-from rocketmq_sidecar.domain.ha_master import CONFIRM_DELAY, FlowControl, MasterSession, Mastership
+from rocketmq_sidecar.domain.flow_control import FlowControl
+from rocketmq_sidecar.domain.ha_master import CONFIRM_DELAY, MasterSession, Mastership
 from rocketmq_sidecar.domain.level import LevelWatch
 from rocketmq_sidecar.slave_connection import SlaveConnection
 from rocketmq_store.errors import OutOfRangeError

@@ -23,6 +23,7 @@ from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replication.frames import HAConnectionState, SlaveHandshake
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.confirm import AckRule, acked_offset, confirm_offset
+from rocketmq_sidecar.domain.flow_control import FlowControl
 from rocketmq_sidecar.domain.replication_errors import StaleEpochError
 from rocketmq_sidecar.domain.sync_set import SyncSet
 
@@ -91,31 +92,6 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     size: int
     epoch: int
     epoch_start: int
-
-
-class FlowControl:
-    """maxHaTransferByteInSecond, for each slave by itself as in Java."""
-
-    def __init__(self, bytes_per_second: int | None) -> None:
-        """None: without limit."""
-        self._limit = bytes_per_second
-        self._second = float("-inf")
-        self._sent = 0
-
-    def budget(self, now: float) -> int | None:
-        """Bytes that may still be sent in this second; None: any number."""
-        if self._limit is None:
-            return None
-        if now - self._second >= 1.0:
-            self._second, self._sent = now, 0
-        return max(0, self._limit - self._sent)
-
-    def used(self, size: int) -> None:
-        self._sent += size
-
-    def refilled_at(self) -> float:
-        """When the next second begins."""
-        return self._second + 1.0
 
 
 class Mastership:

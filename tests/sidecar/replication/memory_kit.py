@@ -19,7 +19,8 @@ from rocketmq_formats.replication.frames import (
 )
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.confirm import AckRule
-from rocketmq_sidecar.domain.ha_master import FlowControl, MasterSession, Mastership, begun
+from rocketmq_sidecar.domain.flow_control import FlowControl
+from rocketmq_sidecar.domain.ha_master import MasterSession, Mastership, begun
 from rocketmq_sidecar.domain.ha_slave import Record, SlaveSession
 from rocketmq_sidecar.domain.sync_set import SyncSet
 from rocketmq_sidecar.domain.truncate import corrected

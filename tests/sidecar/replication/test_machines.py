@@ -13,7 +13,8 @@ from rocketmq_formats.replication.frames import MasterHandshake, SlaveHandshake,
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain import ha_master, ha_slave
 from rocketmq_sidecar.domain.confirm import AckRule
-from rocketmq_sidecar.domain.ha_master import Batch, FlowControl, MasterSession, Mastership, PositionError, begun
+from rocketmq_sidecar.domain.flow_control import FlowControl
+from rocketmq_sidecar.domain.ha_master import Batch, MasterSession, Mastership, PositionError, begun
 from rocketmq_sidecar.domain.ha_slave import FutureEpochError, OffsetError, Record, SlaveSession, Wait
 from rocketmq_sidecar.domain.replication_errors import StaleEpochError
 from rocketmq_sidecar.domain.sync_set import SyncSet
