@@ -39,6 +39,7 @@ from rocketmq_sidecar.domain.machine import STOP_HAND_OVER, ControlMachine
 from rocketmq_sidecar.meta_files import IdentityFiles, Kept
 from rocketmq_sidecar.replicator import ReplicationPort, Replicator
 from rocketmq_sidecar.settings import SidecarSettings
+from rocketmq_sidecar.waiting import Waiting
 
 log = structlog.get_logger(__name__)
 
@@ -96,11 +97,8 @@ class Agent:
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
         self._rested = asyncio.Event()
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        self._handing: dict[int, asyncio.Future[HandedOver]] = {}
+        self._waiting = Waiting()
         self._fenced: Fence | None = None
-        self._asking: asyncio.Future[HandedOver] | None = None
-        """Who asks for a hand-over within this call."""
         self.stopping = False
 
     async def start(self, fence: Fence | None = None) -> None:
@@ -176,31 +174,18 @@ class Agent:
         """
         self._fenced = fence
         self._event(lambda machine: machine.on_fence(fence, self._clock()))
-        await self._until(lambda: self.machine is None or self.machine.holds.answered, FENCE_PATIENCE)
+        await self._waiting.until(lambda: self.machine is None or self.machine.holds.answered, FENCE_PATIENCE)
 
     async def hand_over(self, broker_id: int | None, seconds: float) -> HandedOver:
         """How it ended; once begun it goes on without a caller. Needs a machine."""
-        assert self.machine is not None
-        asking: asyncio.Future[HandedOver] = self._loop.create_future()
-        self._asking = asking
-        self._event(lambda machine: machine.on_hand_over(broker_id, seconds, self._clock()))
-        self._asking = None
-        if not asking.done():
-            self._handing[self.machine.hand_over.number] = asking
-        return await asking
+        machine = self.machine
+        assert machine is not None
 
-    async def _until(self, holds: Callable[[], bool], seconds: float) -> None:
-        if holds():
-            return
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        entry = (holds, waiter)
-        self._waiting.append(entry)
-        try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
+        def ask() -> int:
+            self._event(lambda machine: machine.on_hand_over(broker_id, seconds, self._clock()))
+            return machine.hand_over.number
+
+        return await self._waiting.handed_over(ask)
 
     # Replication's callbacks
 
@@ -242,9 +227,7 @@ class Agent:
             self._rested.set()
         else:
             self._rested.clear()
-        for holds, waiter in self._waiting:
-            if not waiter.done() and holds():
-                waiter.set_result(None)
+        self._waiting.look()
         self._arm(machine)
 
     def _arm(self, machine: ControlMachine) -> None:
@@ -276,7 +259,7 @@ class Agent:
             case Note():
                 log_note(action)
             case HandedOver():
-                self._handed_over(action)
+                self._waiting.on_handed_over(action)
             case _:
                 self._replicator.put(action)
 
@@ -316,11 +299,6 @@ class Agent:
         except StorageError as problem:
             error = str(problem)
         self._event(lambda machine: machine.on_stored(action, error, self._clock()))
-
-    def _handed_over(self, ended: HandedOver) -> None:
-        asked = self._handing.pop(ended.number, self._asking)
-        if asked is not None and not asked.done():
-            asked.set_result(ended)
 
     # How actions ended
 
