@@ -49,7 +49,10 @@ async def _config_of(session: Session, pod: str) -> Mapping[str, str]:
             return (await get_config(Caller(client, session.kube.timeout), address)).values
     except (AdminError, TimeoutError) as error:
         reason = str(error).replace(address, f"pod {pod}") or "no answer in time"
-        kind = UnreachableError if isinstance(error, NotAnswered | TimeoutError) else RefusedError
-        raise kind(reason) from error
+        if not isinstance(error, NotAnswered | TimeoutError):
+            raise RefusedError(reason) from error
+        # how a connection ends depends on who is quicker; what the pod's side has said does not
+        why = session.forwards.problem(address)
+        raise UnreachableError(f"pod {session.namespace}/{pod} does not answer: {why}" if why else reason) from error
     finally:
         await client.close()
