@@ -1,0 +1,88 @@
+"""Heads of records read in part, for whoever goes through whole logs or looks for records among damaged bytes.
+
+The layout is `message`'s; each of these leaves out what its reader does not need, which is what makes them quick. The
+two long ones are of heads without IPv6 hosts: look at `NOT_V4` in sysFlag first, and go to `read_record` for the rest.
+They trust nothing and check nothing but that the bytes are there. Used by `rocketmq_verify`.
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from rocketmq_formats.store.message import MAGIC_V2, MAX_PROPERTIES, MAX_TOPIC_V1, PHYSICAL_OFFSET_AT, Buffer, SysFlag
+
+CheckedHead: TypeAlias = tuple[int, int, int, int, int, int, int]
+"""size, magic, bodyCRC, physicalOffset, sysFlag, storeTimestamp, bodyLength."""
+RowHead: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
+"""size, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag, storeTimestamp, bodyLength."""
+Place: TypeAlias = tuple[int, int, int]
+"""size, magic, physicalOffset: what tells a record's start."""
+
+_CHECKED: Final = struct.Struct(">iII16xqi16xq20xi")
+_ROW: Final = struct.Struct(">iIIi4xqqi16xq20xi")
+_PLACE: Final = struct.Struct(">iI20xq")
+_START: Final = struct.Struct(">iI")
+_NUMBER: Final = struct.Struct(">i")
+
+V4_HEAD_SIZE: Final = _CHECKED.size
+"""Bytes in front of the body, if neither host is IPv6."""
+PLACE_SIZE: Final = _PLACE.size
+"""Bytes that `unpack_place` needs."""
+LONGEST_HEAD: Final = V4_HEAD_SIZE + 24
+LONGEST_V1_TAIL: Final = 3 + MAX_TOPIC_V1 + MAX_PROPERTIES
+"""Bytes behind the body: topic and properties with their lengths."""
+NOT_V4: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+NO_UNIT: Final = int(SysFlag.INNER_BATCH)
+"""Records with this bit, and those of transactions that are not committed, have no unit in a consume queue."""
+TRANSACTION_TYPE: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+
+MAGIC_AT: Final = 4
+MAGIC_START: Final = bytes.fromhex("daa320")
+"""Of both magics of records."""
+ANY_START: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
+"""Any magic, a blank's too."""
+
+# each `unpack_*` raises struct.error if the bytes are not there
+unpack_checked: Final[Callable[[Buffer, int], CheckedHead]] = _CHECKED.unpack_from
+unpack_row: Final[Callable[[Buffer, int], RowHead]] = _ROW.unpack_from
+unpack_place: Final[Callable[[Buffer, int], Place]] = _PLACE.unpack_from
+unpack_start: Final[Callable[[Buffer, int], tuple[int, int]]] = _START.unpack_from
+"""size, magic: of a blank, too."""
+pack_start: Final[Callable[[int, int], bytes]] = _START.pack
+"""The other way round, to look at a record as if one of both were undamaged."""
+_unpack_number: Final[Callable[[Buffer, int], tuple[int]]] = _NUMBER.unpack_from
+
+_SMALLEST_TAIL: Final = 3
+_LARGEST_TAIL: Final = 4 + 0xFFFF + MAX_PROPERTIES
+
+
+def can_add_up(buffer: Buffer, position: int) -> bool | None:
+    """Whether the lengths in the record at `position`, as far as they are there, can make its size; None: too few bytes.
+
+    For a record of which only the beginning is there, whose size one should not wait for in vain.
+    """
+    left = len(buffer) - position
+    if left < PHYSICAL_OFFSET_AT + 12:
+        return None
+    (sys_flag,) = _unpack_number(buffer, position + PHYSICAL_OFFSET_AT + 8)
+    head = V4_HEAD_SIZE + 12 * (sys_flag & NOT_V4).bit_count()
+    if left < head:
+        return None
+    size, magic = unpack_start(buffer, position)
+    (body_length,) = _unpack_number(buffer, position + head - 4)
+    tail = head + body_length
+    if body_length < 0 or not _SMALLEST_TAIL <= size - tail <= _LARGEST_TAIL:
+        return False
+    if left < tail + 2:
+        return True
+    topic_length = buffer[position + tail]
+    if magic == MAGIC_V2:
+        topic_length = topic_length << 8 | buffer[position + tail + 1]
+    topic_end = tail + (2 if magic == MAGIC_V2 else 1) + topic_length
+    if size < topic_end + 2:
+        return False
+    if left < topic_end + 2:
+        return True
+    properties_length = buffer[position + topic_end] << 8 | buffer[position + topic_end + 1]
+    return topic_end + 2 + properties_length == size
