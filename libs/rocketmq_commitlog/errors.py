@@ -1,0 +1,35 @@
+"""What can be wrong with a log that is read without owning it; callers decide by type."""
+
+from pathlib import Path
+
+
+class LogReadError(Exception):
+    """The log could not be read as asked; the text names the path and says what to do where something can be done."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class NotALogError(LogReadError):
+    """There is no commit log here, or none that could be one replica's: names, lengths, too many files."""
+
+
+class UnreadableError(LogReadError):
+    """The operating system refuses to read: rights, a broken disk. The `OSError` is the `__cause__`."""
+
+
+class SmallFileError(LogReadError):
+    """The epoch file and its backup cannot be understood."""
+
+
+class AbsentError(LogReadError):
+    """The bytes asked for are not there."""
+
+
+class SegmentGoneError(AbsentError):
+    """Their file is not there (any more): expired, deleted, or not made yet."""
+
+
+class SegmentShortError(AbsentError):
+    """Their file is there and ends before them."""

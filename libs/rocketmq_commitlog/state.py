@@ -1,0 +1,167 @@
+"""What one replica's files say about its log: who it is, epochs, what is confirmed, from where to where it reaches.
+
+For the `files` way of verifying and for the sidecar beside an Apache broker. The owner may be at work meanwhile: it
+appends, rolls, expires and cuts. Epochs are believed when they were the same before and after the walk to the log's
+end.
+Source: commit log reference, sections 1, 8 and 10; HA reference, sections 6 and 7.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from rocketmq_commitlog.errors import SmallFileError, UnreadableError
+from rocketmq_commitlog.folder import LogFolder
+from rocketmq_commitlog.log_end import find_end
+from rocketmq_formats import broker_identity
+from rocketmq_formats.broker_identity import IdentityError, decode_identity
+from rocketmq_formats.store import checkpoint, epoch_file
+from rocketmq_formats.store.checkpoint import CheckpointError, decode_checkpoint
+from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, decode_epochs
+
+COMMIT_LOG: Final = "commitlog"
+NATIVE_IDENTITY: Final = ".broker.meta"
+TRIES: Final = 5
+"""Looks at small files that change, or are being written, before they are taken as they are."""
+PAUSE: Final = 0.02
+"""Seconds between such looks: Java writes them in place."""
+
+
+class LogPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a replica keeps what is read here."""
+
+    commit_log: Path
+    epoch_file: Path
+    checkpoint: Path
+    identities: tuple[Path, ...]
+    """The first that is there counts."""
+
+    @classmethod
+    def of(cls, directory: Path) -> "LogPaths":
+        """Of a storePathRootDir, or of the commit log's folder in it."""
+        inside = directory / COMMIT_LOG
+        root = directory.parent if directory.name == COMMIT_LOG and not inside.is_dir() else directory
+        return cls.in_root(root)
+
+    @classmethod
+    def in_root(cls, root: Path, *, commit_log: Path | None = None, epochs: Path | None = None) -> "LogPaths":
+        """Of a storePathRootDir, where some may be elsewhere."""
+        return cls(
+            commit_log=commit_log or root / COMMIT_LOG,
+            epoch_file=epochs or root / epoch_file.FILE_NAME,
+            checkpoint=root / checkpoint.FILE_NAME,
+            identities=(root / NATIVE_IDENTITY, root / broker_identity.FILE_NAME),
+        )
+
+
+class LogState(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica's log as its files describe it. Offsets are physical, ends exclusive."""
+
+    broker_id: int | None
+    """None where no identity file says it."""
+    min_offset: int
+    confirm_offset: int
+    """As the replica has noted it; `max_offset` where it has noted nothing. More than `max_offset` if it lost what it
+    had: there are only zeros, or no file, from there on."""
+    max_offset: int
+    """End of the last whole record; of what is confirmed, if that lies behind and there are bytes (damaged ones, or a
+    part of a record)."""
+    segment_size: int
+    """0 without files."""
+    segments: tuple[int, ...]
+    epochs: EpochList
+
+
+def read_state(
+    paths: LogPaths, *, segment_size: int | None = None, sleep: Callable[[float], None] = time.sleep
+) -> LogState:
+    """The state now; takes as long as it takes to read what is behind the confirm offset (without one: the last file).
+
+    Raises:
+        NotALogError: there is no commit log, or none that could be one replica's.
+        SmallFileError: the epoch file and its backup cannot be understood.
+        UnreadableError: rights, a broken disk.
+    """
+    with LogFolder(paths.commit_log, segment_size=segment_size) as log:
+        before = _epochs(paths, sleep)
+        for _ in range(TRIES - 1):
+            state = _look(paths, log, sleep)
+            if state.epochs == before:
+                return state
+            before = state.epochs
+        return _look(paths, log, sleep)
+
+
+def _look(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) -> LogState:
+    # The confirm offset first: what it names was in the files before it was written.
+    confirmed = _confirmed(paths)
+    log.refresh()
+    end = find_end(log, confirmed)
+    return LogState(
+        broker_id=_broker_id(paths),
+        min_offset=log.min_offset,
+        confirm_offset=max(confirmed, log.min_offset) if confirmed else end,
+        max_offset=end,
+        segment_size=log.segment_size,
+        segments=tuple(log.segments),
+        epochs=_epochs(paths, sleep),
+    )
+
+
+def _epochs(paths: LogPaths, sleep: Callable[[float], None]) -> EpochList:
+    """The file, or its backup while it is missing or damaged; neither is there: no epochs."""
+    path = paths.epoch_file
+    backup = path.with_name(path.name + ".bak")
+    problem: EpochFileError | None = None
+    for _ in range(TRIES):
+        data = _small(path, epoch_file.MAX_LENGTH)
+        if data is None:
+            break
+        try:
+            return decode_epochs(data)
+        except EpochFileError as error:
+            problem = error
+        sleep(PAUSE)
+    data = _small(backup, epoch_file.MAX_LENGTH)
+    try:
+        if data is not None:
+            return decode_epochs(data)
+    except EpochFileError as error:
+        problem = problem or error
+    if problem is not None:
+        raise SmallFileError(path, f"damaged, and no backup that is not ({problem}): rebuild this replica")
+    return EpochList()
+
+
+def _confirmed(paths: LogPaths) -> int:
+    """0 where nothing is noted."""
+    data = _small(paths.checkpoint, checkpoint.SIZE)
+    try:
+        return 0 if data is None else max(decode_checkpoint(data).confirm_offset, 0)
+    except CheckpointError:
+        return 0
+
+
+def _broker_id(paths: LogPaths) -> int | None:
+    for path in paths.identities:
+        data = _small(path, broker_identity.MAX_LENGTH)
+        if data is not None:
+            try:
+                return decode_identity(data).broker_id
+            except IdentityError:
+                return None
+    return None
+
+
+def _small(path: Path, limit: int) -> bytes | None:
+    """At most `limit` bytes and one; None: there is no such file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnreadableError(path, f"cannot be read: {error.strerror or error}") from error
