@@ -27,6 +27,8 @@ class Kind(StrEnum):
     """A replica ends before what the group has confirmed; what it has was compared."""
     STALE_TAIL = "staleTail"
     """Bytes behind the common history: left over from a master that lost its post, or not written over yet."""
+    UNUSED_BYTES = "unusedBytes"
+    """Bytes that no record uses differ: the rest of a blank at the end of a file, which brokers may leave as it was."""
 
 
 class Severity(StrEnum):
@@ -48,6 +50,7 @@ SEVERITY: Final = {
     Kind.UNREACHABLE: Severity.UNVERIFIED,
     Kind.LAGGING: Severity.INFORMATION,
     Kind.STALE_TAIL: Severity.INFORMATION,
+    Kind.UNUSED_BYTES: Severity.INFORMATION,
 }
 
 

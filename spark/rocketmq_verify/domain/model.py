@@ -47,6 +47,9 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     epochs: EpochList
     master: bool = False
     """It says that it is master now; always False of files."""
+    strict: bool = False
+    """Its confirm offset is a promise: all in sync had what is below (durability=strict, or Java's
+    allAckInSyncStateSet=true). False where that is not known: Java by default confirms what only its master has."""
 
     @property
     def extent(self) -> Extent:
@@ -73,6 +76,17 @@ class ChunkDigest(msgspec.Struct, frozen=True):
     offset: int
     length: int
     digest: bytes | None
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question to a replica: the digest of these bytes, or the bytes themselves.
+
+    Answered with bytes: a digest of DIGEST_SIZE, or `extent.length` bytes; None: (some of) them are not there any more.
+    """
+
+    replica: ReplicaName
+    extent: Extent
+    digest: bool
 
 
 class RecordName(msgspec.Struct, frozen=True, kw_only=True):

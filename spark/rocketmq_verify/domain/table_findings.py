@@ -1,0 +1,151 @@
+"""What is found without reading a byte, by epoch tables, files and ends. Called by `histories.history`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.points import table
+
+MOST_FINDINGS: Final = 20
+"""Of one kind and replica: a damaged table of 1000 entries is told in a few."""
+
+
+def unreachable(name: ReplicaName, why: str) -> Finding:
+    """For a replica that could not be read."""
+    return Finding(
+        kind=Kind.UNREACHABLE, replicas=(name,), extent=Extent(0, 0), detail=f"{name} could not be read: {why}"
+    )
+
+
+def contradictions(logs: Sequence[ReplicaLog], confirm: int) -> list[Finding]:
+    """Epochs that begin at two places, both of which are confirmed."""
+    starts: dict[int, dict[int, list[ReplicaLog]]] = {}
+    for log in logs:
+        for epoch, start in table(log).starts():
+            starts.setdefault(epoch, {}).setdefault(start, []).append(log)
+    found: list[Finding] = []
+    for epoch, by_start in sorted(starts.items()):
+        if len(by_start) < 2 or len(found) == MOST_FINDINGS:
+            continue
+        ranked = sorted(by_start, key=lambda start: (-len(by_start[start]), start))
+        against = [
+            start
+            for start in ranked[1:]
+            if any(_contradict(epoch, a, b, confirm) for a in by_start[ranked[0]] for b in by_start[start])
+        ]
+        if not against:
+            continue
+        told = len(by_start[ranked[0]]) > len(by_start[ranked[1]])
+        wrong = sorted(log.name for start in against for log in by_start[start])
+        right = sorted(log.name for log in by_start[ranked[0]])
+        said = ", ".join(
+            f"{epoch}-{start} in {' and '.join(sorted(log.name for log in by_start[start]))}"
+            for start in [ranked[0], *against]
+        )
+        low, high = min(ranked[0], *against), max(ranked[0], *against)
+        found.append(
+            Finding(
+                kind=Kind.DIVERGENT_HISTORY,
+                replicas=tuple(wrong) if told else tuple(sorted([*wrong, *right])),
+                extent=Extent(low, high),
+                first_difference=low,
+                epoch=epoch,
+                segment=low - low % logs[0].segment_size,
+                detail=f"epoch {epoch} has two beginnings below the confirm offset {confirm}: {said}",
+            )
+        )
+    return found
+
+
+def _contradict(epoch: int, one: ReplicaLog, other: ReplicaLog, confirm: int) -> bool:
+    """Whether both claim the same confirmed bytes for `epoch`, but disagree about bytes that both have in front."""
+    a, b = table(one).find(epoch), table(other).find(epoch)
+    if a is None or b is None:
+        return False
+    later = max(a.start_offset, b.start_offset)
+    if later <= max(one.min_offset, other.min_offset):
+        return False
+    return later < min(a.end_offset, one.max_offset, b.end_offset, other.max_offset, confirm)
+
+
+def missing(log: ReplicaLog) -> Iterator[Finding]:
+    """Files between the first and the end that are not there, neighbours as one."""
+    have = frozenset(log.segments)
+    size = log.segment_size
+    start: int | None = None
+    told = 0
+    for segment in range(log.min_offset - log.min_offset % size, log.max_offset + size, size):
+        lacks = segment < log.max_offset and segment not in have
+        if lacks and start is None:
+            start = segment
+        if not lacks and start is not None and told < MOST_FINDINGS:
+            yield missing_segment(log.name, Extent(start, min(segment, log.max_offset)), size)
+            start, told = None, told + 1
+
+
+def missing_segment(replica: ReplicaName, extent: Extent, segment_size: int) -> Finding:
+    """For bytes that should be there by what the replica says of itself."""
+    segment = extent.start - extent.start % segment_size
+    files = (extent.end - 1 - segment) // segment_size + 1
+    what = f"file {segment:020d} is" if files == 1 else f"{files} files from {segment:020d} on are"
+    return Finding(
+        kind=Kind.MISSING_SEGMENT,
+        replicas=(replica,),
+        extent=extent,
+        first_difference=extent.start,
+        segment=segment,
+        detail=f"{what} not there or too short in {replica}: it lacks the bytes from {extent.start} to {extent.end}",
+    )
+
+
+def lagging(
+    before: Sequence[ReplicaLog], latest: Mapping[ReplicaName, ReplicaLog], gone: AbstractSet[ReplicaName], confirm: int
+) -> Iterator[Finding]:
+    """Who even now ends before what was confirmed at the first look."""
+    for log in before:
+        if log.name in gone:
+            continue
+        end = latest[log.name].max_offset
+        limit = max(confirm, log.confirm_offset)
+        if end >= limit:
+            continue
+        why = f"has confirmed up to {confirm}"
+        if log.confirm_offset > confirm:
+            why = f"once had: it has noted {log.confirm_offset} as confirmed and lost what is between (cut, or a crash)"
+        yield Finding(
+            kind=Kind.LAGGING,
+            replicas=(log.name,),
+            extent=Extent(end, limit),
+            detail=f"{log.name} ends at {end}, {limit - end} bytes before what the group {why}",
+        )
+
+
+def longer(
+    before: Sequence[ReplicaLog],
+    latest: Mapping[ReplicaName, ReplicaLog],
+    gone: AbstractSet[ReplicaName],
+    reference: ReplicaLog,
+) -> Iterator[Finding]:
+    """Who has bytes behind the end of a log with a newer epoch, and does not move."""
+    end = max(reference.max_offset, latest[reference.name].max_offset)
+    newest = table(reference).last_epoch
+    for log in before:
+        if log.name in gone or min(log.max_offset, latest[log.name].max_offset) <= end:
+            continue
+        if log.max_offset == latest[log.name].max_offset and table(log).find(newest) is None and newest >= 0:
+            yield stale_tail(log.name, Extent(end, log.max_offset), None, reference.name)
+
+
+def stale_tail(replica: ReplicaName, extent: Extent, epoch: int | None, reference: ReplicaName) -> Finding:
+    """For bytes of another history than the reference's."""
+    return Finding(
+        kind=Kind.STALE_TAIL,
+        replicas=(replica,),
+        extent=extent,
+        first_difference=extent.start,
+        epoch=epoch,
+        detail=f"{replica} has {extent.length} bytes from {extent.start} on that are not in the history of "
+        f"{reference}, which has a newer epoch; they go when it connects to its master",
+    )

@@ -1,0 +1,277 @@
+"""What a run says in the end: one word, one sentence, an exit code. Everything that shows a result shows this.
+
+The JSON of a run is `msgspec.json.encode` of this struct, with keys in camelCase; `schema_version` grows when a key
+changes its meaning or goes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from rocketmq_verify.domain.chunks import Plan
+from rocketmq_verify.domain.compare import Tally
+from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
+from rocketmq_verify.domain.histories import History
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+
+SCHEMA_VERSION: Final = 1
+_ORDER: Final = {Severity.MISMATCH: 0, Severity.UNVERIFIED: 1, Severity.INFORMATION: 2}
+_REACH: Final = (Kind.STALE_TAIL, Kind.UNREACHABLE)
+
+
+class Result(StrEnum):
+    """In one word."""
+
+    ALIGNED = "aligned"
+    MISMATCH = "mismatch"
+    UNVERIFIED = "unverified"
+
+
+EXIT_CODES: Final = {Result.ALIGNED: 0, Result.MISMATCH: 1, Result.UNVERIFIED: 3}
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One replica, as it was and as far as it was compared."""
+
+    name: ReplicaName
+    broker_id: int | None
+    master: bool
+    min_offset: int
+    confirm_offset: int
+    max_offset: int
+    epochs: tuple[tuple[int, int], ...]
+    """`[epoch, startOffset]`."""
+    compared_from: int | None
+    compared_up_to: int | None
+    """None where nothing of it was compared."""
+
+
+class CopyReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`findings.Copy` in JSON."""
+
+    replica: ReplicaName
+    right: bool | None
+    reason: str
+    hex_offset: int
+    hex: str
+
+
+class RecordReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`model.RecordName` in JSON."""
+
+    physical_offset: int
+    size: int
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    store_timestamp: int | None
+    keys: str | None
+    unique_key: str | None
+
+
+class FindingReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`findings.Finding` in JSON."""
+
+    kind: Kind
+    severity: Severity
+    replicas: tuple[ReplicaName, ...]
+    start: int
+    end: int
+    first_difference: int | None
+    segment: str | None
+    """The file's name."""
+    epoch: int | None
+    record: RecordReport | None
+    copies: tuple[CopyReport, ...]
+    detail: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One run."""
+
+    schema_version: int = SCHEMA_VERSION
+    group: str | None
+    result: Result
+    exit_code: int
+    summary: str
+    """One sentence."""
+    aligned_up_to: int | None
+    """All that at least two replicas have below this offset is equal, as far as it was read now or in earlier runs;
+    None where nothing could be compared."""
+    epoch: int | None
+    """In which the byte in front of `aligned_up_to` was written; None where no table says."""
+    confirm_offset: int
+    """Of the group."""
+    full: bool
+    """Everything was read, not only what is new and a sample."""
+    compared_bytes: int
+    """Of the log."""
+    read_bytes: int
+    """The same, times the replicas that have them."""
+    new_bytes: int
+    old_bytes: int
+    chunks: int
+    moved: tuple[ReplicaName, ...]
+    """Not judged: gone, rebuilt or emptied while the run went on."""
+    counts: dict[str, int]
+    """Findings by kind; every kind is there."""
+    replicas: tuple[ReplicaReport, ...]
+    findings: tuple[FindingReport, ...]
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """As reports show them: by severity, offset, replica."""
+    return tuple(sorted(findings, key=lambda one: (_ORDER[one.severity], one.extent.start, one.replicas, one.kind)))
+
+
+def verdict(
+    logs: Sequence[ReplicaLog],
+    history: History,
+    plan: Plan,
+    tally: Tally,
+    findings: Iterable[Finding],
+    *,
+    group: str | None = None,
+    allow_unreachable: bool = False,
+) -> Verdict:
+    """What to say of a run.
+
+    Args:
+        history: of both looks.
+        findings: all of them, the history's own too.
+        allow_unreachable: a replica that could not be read does not make the run unverified, while two could.
+    """
+    ordered = in_order(findings)
+    up_to = _aligned_up_to(history, tally, ordered)
+    mismatches = [one for one in ordered if one.severity is Severity.MISMATCH]
+    unread = [one for one in ordered if one.severity is Severity.UNVERIFIED]
+    empty = not any(log.extent.length for log in logs) and len(logs) > 1
+    if mismatches:
+        result = Result.MISMATCH
+    elif (up_to is None and not empty) or (unread and not allow_unreachable):
+        result = Result.UNVERIFIED
+    else:
+        result = Result.ALIGNED
+    epoch = None if up_to is None else history.epoch_at(max(up_to - 1, 0))
+    epoch = None if epoch == -1 else epoch
+    return Verdict(
+        group=group,
+        result=result,
+        exit_code=EXIT_CODES[result],
+        summary=_summary(
+            result, up_to=up_to, epoch=epoch, mismatches=mismatches, unread=unread, logs=logs, history=history
+        ),
+        aligned_up_to=up_to,
+        epoch=epoch,
+        confirm_offset=history.confirm_offset,
+        full=plan.full,
+        compared_bytes=tally.bytes,
+        read_bytes=tally.read_bytes,
+        new_bytes=plan.new_bytes,
+        old_bytes=plan.old_bytes,
+        chunks=tally.chunks,
+        moved=history.moved,
+        counts={kind.value: count for kind, count in _counts(ordered).items()},
+        replicas=tuple(_replica(log, history) for log in logs),
+        findings=tuple(report(one) for one in ordered),
+    )
+
+
+def report(finding: Finding) -> FindingReport:
+    """For JSON."""
+    record = finding.record
+    return FindingReport(
+        kind=finding.kind,
+        severity=finding.severity,
+        replicas=finding.replicas,
+        start=finding.extent.start,
+        end=finding.extent.end,
+        first_difference=finding.first_difference,
+        segment=None if finding.segment is None else f"{finding.segment:020d}",
+        epoch=None if finding.epoch == -1 else finding.epoch,
+        record=None if record is None else RecordReport(**msgspec.structs.asdict(record)),
+        copies=tuple(_copy(copy) for copy in finding.copies),
+        detail=finding.detail,
+    )
+
+
+def _copy(copy: Copy) -> CopyReport:
+    return CopyReport(**msgspec.structs.asdict(copy))
+
+
+def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) -> int | None:
+    """The second highest of what each replica has alike, but nothing behind the first mismatch."""
+    reach = {zone.replica: zone.extent.end for zone in history.zones}
+    limit: int | None = None
+    for finding in findings:
+        at = finding.extent.start if finding.first_difference is None else finding.first_difference
+        if finding.severity is Severity.MISMATCH:
+            limit = at if limit is None else min(limit, at)
+        if finding.kind in _REACH or finding.kind is Kind.MISSING_SEGMENT:
+            for replica in set(finding.replicas) & reach.keys():
+                reach[replica] = min(reach[replica], at)
+    for replica, extents in tally.missing.items():
+        if replica in reach and extents:
+            reach[replica] = min(reach[replica], max(extents[0].start, 0))
+    starts = {zone.replica: zone.extent.start for zone in history.zones}
+    have = sorted((end for replica, end in reach.items() if end > starts[replica]), reverse=True)
+    if len(have) < 2:
+        return None if limit is None or not reach else min(limit, max(reach.values()))
+    return have[1] if limit is None else min(have[1], limit)
+
+
+def _counts(findings: Iterable[Finding]) -> dict[Kind, int]:
+    found = Counter(finding.kind for finding in findings)
+    return {kind: found[kind] for kind in Kind}
+
+
+def _replica(log: ReplicaLog, history: History) -> ReplicaReport:
+    zone = history.zone(log.name)
+    return ReplicaReport(
+        name=log.name,
+        broker_id=log.broker_id,
+        master=log.master,
+        min_offset=log.min_offset,
+        confirm_offset=log.confirm_offset,
+        max_offset=log.max_offset,
+        epochs=tuple(log.epochs.starts()),
+        compared_from=None if zone is None else zone.extent.start,
+        compared_up_to=None if zone is None else zone.extent.end,
+    )
+
+
+def _summary(
+    result: Result,
+    *,
+    up_to: int | None,
+    epoch: int | None,
+    mismatches: Sequence[Finding],
+    unread: Sequence[Finding],
+    logs: Sequence[ReplicaLog],
+    history: History,
+) -> str:
+    where = f"aligned up to offset {up_to}" + ("" if epoch is None else f" at epoch {epoch}")
+    if result is Result.MISMATCH:
+        first = mismatches[0]
+        more = len(mismatches) - 1
+        tail = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
+        return f"mismatch: {first.detail}{tail}"
+    if result is Result.ALIGNED:
+        if up_to is None:
+            return f"{len(logs)} replicas, all without a message"
+        apart = (
+            "" if not unread else f"; not read: {', '.join(sorted(name for one in unread for name in one.replicas))}"
+        )
+        return f"{len(history.zones)} replicas {where}{apart}"
+    if unread:
+        known = "" if up_to is None else f"; the others are {where}"
+        return f"not verified: {unread[0].detail}{known}"
+    if len(logs) < 2:
+        return f"not verified: {len(logs)} replica could be read, it takes two to compare"
+    moved = (
+        f"; while this went on {', '.join(history.moved)} was rebuilt, emptied or went away" if history.moved else ""
+    )
+    return f"not verified: no two of {len(logs)} replicas have confirmed bytes in common{moved}"

@@ -1,0 +1,116 @@
+"""What earlier runs have compared, so that a run reads only what is new, and a sample of the rest. Kept in the history.
+
+A watermark belongs to a replica's log, not to its name: when the replica was rebuilt (another broker id), lost bytes,
+or wrote some anew in another epoch, it holds no further than the log that was compared and the log of now agree. What
+differed or was missing is kept as `suspects` and read again in every run, so that one bad file does not make every run
+read all that was written after it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_verify.domain.chunks import Plan, common, covered, merged
+from rocketmq_verify.domain.compare import Tally
+from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.histories import History
+from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.points import consistent_point
+
+MOST_SUSPECTS: Final = 1024
+"""Extents; of more the last ones are joined to one."""
+DAY_MS: Final = 24 * 3600 * 1000
+
+
+class Watermark(msgspec.Struct, frozen=True, kw_only=True):
+    """Up to where one replica's log was compared."""
+
+    replica: ReplicaName
+    broker_id: int | None
+    offset: int
+    """All that it had below was compared with what others had."""
+    epochs: EpochList
+    """Its table at that time."""
+
+
+class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one group, after a run."""
+
+    replicas: tuple[Watermark, ...] = ()
+    suspects: tuple[Extent, ...] = ()
+    """What differed, was missing, or could not be settled: ascending, disjoint."""
+    last_full_ms: int | None = None
+    """When a run that read everything ended, in milliseconds since 1970."""
+
+    def full_due(self, now_ms: int, every_ms: int = 7 * DAY_MS) -> bool:
+        """Whether the last full run is too long ago; True without any."""
+        return self.last_full_ms is None or now_ms - self.last_full_ms >= every_ms
+
+
+def valid_up_to(mark: Watermark | None, log: ReplicaLog) -> int:
+    """Below this offset the log is what was compared; its first byte if nothing is."""
+    if mark is None or (mark.broker_id != log.broker_id and None not in {mark.broker_id, log.broker_id}):
+        return log.min_offset
+    compared = msgspec.structs.replace(log, max_offset=mark.offset, epochs=mark.epochs)
+    if bool(mark.epochs.entries) != bool(log.epochs.entries):
+        return log.min_offset
+    point = consistent_point(compared, log)
+    return log.min_offset if point is None else max(point, log.min_offset)
+
+
+def fresh(marks: Watermarks, logs: Iterable[ReplicaLog], history: History) -> tuple[Extent, ...]:
+    """What has to be read because no run compared it as it is now."""
+    known = {mark.replica: mark for mark in marks.replicas}
+    found = list(marks.suspects)
+    for log in logs:
+        zone = history.zone(log.name)
+        if zone is not None:
+            found.append(Extent(max(valid_up_to(known.get(log.name), log), zone.extent.start), zone.extent.end))
+    return common(found, [zone.extent for zone in history.zones])
+
+
+def advanced(
+    marks: Watermarks,
+    logs: Sequence[ReplicaLog],
+    latest: History,
+    *,
+    plan: Plan,
+    tally: Tally,
+    unsettled: Iterable[Finding] = (),
+    now_ms: int,
+) -> Watermarks:
+    """The marks after a run whose chunks were all read.
+
+    Args:
+        logs: the first look, which the plan was made from.
+        latest: of both looks; what it does not hold was not settled.
+        unsettled: findings that `still_true` dropped.
+    """
+    again = [result.chunk.extent for result in tally.results()]
+    again += [extent for extents in tally.missing.values() for extent in extents]
+    again += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
+    again += [finding.extent for finding in unsettled]
+    known = {mark.replica: mark for mark in marks.replicas}
+    replicas = []
+    for log in logs:
+        zone = latest.zone(log.name)
+        if zone is not None:
+            known[log.name] = Watermark(
+                replica=log.name, broker_id=log.broker_id, offset=zone.extent.end, epochs=log.epochs
+            )
+    names = {log.name for log in logs} | set(known)
+    replicas = [known[name] for name in sorted(names) if name in known]
+    here = covered((log.extent for log in logs), copies=1)
+    return Watermarks(
+        replicas=tuple(replicas),
+        suspects=_bounded(common(merged(again), here)),
+        last_full_ms=now_ms if plan.full else marks.last_full_ms,
+    )
+
+
+def _bounded(extents: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    if len(extents) <= MOST_SUSPECTS:
+        return extents
+    return (*extents[: MOST_SUSPECTS - 1], Extent(extents[MOST_SUSPECTS - 1].start, extents[-1].end))
