@@ -192,15 +192,18 @@ class MappedFiles:
     def deleter(self, offset: int) -> Callable[[], None]:
         """`delete_before` as a call for another thread, but for the `refresh`; the files are chosen now. Each is gone
         for good before the next one goes, so that no power cut leaves a gap."""
-        doomed = [(segment.path, segment.identity) for segment in self._segments[:-1] if segment.end <= offset]
+        # The segments themselves: while a file is open, no other one gets its identity.
+        doomed = [segment for segment in self._segments[:-1] if segment.end <= offset]
         cuts = self._cuts
 
         def delete() -> None:
-            for path, identity in doomed:
+            while doomed:
+                segment = doomed.pop(0)
                 with self._deleting:
-                    if cuts != self._cuts or not is_file(path, identity):
+                    if cuts != self._cuts or not is_file(segment.path, segment.identity):
+                        doomed.clear()
                         return
-                    path.unlink()
+                    segment.path.unlink()
                     OS.fsync_directory(self.directory)
 
         return delete

@@ -289,6 +289,9 @@ def test_a_log_that_is_begun_anew_keeps_its_files(files: MappedFiles) -> None:
     for path in files.directory.iterdir():  # the sidecar's doing
         path.unlink()
     files.refresh()
+    for thread in threading.enumerate():  # what is closed now may give its inode to a new file
+        if thread.name == "log-files-closing":
+            thread.join()
     files.write(0, b"c" * (3 * SIZE))
     again()
     slow()
