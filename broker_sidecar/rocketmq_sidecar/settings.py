@@ -18,6 +18,9 @@ from rocketmq_sidecar.domain.options import Options, Timing
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 _LEASE_MARGIN_MS = 100
+LONGEST_RELAXED_LEASE_MS = 4761
+"""A controller that has begun to lead waits 5 s for masters that it has not heard of, by a clock that may run 5 % faster
+than ours (invariant OneWriter). A strict master needs no such limit: once replaced it gets nothing acknowledged."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
@@ -146,6 +149,8 @@ class SidecarSettings(Settings, frozen=True):
     sidecar_grpc_tls_key_file: str = ""
     sidecar_grpc_tls_ca_file: str = ""
     """With all three, gRPC asks for client certificates signed by this authority (mutual TLS)."""
+    verify_max_bytes_per_second: Annotated[int, msgspec.Meta(ge=1_000_000, le=2**40)] = 200_000_000
+    """Ours: how quickly the log may be read for the verification (see log_reader.proto), all callers together."""
     metrics_prom_exporter_port: Port = 5558
     """0: off."""
     metrics_prom_exporter_host: str = ""
@@ -178,6 +183,11 @@ class SidecarSettings(Settings, frozen=True):
                 f"brokerLeaseTimeoutMs={self.broker_lease_timeout_ms} must be less than"
                 f" controllerHeartBeatTimeoutMills={self.controller_heart_beat_timeout_mills}:"
                 " another master may be elected after that"
+            )
+        if self.durability == "relaxed" and self.broker_lease_timeout_ms > LONGEST_RELAXED_LEASE_MS:
+            raise ValueError(
+                f"brokerLeaseTimeoutMs={self.broker_lease_timeout_ms} must be at most {LONGEST_RELAXED_LEASE_MS} with"
+                " durability=relaxed: a new leading controller waits no longer before it elects another master"
             )
 
     @property

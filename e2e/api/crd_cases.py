@@ -50,6 +50,7 @@ STRUCTURE = (
     Refused("BrokerGroup", {"config": {"fileReservedTime": 48}}, "must be of type string"),
     Refused("BrokerGroup", {"config": {"fileReservedTime": "1\n2"}}, "should match"),
     Refused("BrokerGroup", {"failover": {"leaseTimeoutMs": 10_000}}, "should be less than or equal to 9000"),
+    Refused("BrokerGroup", {"durability": "relaxed", "failover": {"leaseTimeoutMs": 4762}}, "must be at most 4761"),
     Refused("BrokerGroup", {"failover": {"heartbeatIntervalMs": 1}}, "should be greater than or equal to 50"),
     Refused("BrokerGroup", {"priorities": [-1]}, "should be greater than or equal to 0"),
     Refused("BrokerGroup", {"priorities": list(range(10))}, "must have at most 9 items"),

@@ -10,10 +10,11 @@ from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.group import plan_group
 from rocketmq_operator.domain.plan.settings import PlanSettings
 from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.plan.write_lease import CLOCKS, NEW_LEADER_WAITS_MS
+from rocketmq_operator.domain.plan.write_lease import CLOCKS, LONGEST_RELAXED_MS, NEW_LEADER_WAITS_MS
 from rocketmq_operator.domain.spec.broker_group import Durability, Engine, Failover
 from rocketmq_operator.domain.spec.common import Reference
 from rocketmq_sidecar.domain import heartbeats
+from rocketmq_sidecar.settings import LONGEST_RELAXED_LEASE_MS
 from tests.operator.model.driver import Driver, well
 from tests.operator.model.world import NOW, World
 
@@ -97,6 +98,7 @@ def test_controllers_and_sidecars_say_the_same() -> None:
     """The operator imports neither."""
     assert NEW_LEADER_WAITS_MS == 1000 * liveness.DEFAULT_GRACE
     assert CLOCKS == heartbeats._CLOCKS
+    assert LONGEST_RELAXED_MS == LONGEST_RELAXED_LEASE_MS
 
 
 @pytest.mark.parametrize("case", [CASES[2], CASES[9]], ids=["told", "refused"])

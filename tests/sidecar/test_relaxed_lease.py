@@ -1,5 +1,9 @@
 """durability=relaxed: a master acknowledges alone; nothing but its lease keeps it from that once another is elected."""
 
+import pytest
+
+from rocketmq_runtime.settings import SettingsError, build_settings
+from rocketmq_sidecar.settings import SidecarSettings
 from tests.sidecar.world import STEP, settled
 
 LEASE = 1.05 * 2.0
@@ -51,3 +55,10 @@ def test_controllers_know_who_would_take_a_lease_as_master() -> None:
         world = settled(relaxed=relaxed, seconds=3)
         entries = [world.controllers.heartbeats.entry("broker-a", node.broker_id) for node in world.nodes]
         assert [entry and entry.takes_leases for entry in entries] == [relaxed] * 3
+
+
+def test_lease_that_a_new_leading_controller_would_not_wait_for_is_refused() -> None:
+    values = {"controllerAddr": "127.0.0.1:1", "brokerName": "a", "brokerLeaseTimeoutMs": "4762"}
+    assert build_settings(SidecarSettings, values).settings.broker_lease_timeout_ms == 4762
+    with pytest.raises(SettingsError, match="at most 4761 with durability=relaxed"):
+        build_settings(SidecarSettings, {**values, "durability": "relaxed"})
