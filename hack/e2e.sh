@@ -11,8 +11,8 @@ if [ -x "$local/kind" ]; then
   nice -n 19 "$local/build.sh"
   # First: the process ids that a dead cluster left behind may by now be those of other processes, also of a new Docker engine.
   [ "${CI:-}" != true ] || "$local/kind" delete cluster
-  "$local/docker-up.sh"
-  "$local/base-image.sh"
+  nice -n 19 "$local/docker-up.sh"
+  nice -n 19 "$local/base-image.sh"
   arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
 fi
 hack/images.sh
