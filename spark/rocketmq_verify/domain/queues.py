@@ -1,0 +1,177 @@
+"""Does a consume queue lead to the messages of its queue, all of them, and to nothing else?
+
+Both sides come sorted by queue offset: the units of one queue of one topic, and what the log's records of that topic
+and queue ask for. Pure merge, so that Spark may feed it from a join or from files.
+
+Not checked, because nothing can be said: units of records outside the extent that was read (expired, or not confirmed
+yet), records behind the queue's last unit (dispatching lags behind), the tagsCode of delayed messages whose delay is
+not known, and a tagsCode that is an address in a consume queue's extension file (enableConsumeQueueExt). Queues
+`%LMQ%...` have units of other topics' records by design: do not ask about them (`checkable`).
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketmq_verify.domain.model import Extent
+
+MAX_FAULTS: Final = 100
+"""Faults that are told one by one; the others are counted."""
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+"""The size in units in front of a queue's first message (`consume_queue.PRE_BLANK`)."""
+_LMQ: Final = "%LMQ%"
+_LAST_ADDRESS: Final = -(2**31) - 1
+
+
+class Unit(NamedTuple):
+    """A unit of a consume queue with its place, or what a record of the log asks for there."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    """Of the record, in bytes."""
+    tags_code: int | None
+    """None, of a record: not known."""
+
+
+class QueueReason(StrEnum):
+    """What is wrong; the value is what JSON says."""
+
+    NO_RECORD = "noRecord"
+    """A unit that leads to no record of this queue with this queue offset."""
+    SIZE = "size"
+    TAGS_CODE = "tagsCode"
+    NO_UNIT = "noUnit"
+    """A record in front of the queue's last unit that no unit leads to: nobody can consume it."""
+    GAP = "gap"
+    """Queue offsets without a unit and without a record."""
+
+
+class QueueFault(msgspec.Struct, frozen=True):
+    """One message number where queue and log disagree."""
+
+    queue_offset: int
+    physical_offset: int | None
+    """Of the record: as the log has it, else as the unit says; None for a gap."""
+    reason: QueueReason
+    detail: str
+
+
+class QueueCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in one queue."""
+
+    units: int
+    """Compared with their records."""
+    lag: int
+    """Records behind the last unit."""
+    faults: tuple[QueueFault, ...] = ()
+    """The first ones, in order of queue offsets."""
+    fault_count: int = 0
+
+
+def checkable(topic: str) -> bool:
+    """Whether a topic's units lead to records of that topic."""
+    return not topic.startswith(_LMQ)
+
+
+def check_queue(
+    units: Iterable[Unit], records: Iterable[Unit], extent: Extent, *, max_faults: int = MAX_FAULTS
+) -> QueueCheck:
+    """Compare one queue with the log's records in `extent`, from whose whole length `records` were taken.
+
+    `units` are real ones (`consume_queue.is_unit`), pre-blanks among them or not; all of those that lead into `extent`.
+
+    Raises:
+        ValueError: one of both is not sorted by queue offset, or the queue has two units with one number.
+    """
+    compared = lag = fault_count = 0
+    faults: list[QueueFault] = []
+    for unit, before, found in _merge(units, records):
+        if unit is None:
+            lag += len(found)
+            continue
+        compared += _inside(unit, extent)
+        for fault in _judge(unit, before, found, extent):
+            fault_count += 1
+            if len(faults) < max_faults:
+                faults.append(fault)
+    return QueueCheck(units=compared, lag=lag, faults=tuple(faults), fault_count=fault_count)
+
+
+def _merge(units: Iterable[Unit], records: Iterable[Unit]) -> Iterator[tuple[Unit | None, Unit | None, list[Unit]]]:
+    """Each unit with the one in front of it, and the records between both and at its number; then those behind all."""
+    log = _ascending(records, "records")
+    record = next(log, None)
+    before = None
+    for unit in _ascending(units, "units"):
+        if before is not None and unit.queue_offset == before.queue_offset:
+            raise ValueError(f"two units with number {unit.queue_offset}")
+        found = []
+        while record is not None and record.queue_offset <= unit.queue_offset:
+            found.append(record)
+            record = next(log, None)
+        yield unit, before, found
+        before = unit
+    while record is not None:
+        yield None, before, [record]
+        record = next(log, None)
+
+
+def _judge(unit: Unit, before: Unit | None, found: list[Unit], extent: Extent) -> Iterator[QueueFault]:
+    here = [record for record in found if record.queue_offset == unit.queue_offset]
+    for record in found[: len(found) - len(here)]:
+        yield _no_unit(record, "no unit has its number")
+    if before is not None and len(found) == len(here) and unit.queue_offset > before.queue_offset + 1:
+        missing = unit.queue_offset - before.queue_offset - 1
+        if _inside(unit, extent) and (_inside(before, extent) or _is_pre_blank(before)):
+            yield QueueFault(before.queue_offset + 1, None, QueueReason.GAP, f"{missing} units are missing")
+    inside = _inside(unit, extent)
+    twin = next((record for record in here if record.physical_offset == unit.physical_offset), None)
+    if inside and twin is None:
+        log = f"the record with this number is at {here[0].physical_offset}" if here else "the log has none"
+        physical_offset = here[0].physical_offset if here else unit.physical_offset
+        detail = f"the unit leads to {unit.physical_offset}, {log}"
+        yield QueueFault(unit.queue_offset, physical_offset, QueueReason.NO_RECORD, detail)
+        here = here[1:]
+    elif twin is not None:
+        yield from _compare(unit, twin)
+    for record in here:
+        if record is not twin:
+            leads = "stands for no message" if _is_pre_blank(unit) else f"leads to {unit.physical_offset}"
+            yield _no_unit(record, f"the unit with its number {leads}")
+
+
+def _compare(unit: Unit, record: Unit) -> Iterator[QueueFault]:
+    place = unit.queue_offset, unit.physical_offset
+    if unit.size != record.size:
+        yield QueueFault(*place, QueueReason.SIZE, f"the unit says {unit.size} bytes, the record has {record.size}")
+    if record.tags_code is not None and unit.tags_code != record.tags_code and not _is_address(unit):
+        detail = f"the unit says {unit.tags_code}, the record asks for {record.tags_code}"
+        yield QueueFault(*place, QueueReason.TAGS_CODE, detail)
+
+
+def _no_unit(record: Unit, detail: str) -> QueueFault:
+    return QueueFault(record.queue_offset, record.physical_offset, QueueReason.NO_UNIT, detail)
+
+
+def _inside(unit: Unit, extent: Extent) -> bool:
+    return extent.start <= unit.physical_offset < extent.end and not _is_pre_blank(unit)
+
+
+def _is_pre_blank(unit: Unit) -> bool:
+    return unit.physical_offset == 0 and unit.size == PRE_BLANK_SIZE
+
+
+def _is_address(unit: Unit) -> bool:
+    return unit.tags_code is not None and unit.tags_code <= _LAST_ADDRESS
+
+
+def _ascending(units: Iterable[Unit], what: str) -> Iterator[Unit]:
+    last = None
+    for unit in units:
+        if last is not None and unit.queue_offset < last:
+            raise ValueError(f"{what} are not sorted: {unit.queue_offset} behind {last}")
+        last = unit.queue_offset
+        yield unit
