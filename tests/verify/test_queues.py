@@ -12,7 +12,6 @@ from rocketmq_verify.domain.rows import batches
 from tests.verify.record_kit import GOLDEN, INDEX, golden_log
 
 EXTENT = Extent(1000, 9000)
-BLANK = -1
 
 
 def records(*numbers: int) -> list[Unit]:
@@ -58,18 +57,34 @@ def test_nothing_to_find(units: list[Unit], log: list[Unit], compared: int, lag:
         (records(2), records(0, 1, 2), [(0, 1000, QueueReason.NO_UNIT), (1, 1100, QueueReason.NO_UNIT)]),
         (pre_blank(0) + records(1), records(0, 1), [(0, 1000, QueueReason.NO_UNIT)]),
         ([Unit(0, 10, 90, 0), *records(1)], records(0, 1), [(0, 1000, QueueReason.NO_UNIT)]),
+        # a place beyond what was read, in front of one that was
+        ([*records(0), Unit(1, 10**6, 101, 1), *records(2)], records(0, 1, 2), [(1, 10**6, QueueReason.NO_RECORD)]),
         (records(0, 4), records(0, 4), [(1, None, QueueReason.GAP)]),
         (pre_blank(0) + records(4), records(4), [(1, None, QueueReason.GAP)]),
-        ([Unit(0, 1200, 100, 0)], records(0), [(0, 1000, QueueReason.NO_RECORD)]),
+        ([Unit(1, 1050, 101, 1)], records(1), [(1, 1100, QueueReason.NO_RECORD)]),
+        ([Unit(0, 1200, 100, 0)], records(0), [(0, 1200, QueueReason.NO_RECORD)]),
         ([Unit(0, 1000, 99, 0)], records(0), [(0, 1000, QueueReason.SIZE)]),
         ([Unit(1, 1100, 101, 2)], records(1), [(1, 1100, QueueReason.TAGS_CODE)]),
         ([Unit(1, 1100, 9, 9)], records(1), [(1, 1100, QueueReason.SIZE), (1, 1100, QueueReason.TAGS_CODE)]),
-        # two records with one number: only one of them can be consumed
+        # two records with one number, and the later one has no unit
         (records(0, 1), [*records(0), Unit(0, 1050, 50, 0), *records(1)], [(0, 1050, QueueReason.NO_UNIT)]),
     ],
 )
 def test_what_is_wrong(units: list[Unit], log: list[Unit], found: list[tuple[int, int | None, QueueReason]]) -> None:
     assert faults(check_queue(units, log, EXTENT)) == found
+
+
+def test_a_topic_that_was_deleted_and_made_anew() -> None:
+    old, new = records(*range(5)), [Unit(n, 5000 + 100 * n, 100, 0) for n in range(3)]
+    log = sorted(old + new)
+    assert check_queue(new, log, EXTENT) == QueueCheck(units=3, lag=2, superseded=3)
+    assert check_queue(new, old, Extent(1000, 5000)) == QueueCheck(units=0, lag=2, superseded=3)
+
+
+def test_a_unit_beyond_the_end_of_the_log() -> None:
+    units = [*records(0), Unit(1, 9500, 101, 1)]
+    assert faults(check_queue(units, records(0, 1), EXTENT, log_end=9501)) == []
+    assert faults(check_queue(units, records(0, 1), EXTENT, log_end=9500)) == [(1, 9500, QueueReason.NO_RECORD)]
 
 
 def test_a_pre_blank_at_the_start_of_a_log_is_no_message() -> None:

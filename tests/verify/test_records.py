@@ -171,7 +171,7 @@ def test_a_damaged_head_keeps_what_can_be_trusted(
     place = m.offset + named.get(at, at)
     assert data[place : place + len(value)] != value
     data[place : place + len(value)] = value
-    gone = {"all": (), "head": ("topic", "store_timestamp", "keys", "unique_key")}.get(kept or "", (kept,))
+    gone = {"all": (), "head": ("topic", "store_timestamp", "keys", "unique_key")}.get(str(kept), (str(kept),))
     full = msgspec.structs.replace(FULL, physical_offset=m.offset, size=m.size)
     wanted = None if kept is None else msgspec.structs.replace(full, **dict.fromkeys(gone))
     assert name_record(data, 0, m.offset, segment_size=SEGMENT) == wanted

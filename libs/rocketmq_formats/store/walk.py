@@ -58,9 +58,10 @@ _LARGEST_TAIL: Final = 4 + 0xFFFF + MAX_PROPERTIES
 
 
 def can_add_up(buffer: Buffer, position: int) -> bool | None:
-    """Whether the lengths in the record at `position`, as far as they are there, can make its size; None: too few bytes.
+    """Whether the lengths in the record at `position`, as far as they are there, can make its size.
 
-    For a record of which only the beginning is there, whose size one should not wait for in vain.
+    None: too few bytes to say. For a record of which only the beginning is there, whose size one should not wait for
+    in vain.
     """
     left = len(buffer) - position
     if left < PHYSICAL_OFFSET_AT + 12:
@@ -71,18 +72,18 @@ def can_add_up(buffer: Buffer, position: int) -> bool | None:
         return None
     size, magic = unpack_start(buffer, position)
     (body_length,) = _unpack_number(buffer, position + head - 4)
-    tail = head + body_length
-    if body_length < 0 or not _SMALLEST_TAIL <= size - tail <= _LARGEST_TAIL:
+    tail = size - head - body_length
+    if body_length < 0 or not _SMALLEST_TAIL <= tail <= _LARGEST_TAIL:
         return False
-    if left < tail + 2:
-        return True
-    topic_length = buffer[position + tail]
+    return left < size - tail + 2 or _tail_adds_up(buffer, position + size - tail, tail, magic)
+
+
+def _tail_adds_up(buffer: Buffer, start: int, length: int, magic: int) -> bool:
+    """The same of topic and properties, at least two bytes of them."""
+    topic_end = 1 + buffer[start]
     if magic == MAGIC_V2:
-        topic_length = topic_length << 8 | buffer[position + tail + 1]
-    topic_end = tail + (2 if magic == MAGIC_V2 else 1) + topic_length
-    if size < topic_end + 2:
+        topic_end = 2 + (buffer[start] << 8 | buffer[start + 1])
+    if topic_end + 2 > length:
         return False
-    if left < topic_end + 2:
-        return True
-    properties_length = buffer[position + topic_end] << 8 | buffer[position + topic_end + 1]
-    return topic_end + 2 + properties_length == size
+    at = start + topic_end
+    return at + 2 > len(buffer) or topic_end + 2 + (buffer[at] << 8 | buffer[at + 1]) == length

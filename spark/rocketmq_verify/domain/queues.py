@@ -5,8 +5,9 @@ and queue ask for. Pure merge, so that Spark may feed it from a join or from fil
 
 Not checked, because nothing can be said: units of records outside the extent that was read (expired, or not confirmed
 yet), records behind the queue's last unit (dispatching lags behind), the tagsCode of delayed messages whose delay is
-not known, and a tagsCode that is an address in a consume queue's extension file (enableConsumeQueueExt). Queues
-`%LMQ%...` have units of other topics' records by design: do not ask about them (`checkable`).
+not known, and a tagsCode that is an address in a consume queue's extension file (enableConsumeQueueExt). When a topic
+is deleted and made anew its numbers start at 0 again: a record whose number a later one has taken is `superseded`.
+Queues `%LMQ%...` have units of other topics' records by design: do not ask about them (`checkable`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,7 @@ class QueueReason(StrEnum):
     SIZE = "size"
     TAGS_CODE = "tagsCode"
     NO_UNIT = "noUnit"
-    """A record in front of the queue's last unit that no unit leads to: nobody can consume it."""
+    """A record in front of the queue's last unit to which no unit leads: nobody can consume it."""
     GAP = "gap"
     """Queue offsets without a unit and without a record."""
 
@@ -66,6 +67,8 @@ class QueueCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Compared with their records."""
     lag: int
     """Records behind the last unit."""
+    superseded: int = 0
+    """Records whose unit leads to a later one with the same number."""
     faults: tuple[QueueFault, ...] = ()
     """The first ones, in order of queue offsets."""
     fault_count: int = 0
@@ -77,27 +80,34 @@ def checkable(topic: str) -> bool:
 
 
 def check_queue(
-    units: Iterable[Unit], records: Iterable[Unit], extent: Extent, *, max_faults: int = MAX_FAULTS
+    units: Iterable[Unit],
+    records: Iterable[Unit],
+    extent: Extent,
+    *,
+    log_end: int | None = None,
+    max_faults: int = MAX_FAULTS,
 ) -> QueueCheck:
     """Compare one queue with the log's records in `extent`, from whose whole length `records` were taken.
 
     `units` are real ones (`consume_queue.is_unit`), pre-blanks among them or not; all of those that lead into `extent`.
+    `log_end` is where the log ended after they were read: no unit leads there or beyond.
 
     Raises:
         ValueError: one of both is not sorted by queue offset, or the queue has two units with one number.
     """
-    compared = lag = fault_count = 0
+    compared = lag = superseded = fault_count = 0
     faults: list[QueueFault] = []
     for unit, before, found in _merge(units, records):
         if unit is None:
             lag += len(found)
             continue
         compared += _inside(unit, extent)
-        for fault in _judge(unit, before, found, extent):
+        superseded += sum(_is_superseded(record, unit) for record in found)
+        for fault in _judge(unit, before, found, extent, log_end):
             fault_count += 1
             if len(faults) < max_faults:
                 faults.append(fault)
-    return QueueCheck(units=compared, lag=lag, faults=tuple(faults), fault_count=fault_count)
+    return QueueCheck(units=compared, lag=lag, superseded=superseded, faults=tuple(faults), fault_count=fault_count)
 
 
 def _merge(units: Iterable[Unit], records: Iterable[Unit]) -> Iterator[tuple[Unit | None, Unit | None, list[Unit]]]:
@@ -119,28 +129,41 @@ def _merge(units: Iterable[Unit], records: Iterable[Unit]) -> Iterator[tuple[Uni
         record = next(log, None)
 
 
-def _judge(unit: Unit, before: Unit | None, found: list[Unit], extent: Extent) -> Iterator[QueueFault]:
+def _judge(
+    unit: Unit, before: Unit | None, found: list[Unit], extent: Extent, log_end: int | None
+) -> Iterator[QueueFault]:
     here = [record for record in found if record.queue_offset == unit.queue_offset]
+    inside = _inside(unit, extent)
+    if before is not None and inside and before.physical_offset >= extent.end:  # units are in the log's order
+        detail = f"the unit leads to {before.physical_offset}, the one behind it to {unit.physical_offset}"
+        yield QueueFault(before.queue_offset, before.physical_offset, QueueReason.NO_RECORD, detail)
     for record in found[: len(found) - len(here)]:
         yield _no_unit(record, "no unit has its number")
     if before is not None and len(found) == len(here) and unit.queue_offset > before.queue_offset + 1:
         missing = unit.queue_offset - before.queue_offset - 1
-        if _inside(unit, extent) and (_inside(before, extent) or _is_pre_blank(before)):
+        if inside and (_inside(before, extent) or _is_pre_blank(before)):
             yield QueueFault(before.queue_offset + 1, None, QueueReason.GAP, f"{missing} units are missing")
-    inside = _inside(unit, extent)
+    if log_end is not None and unit.physical_offset >= log_end:
+        detail = f"the unit leads to {unit.physical_offset}, the log ends at {log_end}"
+        yield QueueFault(unit.queue_offset, unit.physical_offset, QueueReason.NO_RECORD, detail)
     twin = next((record for record in here if record.physical_offset == unit.physical_offset), None)
-    if inside and twin is None:
-        log = f"the record with this number is at {here[0].physical_offset}" if here else "the log has none"
-        physical_offset = here[0].physical_offset if here else unit.physical_offset
+    others = [record for record in here if record is not twin and not _is_superseded(record, unit)]
+    if twin is not None:
+        yield from _compare(unit, twin)
+    elif inside:
+        known = others[0] if others else None
+        log = "the log has none with this number" if known is None else f"the record is at {known.physical_offset}"
+        physical_offset = unit.physical_offset if known is None else known.physical_offset
         detail = f"the unit leads to {unit.physical_offset}, {log}"
         yield QueueFault(unit.queue_offset, physical_offset, QueueReason.NO_RECORD, detail)
-        here = here[1:]
-    elif twin is not None:
-        yield from _compare(unit, twin)
-    for record in here:
-        if record is not twin:
-            leads = "stands for no message" if _is_pre_blank(unit) else f"leads to {unit.physical_offset}"
-            yield _no_unit(record, f"the unit with its number {leads}")
+        others = others[1:]
+    leads = "stands for no message" if _is_pre_blank(unit) else f"leads to {unit.physical_offset}"
+    for record in others:
+        yield _no_unit(record, f"the unit with its number {leads}")
+
+
+def _is_superseded(record: Unit, unit: Unit) -> bool:
+    return record.queue_offset == unit.queue_offset and record.physical_offset < unit.physical_offset
 
 
 def _compare(unit: Unit, record: Unit) -> Iterator[QueueFault]:

@@ -37,7 +37,7 @@ def test_heads_without_long_hosts(fields: dict[str, Any]) -> None:
     checked = r.size, magic, r.body_crc, r.physical_offset, r.sys_flag, r.store_timestamp, r.body_length
     assert walk.unpack_checked(data, 0) == checked
     assert walk.unpack_row(data, 0) == (*checked[:3], r.queue_id, r.queue_offset, *checked[3:])
-    assert walk.V4_HEAD_SIZE == r.body_start
+    assert r.body_start == walk.V4_HEAD_SIZE
 
 
 @given(FIELDS, st.integers(0, 400))
