@@ -63,6 +63,7 @@ SIDECAR_KEYS = frozenset(
         "sidecarGrpcTlsCertFile",
         "sidecarGrpcTlsKeyFile",
         "sidecarGrpcTlsCaFile",
+        "verifyMaxBytesPerSecond",
         "haListenHost",
         "leaseTimeout",
         "leaseTimeoutMs",

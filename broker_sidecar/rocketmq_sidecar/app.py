@@ -16,6 +16,7 @@ from rocketmq_sidecar.domain.role import Broker
 from rocketmq_sidecar.late_door import LateDoor
 from rocketmq_sidecar.metrics import Snapshot, disk_used
 from rocketmq_sidecar.native_admin import NativeAdmin
+from rocketmq_sidecar.native_log import NativeLog
 from rocketmq_sidecar.probe_port import ProbePort
 from rocketmq_sidecar.replication import Replication, ReplicationSettings
 from rocketmq_sidecar.settings import SidecarSettings
@@ -38,7 +39,8 @@ class SidecarApp:
             settings, unready=self._unready, hung=self.agent.broker.link.hung, snapshot=self.snapshot
         )
         self.admin = NativeAdmin(self.agent, unready=self._unready)
-        self._door = LateDoor(settings, self.admin, self._unready)
+        self._served = NativeLog(self.agent)
+        self._door = LateDoor(settings, self.admin, self._unready, self._served)
         self._lock: int | None = None
         self._waiting: str | None = None
 
@@ -126,6 +128,8 @@ class SidecarApp:
             slaves=replication.slaves,
             disk_used=disk_used(settings.commit_log_path),
             counts=self.agent.broker.counts,
+            log_digested=self._served.counts.digested,
+            log_sent=self._served.counts.sent,
         )
 
     def _unready(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The sidecar's gRPC door: SidecarAdmin of sidecar_admin.proto in front of a `ReplicaAdmin`.
+"""The sidecar's gRPC door: SidecarAdmin of sidecar_admin.proto in front of a `ReplicaAdmin`, and LogReader beside it.
 
 Imported late (`late_door`): gRPC takes a tenth of a second and ten megabytes, and a replica that starts has better
 things to do. What the rpcs promise is written in the .proto.
@@ -12,10 +12,13 @@ import structlog
 from grpc import aio
 
 from rocketmq_api import sidecar_admin_pb2 as pb
+from rocketmq_api.log_reader_pb2_grpc import add_LogReaderServicer_to_server
 from rocketmq_api.replica_view import MAX_REASON_BYTES, ReplicaRole, ReplicaView
 from rocketmq_api.sidecar_admin_pb2_grpc import SidecarAdminServicer, add_SidecarAdminServicer_to_server
 from rocketmq_runtime.grpc_server import GrpcLimits, GrpcServer
 from rocketmq_runtime.grpc_tls import ServerTls, server_credentials
+from rocketmq_sidecar.log_service import SERVICE as LOG_READER
+from rocketmq_sidecar.log_service import LogReader
 from rocketmq_sidecar.replica_admin import (
     AdminError,
     NotDoneError,
@@ -24,6 +27,7 @@ from rocketmq_sidecar.replica_admin import (
     StartingError,
     UnderWayError,
 )
+from rocketmq_sidecar.served_log import ServedLog
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
@@ -52,8 +56,10 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 
-def make_door(settings: SidecarSettings, admin: ReplicaAdmin, ready: Callable[[], str | None]) -> GrpcServer:
-    """The port as it is configured; not open yet. `ready` is what /readyz says.
+def make_door(
+    settings: SidecarSettings, admin: ReplicaAdmin, ready: Callable[[], str | None], served: ServedLog | None = None
+) -> GrpcServer:
+    """The port as it is configured; not open yet. `ready` is what /readyz says; without `served`, no LogReader.
 
     Raises:
         SettingsError: the TLS files cannot be used; the text names the key.
@@ -65,11 +71,16 @@ def make_door(settings: SidecarSettings, admin: ReplicaAdmin, ready: Callable[[]
         ca_file=settings.sidecar_grpc_tls_ca_file,
     )
     service = SidecarAdmin(admin)
+    services: dict[str, Callable[[aio.Server], None]] = {
+        SERVICE: lambda server: add_SidecarAdminServicer_to_server(service, server)
+    }
+    if served is not None:
+        reader = LogReader(served, bytes_per_second=settings.verify_max_bytes_per_second)
+        services[LOG_READER] = lambda server: add_LogReaderServicer_to_server(reader, server)
     return GrpcServer(
         host=settings.bind_address,
         port=settings.sidecar_grpc_port,
-        service=SERVICE,
-        register=lambda server: add_SidecarAdminServicer_to_server(service, server),
+        services=services,
         ready=ready,
         credentials=server_credentials(tls),
         limits=LIMITS,

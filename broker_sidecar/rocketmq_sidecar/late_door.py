@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from rocketmq_sidecar.replica_admin import ReplicaAdmin
+from rocketmq_sidecar.served_log import ServedLog
 from rocketmq_sidecar.settings import SidecarSettings
 
 if TYPE_CHECKING:  # the import is what this module puts off
@@ -25,9 +26,15 @@ LOOK = 0.05
 class LateDoor:
     """One per process."""
 
-    def __init__(self, settings: SidecarSettings, admin: ReplicaAdmin, ready: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        admin: ReplicaAdmin,
+        ready: Callable[[], str | None],
+        served: ServedLog | None = None,  # None for tests
+    ) -> None:
         """`ready` is what /readyz says."""
-        self._settings, self._admin, self._ready = settings, admin, ready
+        self._settings, self._admin, self._ready, self._served = settings, admin, ready, served
         self._server: GrpcServer | None = None
 
     def require_free(self) -> None:
@@ -56,7 +63,7 @@ class LateDoor:
         while self._ready() is not None and loop.time() < at_the_latest:  # noqa: ASYNC110 - rare and short
             await asyncio.sleep(LOOK)
         make_door = await asyncio.to_thread(_load)
-        self._server = make_door(self._settings, self._admin, self._ready)
+        self._server = make_door(self._settings, self._admin, self._ready, self._served)
         await self._server.start()
         log.info("gRPC open", port=port, tls=bool(self._settings.sidecar_grpc_tls_cert_file))
 
@@ -66,7 +73,7 @@ class LateDoor:
             await self._server.stop()
 
 
-def _load() -> "Callable[[SidecarSettings, ReplicaAdmin, Callable[[], str | None]], GrpcServer]":
+def _load() -> "Callable[[SidecarSettings, ReplicaAdmin, Callable[[], str | None], ServedLog | None], GrpcServer]":
     from rocketmq_sidecar.grpc_door import make_door  # noqa: PLC0415 - late on purpose
 
     return make_door

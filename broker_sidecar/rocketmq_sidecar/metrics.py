@@ -45,6 +45,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     """0 to 1; None if nobody can say."""
     counts: Counts | None = None
     """The broker's."""
+    log_digested: int = 0
+    """Bytes of the log that digests were made of, for the verification."""
+    log_sent: int = 0
+    """Bytes of the log sent to the verification."""
 
 
 ROLES = ("fenced", "slave", "master")
@@ -88,6 +92,13 @@ class _Gauges(Collector):
         ]
         if now.disk_used is not None:
             gauges.append(("disk_used_ratio", "How full the disk of the commit log is, 0 to 1", now.disk_used))
+        for name, text, count in (
+            ("verify_digested_bytes", "Bytes of the log digested for the verification", now.log_digested),
+            ("verify_sent_bytes", "Bytes of the log sent to the verification", now.log_sent),
+        ):
+            counter = CounterMetricFamily(f"rocketmq_sidecar_{name}", text, labels=tuple(labels))
+            counter.add_metric(tuple(labels.values()), count)
+            yield counter
         for name, text, value in gauges:
             gauge = GaugeMetricFamily(f"rocketmq_sidecar_{name}", text, labels=tuple(labels))
             gauge.add_metric(tuple(labels.values()), float(value))

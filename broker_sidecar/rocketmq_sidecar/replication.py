@@ -309,6 +309,11 @@ class Replication:
         return 0 if self._log.files is None else self._log.files.min_offset
 
     @property
+    def file_size(self) -> int:
+        """Bytes of each of the log's files; 0 while it is not known."""
+        return 0 if self._log.files is None else self._log.files.file_size
+
+    @property
     def epochs(self) -> tuple[EpochEntry, ...]:
         """The epoch file; the last one's end is `max_offset`."""
         entries = self._log.epoch_store.epochs.entries

@@ -50,8 +50,7 @@ class GrpcApi:
         self._server = GrpcServer(
             host=settings.controller_listen_host or "::",
             port=settings.grpc_port,
-            service=SERVICE,
-            register=lambda server: add_ControllerAdminServicer_to_server(admin, server),
+            services={SERVICE: lambda server: add_ControllerAdminServicer_to_server(admin, server)},
             ready=ready,
             credentials=server_credentials(tls),
             limits=limits,

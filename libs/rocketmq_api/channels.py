@@ -1,12 +1,12 @@
 """How our gRPC services are called: channels with or without mutual TLS, and one set of errors for all statuses.
 
-Used by `sidecars` and `controllers`. Every call has a deadline and is made once: whether to repeat it is the caller's
-decision, who knows whether a change may have been made already.
+Used by `sidecars`, `log_readers` and `controllers`. Every call has a deadline and is made once: whether to repeat it is
+the caller's decision, who knows whether a change may have been made already.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,25 +97,43 @@ def open_channel(address: str, tls: ClientTls | None) -> aio.Channel:
     """
     if tls is None:
         return aio.insecure_channel(address, OPTIONS)
-    credentials = grpc.ssl_channel_credentials(
+    return aio.secure_channel(address, _credentials(tls), (*OPTIONS, *_override(tls)))
+
+
+def open_blocking_channel(address: str, tls: ClientTls | None) -> grpc.Channel:
+    """The same for callers without an event loop. Raises `OSError`."""
+    if tls is None:
+        return grpc.insecure_channel(address, OPTIONS)
+    return grpc.secure_channel(address, _credentials(tls), (*OPTIONS, *_override(tls)))
+
+
+def _credentials(tls: ClientTls) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
         root_certificates=Path(tls.ca_file).read_bytes(),
         private_key=Path(tls.key_file).read_bytes(),
         certificate_chain=Path(tls.cert_file).read_bytes(),
     )
-    override = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
-    return aio.secure_channel(address, credentials, (*OPTIONS, *override))
+
+
+def _override(tls: ClientTls) -> tuple[tuple[str, str], ...]:
+    return (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
 
 
 def error_of(address: str, error: aio.AioRpcError) -> ApiError:
     """The typed error for a status."""
-    status = error.code()
+    return _error(address, error.code(), error.details(), error.trailing_metadata() or ())
+
+
+def _error(
+    address: str, status: grpc.StatusCode, details: str | None, pairs: Iterable[tuple[str, str | bytes]]
+) -> ApiError:
     kind: type[ApiError] = AbortedError
     if status in _NO_ANSWER:
         kind = NoAnswerError
     elif status in _REFUSED:
         kind = RefusedError
-    metadata = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
-    return kind(address, status, error.details() or "", metadata)
+    metadata = {key: value for key, value in pairs if isinstance(value, str)}
+    return kind(address, status, details or "", metadata)
 
 
 async def call(address: str, answer: Awaitable[T]) -> T:
@@ -126,6 +144,18 @@ async def call(address: str, answer: Awaitable[T]) -> T:
     """
     async with typed_errors(address):
         return await answer
+
+
+@contextmanager
+def blocking_errors(address: str) -> Iterator[None]:
+    """The same around calls over an `open_blocking_channel`, and around streams that are read."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        pairs = [(one.key, one.value) for one in error.trailing_metadata() or ()]
+        raise _error(address, error.code(), error.details(), pairs) from error
+    except ValueError as error:  # gRPC says it this way when somebody has closed the channel
+        raise NoAnswerError(address, grpc.StatusCode.CANCELLED, str(error), {}) from error
 
 
 @asynccontextmanager

@@ -1,12 +1,12 @@
-"""A gRPC port: one grpc.aio server with a process's own service, health and reflection. Used by the doors of controller
-and sidecar.
+"""A gRPC port: one grpc.aio server with a process's own services, health and reflection. Used by the doors of
+controller and sidecar.
 
 Plaintext or mutual TLS. Everything a stranger can make grow is bounded here: connections, rpcs, watches of health,
 message sizes, pings. Importing this takes a while and megabytes: where starts matter, do it late.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -45,8 +45,7 @@ class GrpcServer:
         *,
         host: str,
         port: int,
-        service: str,
-        register: Callable[[aio.Server], None],
+        services: Mapping[str, Callable[[aio.Server], None]],
         ready: Callable[[], str | None],
         credentials: grpc.ServerCredentials | None,
         limits: GrpcLimits,
@@ -55,17 +54,17 @@ class GrpcServer:
         """Nothing is opened yet.
 
         Args:
-            service: full name of what `register` adds to the server.
+            services: what adds a service to the server, by its full name.
             ready: what /readyz says; None: serving.
             on_refresh: called each REFRESH_PERIOD, while it serves.
         """
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._service, self._register = service, register
+        self._services = services
         self._ready, self._on_refresh = ready, on_refresh
         self._credentials = credentials
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._health = HealthService((service,), max_watches=limits.max_watches)
+        self._health = HealthService(tuple(services), max_watches=limits.max_watches)
         self._server: aio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -91,9 +90,10 @@ class GrpcServer:
             ),
             maximum_concurrent_rpcs=self._limits.max_rpcs,
         )
-        self._register(server)
+        for register in self._services.values():
+            register(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((self._service, HEALTH, reflection.SERVICE_NAME), server)
+        reflection.enable_server_reflection((*self._services, HEALTH, reflection.SERVICE_NAME), server)
         try:
             if self._credentials is None:
                 server.add_insecure_port(self._address)

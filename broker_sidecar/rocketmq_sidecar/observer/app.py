@@ -16,6 +16,7 @@ from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerCalls
 from rocketmq_sidecar.observer.controllers import ControllerCalls
 from rocketmq_sidecar.observer.files import ReplicaFiles
+from rocketmq_sidecar.observer.log import ObservedLog
 from rocketmq_sidecar.observer.observer import Observer, broker_address, wall_clock
 from rocketmq_sidecar.probe_port import ProbePort
 from rocketmq_sidecar.settings import SidecarSettings
@@ -50,7 +51,8 @@ class ObserverApp:
         self.probes = ProbePort(
             settings, unready=self.observer.unready, hung=self.observer.hung, snapshot=self.snapshot
         )
-        self._door = LateDoor(settings, self.admin, self.observer.unready)
+        self._served = ObservedLog(self.observer)
+        self._door = LateDoor(settings, self.admin, self.observer.unready, self._served)
 
     async def start(self) -> None:
         """Open everything, begin to look.
@@ -104,6 +106,8 @@ class ObserverApp:
             controller_known=observer.controller_found,
             slaves=self._slaves(),
             disk_used=disk_used(settings.commit_log_path),
+            log_digested=self._served.counts.digested,
+            log_sent=self._served.counts.sent,
         )
 
     def _slaves(self) -> tuple[SlaveLag, ...]:

@@ -1,0 +1,172 @@
+"""LogReader of log_reader.proto in front of a `ServedLog`: digests and bytes of the log, paced, so that replication in
+the same process never starves. Registered by `grpc_door`; what the rpcs promise is written in the .proto.
+
+Files are read in threads, in bites; between two bites the event loop looks whether the caller is still there and how
+long to rest.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Final, Never, TypeVar
+
+import grpc
+import structlog
+from grpc import aio
+
+from rocketmq_api import log_reader_pb2 as pb
+from rocketmq_api.log_reader_pb2_grpc import LogReaderServicer
+from rocketmq_api.log_view import MAX_RANGE, MAX_RANGES, MAX_READ, LogView
+from rocketmq_commitlog.digests import PIECE, DigestJob
+from rocketmq_commitlog.errors import AbsentError, LogReadError
+from rocketmq_commitlog.folder import LogFolder
+from rocketmq_commitlog.pacing import TokenBucket
+from rocketmq_sidecar.served_log import LogUnknownError, ServedLog
+
+log = structlog.get_logger(__name__)
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["LogReader"].full_name
+
+MAX_CALLS: Final = 2
+"""Of Digest and Read, at once."""
+TURN: Final = 10.0
+"""Seconds after which a Digest ends, if it has answered anything, so that others get their turn."""
+LARGEST_BITE: Final = 4 << 20
+"""Bytes read between two looks at the caller and the clock."""
+READ_PIECE: Final = 512 << 10
+"""Bytes of one message; below the port's limit, which is 1 MiB."""
+_LARGEST: Final = 2**63 - 1
+
+T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class LogReader(LogReaderServicer):
+    """One per process; used in the event loop only."""
+
+    def __init__(self, served: ServedLog, *, bytes_per_second: float) -> None:
+        """`bytes_per_second`: for all callers together."""
+        self._served = served
+        self._bucket = TokenBucket(bytes_per_second)
+        self._calls = 0
+
+    async def GetLog(  # noqa: N802 - the .proto's names
+        self,
+        request: pb.GetLogRequest,  # noqa: ARG002
+        context: aio.ServicerContext[pb.GetLogRequest, pb.GetLogResponse],
+    ) -> pb.GetLogResponse:
+        try:
+            return pb.GetLogResponse(log=message_of(await self._served.view()))
+        except LogUnknownError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except LogReadError as error:
+            await _unreadable(context, error)
+
+    async def Digest(  # noqa: N802
+        self, request: pb.DigestRequest, context: aio.ServicerContext[pb.DigestRequest, pb.DigestResponse]
+    ) -> AsyncIterator[pb.DigestResponse]:
+        ranges = [(one.offset, one.length) for one in request.ranges]
+        if not 0 < len(ranges) <= MAX_RANGES:
+            await _invalid(context, f"ranges: from 1 to {MAX_RANGES}")
+        if not all(0 <= offset <= _LARGEST - MAX_RANGE and 0 <= length <= MAX_RANGE for offset, length in ranges):
+            await _invalid(context, f"ranges: offset from 0, length from 0 to {MAX_RANGE}")
+        if request.bytes_per_second < 0:
+            await _invalid(context, "bytes_per_second: 0 or more")
+        buckets = [self._bucket, *(TokenBucket(rate) for rate in (request.bytes_per_second,) if rate)]
+        with self._call() as admitted:
+            if not admitted:
+                await _busy(context)
+            try:
+                folder = await asyncio.to_thread(LogFolder, self._served.path)
+                async with aclosing(self._digests(DigestJob(folder, ranges), buckets)) as answers:
+                    async for answer in answers:
+                        yield answer
+            except LogReadError as error:
+                await _unreadable(context, error)
+
+    async def Read(  # noqa: N802
+        self, request: pb.ReadRequest, context: aio.ServicerContext[pb.ReadRequest, pb.ReadResponse]
+    ) -> AsyncIterator[pb.ReadResponse]:
+        offset, end = request.offset, request.offset + request.length
+        if not (offset >= 0 and 0 < request.length <= MAX_READ and end <= _LARGEST):
+            await _invalid(context, f"offset from 0, length from 1 to {MAX_READ}")
+        with self._call() as admitted:
+            if not admitted:
+                await _busy(context)
+            try:
+                folder = await asyncio.to_thread(LogFolder, self._served.path)
+                while offset < end:
+                    data = await asyncio.to_thread(folder.read, offset, min(READ_PIECE, end - offset))
+                    offset += len(data)
+                    self._served.counts.sent += len(data)
+                    yield pb.ReadResponse(data=data)
+                    await _rest([self._bucket], len(data))
+            except AbsentError as error:
+                await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+            except LogReadError as error:
+                await _unreadable(context, error)
+
+    async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
+        loop = asyncio.get_running_loop()
+        ends_at, answered = loop.time() + TURN, False
+        # a fiftieth of a second's worth, so that the pace is even
+        bite = int(min(max(min(bucket.rate for bucket in buckets) / 50, PIECE), LARGEST_BITE))
+        while not job.done and not (answered and loop.time() >= ends_at):
+            cost, read = job.cost, job.read
+            digests = await asyncio.to_thread(job.work, bite)
+            self._served.counts.digested += job.read - read
+            if digests:
+                answered = True
+                yield pb.DigestResponse(digests=[pb.RangeDigest(xxh3_128=digest or b"") for digest in digests])
+            await _rest(buckets, job.cost - cost)
+
+    @contextmanager
+    def _call(self) -> Iterator[bool]:
+        """Whether this call may go on."""
+        admitted = self._calls < MAX_CALLS
+        self._calls += admitted
+        try:
+            yield admitted
+        finally:
+            self._calls -= admitted
+
+
+def message_of(view: LogView) -> pb.Log:
+    """The plain value as a message."""
+    return pb.Log(
+        cluster_name=view.cluster_name,
+        broker_name=view.broker_name,
+        broker_id=view.broker_id,
+        master=view.master,
+        master_epoch=view.master_epoch,
+        min_offset=view.min_offset,
+        confirm_offset=view.confirm_offset,
+        max_offset=view.max_offset,
+        segment_size=view.segment_size,
+        segments=[pb.SegmentRun(start=run.start, count=run.count) for run in view.segments],
+        epochs=[pb.EpochStart(epoch=epoch, start_offset=start) for epoch, start in view.epochs],
+        strict=view.strict,
+    )
+
+
+async def _rest(buckets: list[TokenBucket], amount: int) -> None:
+    now = asyncio.get_running_loop().time()
+    pause = max(bucket.take(amount, now) for bucket in buckets)
+    if pause > 0:
+        await asyncio.sleep(pause)
+
+
+async def _invalid(context: aio.ServicerContext[RequestT, ResponseT], why: str) -> Never:
+    log.info("asked for what cannot be read", peer=context.peer(), reason=why)
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+
+
+async def _busy(context: aio.ServicerContext[RequestT, ResponseT]) -> Never:
+    log.debug("asked for more than is served at once", peer=context.peer(), calls=MAX_CALLS)
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls are under way: try again")
+
+
+async def _unreadable(context: aio.ServicerContext[RequestT, ResponseT], error: LogReadError) -> Never:
+    log.error("the log cannot be read for the verification", reason=str(error), kind=type(error).__name__)
+    await context.abort(grpc.StatusCode.DATA_LOSS, str(error))

@@ -1,0 +1,103 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetLogRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetLogResponse(_message.Message):
+    __slots__ = ("log",)
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    log: Log
+    def __init__(self, log: _Optional[_Union[Log, _Mapping]] = ...) -> None: ...
+
+class Log(_message.Message):
+    __slots__ = ("cluster_name", "broker_name", "broker_id", "master", "master_epoch", "min_offset", "confirm_offset", "max_offset", "segment_size", "segments", "epochs", "strict")
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    MASTER_FIELD_NUMBER: _ClassVar[int]
+    MASTER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    master: bool
+    master_epoch: int
+    min_offset: int
+    confirm_offset: int
+    max_offset: int
+    segment_size: int
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentRun]
+    epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
+    strict: bool
+    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., master: _Optional[bool] = ..., master_epoch: _Optional[int] = ..., min_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., segment_size: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentRun, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., strict: _Optional[bool] = ...) -> None: ...
+
+class SegmentRun(_message.Message):
+    __slots__ = ("start", "count")
+    START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    count: int
+    def __init__(self, start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class EpochStart(_message.Message):
+    __slots__ = ("epoch", "start_offset")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    start_offset: int
+    def __init__(self, epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("offset", "length")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    length: int
+    def __init__(self, offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class DigestRequest(_message.Message):
+    __slots__ = ("ranges", "bytes_per_second")
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    bytes_per_second: int
+    def __init__(self, ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., bytes_per_second: _Optional[int] = ...) -> None: ...
+
+class DigestResponse(_message.Message):
+    __slots__ = ("digests",)
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    digests: _containers.RepeatedCompositeFieldContainer[RangeDigest]
+    def __init__(self, digests: _Optional[_Iterable[_Union[RangeDigest, _Mapping]]] = ...) -> None: ...
+
+class RangeDigest(_message.Message):
+    __slots__ = ("xxh3_128",)
+    XXH3_128_FIELD_NUMBER: _ClassVar[int]
+    xxh3_128: bytes
+    def __init__(self, xxh3_128: _Optional[bytes] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("offset", "length")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    length: int
+    def __init__(self, offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class ReadResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,204 @@
+"""Calls to LogReader of one replica's sidecar (log_reader.proto): with an event loop, and without one for the workers
+of Spark, who are plain processes. Used by the verification.
+
+Both ask the same and answer in the same values. Nothing is tried again here. A Digest may end before every range is
+answered (see the .proto): compare how many digests came.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+import msgspec
+
+from rocketmq_api import log_reader_pb2 as pb
+from rocketmq_api.channels import (
+    ApiError,
+    ClientTls,
+    blocking_errors,
+    call,
+    open_blocking_channel,
+    open_channel,
+    typed_errors,
+)
+from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
+from rocketmq_api.log_view import MAX_SEGMENTS, LogView, SegmentRun
+
+TIMEOUT: Final = 30.0
+"""Seconds for GetLog, which may walk from the confirm offset to the log's end, and for Read."""
+DIGEST_TIMEOUT: Final = 120.0
+"""Seconds for Digest, which ends by itself after some 10 of them, or one range."""
+DIGEST_SIZE: Final = 16
+
+_SERVICE: Final = pb.DESCRIPTOR.services_by_name["LogReader"].full_name
+
+
+class Range(msgspec.Struct, frozen=True):
+    """What to digest, in bytes of the log."""
+
+    offset: int
+    length: int
+
+
+class BadAnswerError(ApiError):
+    """What was answered cannot be: another release, or a bug."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, grpc.StatusCode.INTERNAL, reason, {})
+
+
+class LogReaderClient:
+    """One sidecar; connects at the first call. Calls raise `rocketmq_api.channels.ApiError`, one of its kinds."""
+
+    def __init__(self, address: str, *, tls: ClientTls | None = None) -> None:
+        """
+        Args:
+            address: `host:port` of its gRPC port (10920).
+            tls: files for mutual TLS; None: plaintext.
+
+        Raises:
+            OSError: a TLS file cannot be read.
+        """
+        self.address = address
+        self._channel = open_channel(address, tls)
+        self._stub = LogReaderStub(self._channel)
+
+    async def get_log(self, *, timeout: float = TIMEOUT) -> LogView:  # noqa: ASYNC109 - gRPC's own deadline
+        """The log as it is now."""
+        answer = await call(self.address, self._stub.GetLog(pb.GetLogRequest(), timeout=timeout))
+        return view_of(self.address, answer.log)
+
+    async def digest(
+        self,
+        ranges: Sequence[Range],
+        *,
+        bytes_per_second: int = 0,
+        timeout: float = DIGEST_TIMEOUT,  # noqa: ASYNC109
+    ) -> AsyncIterator[bytes | None]:
+        """Digests in the order of asking; None: the bytes are not there. `bytes_per_second` 0: the sidecar's limit."""
+        async with typed_errors(self.address):
+            async for answer in self._stub.Digest(_digest(ranges, bytes_per_second), timeout=timeout):
+                for one in answer.digests:
+                    yield _digest_of(self.address, one)
+
+    async def read(self, offset: int, length: int, *, timeout: float = TIMEOUT) -> bytes:  # noqa: ASYNC109
+        """Those bytes; `RefusedError` with NOT_FOUND if they are not there."""
+        data = bytearray()
+        async with typed_errors(self.address):
+            async for answer in self._stub.Read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
+                data += answer.data
+        return _all(self.address, data, length)
+
+    async def close(self) -> None:
+        """End what is under way and disconnect."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class BlockingLogReader:
+    """`LogReaderClient` for callers without an event loop. Thread-safe."""
+
+    def __init__(self, address: str, *, tls: ClientTls | None = None) -> None:
+        """See `LogReaderClient`."""
+        self.address = address
+        self._channel = channel = open_blocking_channel(address, tls)
+        self._get_log = channel.unary_unary(
+            f"/{_SERVICE}/GetLog",
+            request_serializer=pb.GetLogRequest.SerializeToString,
+            response_deserializer=pb.GetLogResponse.FromString,
+        )
+        self._digest = channel.unary_stream(
+            f"/{_SERVICE}/Digest",
+            request_serializer=pb.DigestRequest.SerializeToString,
+            response_deserializer=pb.DigestResponse.FromString,
+        )
+        self._read = channel.unary_stream(
+            f"/{_SERVICE}/Read",
+            request_serializer=pb.ReadRequest.SerializeToString,
+            response_deserializer=pb.ReadResponse.FromString,
+        )
+
+    def get_log(self, *, timeout: float = TIMEOUT) -> LogView:
+        """See `LogReaderClient`."""
+        with blocking_errors(self.address):
+            answer = self._get_log(pb.GetLogRequest(), timeout=timeout)
+        return view_of(self.address, answer.log)
+
+    def digest(
+        self, ranges: Sequence[Range], *, bytes_per_second: int = 0, timeout: float = DIGEST_TIMEOUT
+    ) -> Iterator[bytes | None]:
+        """See `LogReaderClient`; the call ends when the iterator does."""
+        with blocking_errors(self.address):
+            answers = self._digest(_digest(ranges, bytes_per_second), timeout=timeout)
+            try:
+                for answer in answers:
+                    for one in answer.digests:
+                        yield _digest_of(self.address, one)
+            finally:
+                answers.cancel()
+
+    def read(self, offset: int, length: int, *, timeout: float = TIMEOUT) -> bytes:
+        """See `LogReaderClient`."""
+        data = bytearray()
+        with blocking_errors(self.address):
+            for answer in self._read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
+                data += answer.data
+        return _all(self.address, data, length)
+
+    def close(self) -> None:
+        """End what is under way and disconnect."""
+        self._channel.close()
+
+
+def view_of(address: str, log: pb.Log) -> LogView:
+    """A message as a plain value.
+
+    Raises:
+        BadAnswerError: files that cannot be.
+    """
+    if log.segments and (
+        log.segment_size < 1
+        or not all(0 <= run.start < 2**63 and 1 <= run.count <= MAX_SEGMENTS for run in log.segments)
+        or sum(run.count for run in log.segments) > MAX_SEGMENTS
+    ):
+        raise BadAnswerError(address, f"{len(log.segments)} rows of files of {log.segment_size} bytes cannot be")
+    return LogView(
+        cluster_name=log.cluster_name,
+        broker_name=log.broker_name,
+        broker_id=log.broker_id if log.HasField("broker_id") else None,
+        master=log.master,
+        master_epoch=log.master_epoch,
+        min_offset=log.min_offset,
+        confirm_offset=log.confirm_offset,
+        max_offset=log.max_offset,
+        segment_size=log.segment_size,
+        segments=tuple(SegmentRun(run.start, run.count) for run in log.segments),
+        epochs=tuple((one.epoch, one.start_offset) for one in log.epochs),
+        strict=log.strict,
+    )
+
+
+def _digest(ranges: Sequence[Range], bytes_per_second: int) -> pb.DigestRequest:
+    return pb.DigestRequest(
+        ranges=[pb.Range(offset=one.offset, length=one.length) for one in ranges], bytes_per_second=bytes_per_second
+    )
+
+
+def _digest_of(address: str, one: pb.RangeDigest) -> bytes | None:
+    if one.xxh3_128 and len(one.xxh3_128) != DIGEST_SIZE:
+        raise BadAnswerError(address, f"a digest of {len(one.xxh3_128)} bytes")
+    return one.xxh3_128 or None
+
+
+def _all(address: str, data: bytearray, length: int) -> bytes:
+    if len(data) != length:
+        raise BadAnswerError(address, f"{len(data)} bytes instead of {length}")
+    return bytes(data)
