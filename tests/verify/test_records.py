@@ -261,6 +261,15 @@ def test_a_record_at_the_end_of_a_range_is_cut(messages: list[Sent], draw: st.Da
         assert list(walk(buffer, 0, 0, stop, segment_size=size)) == wanted + rest
 
 
+def test_a_file_starts_with_a_record_whatever_is_there() -> None:
+    data, made = make_log([Sent(body=b"x" * 3000), Sent(body=b"x" * 1000), Sent()])
+    assert (made[1].sent, made[2].offset) == (None, SEGMENT)
+    data[SEGMENT : SEGMENT + 80] = bytes(80)
+    assert record_start(data, 0, SEGMENT + 90, segment_size=SEGMENT) == SEGMENT
+    assert next_record_start(data, 0, made[1].offset + 1, segment_size=SEGMENT) == SEGMENT
+    assert record_start(data[SEGMENT + 1 :], SEGMENT + 1, SEGMENT + 90, segment_size=SEGMENT) is None
+
+
 def test_a_start_that_is_none_is_a_gap() -> None:
     data, made = make_log([Sent(), Sent()])
     assert list(walk(data, 0, 10, len(data), segment_size=SEGMENT)) == [

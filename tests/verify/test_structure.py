@@ -248,6 +248,28 @@ def test_a_large_record_in_small_pieces_is_held_once() -> None:
     assert checker.finish().unread == 0
 
 
+def test_a_size_that_its_parts_do_not_make_is_not_waited_for() -> None:
+    data, made = make_log([Sent()] * 2000, segment_size=1 << 30)
+    data[0:4] = struct.pack(">i", 100 << 20)
+    checker = StructureCheck(Extent(0, len(data)), 1 << 30)
+    for start in range(0, len(data), 1000):
+        checker.feed(data[start : start + 1000])
+        assert len(checker._rest) <= 1000
+    assert places(checker.finish()) == [(0, made[0].end, Reason.LENGTHS)]
+
+
+def test_a_fault_ends_with_its_extent() -> None:
+    data, made = make_log([Sent()] * 6)
+    start, end = made[2].offset, made[3].offset + 10
+    data[start : made[4].offset] = bytes(made[4].offset - start)
+    found = check(data, extent=Extent(0, end))
+    assert places(found) == [(start, end, Reason.NO_RECORD)]
+    assert (found.next, found.unread) == (None, 0)
+    rest = check(data, extent=Extent(end, len(data)), aligned=False)
+    assert (rest.first, rest.records) == (made[4].offset, 2)
+    assert places(join([found, rest])) == places(found)
+
+
 def part(start: int, end: int, first: int | None, following: int | None) -> Structure:
     return Structure(extent=Extent(start, end), first=first, next=following)
 
