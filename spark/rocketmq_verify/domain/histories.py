@@ -41,6 +41,8 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True):
     """Below, a difference is a mismatch; from here on, one that lasts to the zone's end is `beyond`."""
     beyond: Kind = Kind.STALE_TAIL
     """STALE_TAIL, or DIVERGENT_HISTORY where nothing explains another history."""
+    end: int
+    """Of its log: bytes up to here help to see what the last compared bytes are part of."""
     promised: int = 0
     """Below, it is DIVERGENT_HISTORY whatever explains it: a `strict` replica's own confirm offset."""
 
@@ -128,13 +130,17 @@ def _zone(log: ReplicaLog, point: int | None, reference: ReplicaLog, confirm: in
     beyond = Kind.STALE_TAIL
     sure = extent.start if point is None else point
     if point is None and (own := table(log).entries):
-        claimed = max(own[0].start_offset, table(reference).entries[0].start_offset, extent.start)
-        beyond = Kind.DIVERGENT_HISTORY if claimed < extent.end else beyond
+        # tables that begin at 0 have forgotten nothing: two first masters, or two groups. One epoch with two starts is
+        # of a master that restarted; what it wrote before is the same
+        theirs = table(reference).entries
+        whole = own[0].start_offset == theirs[0].start_offset == 0 and own[0].epoch != theirs[0].epoch
+        beyond = Kind.DIVERGENT_HISTORY if whole else beyond
     return Zone(
         replica=log.name,
         extent=extent,
         sure=max(min(sure, extent.end), extent.start),
         beyond=beyond,
+        end=log.max_offset,
         promised=min(log.confirm_offset, extent.end) if log.strict else 0,
     )
 
@@ -148,6 +154,9 @@ def _clipped(zones: Iterable[Zone], earlier: Iterable[Zone]) -> list[Zone]:
         extent = zone.extent.meet(plan.extent)
         sure = max(min(zone.sure, plan.sure, extent.end), extent.start)
         beyond = zone.beyond if plan.beyond == zone.beyond else Kind.STALE_TAIL
-        promised = min(zone.promised, plan.promised)
-        found.append(Zone(replica=zone.replica, extent=extent, sure=sure, beyond=beyond, promised=promised))
+        found.append(
+            msgspec.structs.replace(
+                zone, extent=extent, sure=sure, beyond=beyond, promised=min(zone.promised, plan.promised)
+            )
+        )
     return found

@@ -129,8 +129,7 @@ def _tail_finding(history: History, zone: Zone, partner: ReplicaName, found: Fou
     if zone.beyond is Kind.STALE_TAIL and start >= zone.promised:
         return stale_tail(zone.replica, extent, epoch, partner)
     pair = tuple(sorted((zone.replica, partner)))
-    contents = {one: found.window.of(one, found.extent) for one in pair}
-    compared = min(len(data) for data in contents.values())
+    contents, compared = _contents(found, history)
     return Finding(
         kind=Kind.DIVERGENT_HISTORY,
         replicas=pair,
@@ -201,9 +200,7 @@ def _records(
 
 
 def _finding(history: History, found: Found, difference: int) -> Finding:
-    contents = {replica: found.window.of(replica, found.extent) for replica in found.window.copies}
-    contents = {replica: data for replica, data in contents.items() if data}
-    compared = min(len(data) for data in contents.values())
+    contents, compared = _contents(found, history)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
     copies = judge(contents, found.extent.start, found.extent.length, compared)
     wrong = tuple(copy.replica for copy in copies if copy.right is False)
@@ -239,6 +236,18 @@ def _finding(history: History, found: Found, difference: int) -> Finding:
         copies=copies,
         detail=detail,
     )
+
+
+def _contents(found: Found, history: History) -> tuple[dict[ReplicaName, bytes], int]:
+    """The copies from the record's start to the window's end, and how many bytes of the record are to be compared."""
+    contents: dict[ReplicaName, bytes] = {}
+    compared = found.extent.length
+    for zone in history.zones:
+        part = found.window.copies.get(zone.replica, b"")[found.extent.start - found.window.start :]
+        if part:
+            contents[zone.replica] = part
+            compared = min(compared, len(part), zone.extent.end - found.extent.start)
+    return contents, compared
 
 
 def _where(found: Found) -> str:

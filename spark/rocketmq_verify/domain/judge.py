@@ -37,8 +37,9 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
     """The copies of the record or blank at `start`, ascending by replica.
 
     Args:
-        contents: the bytes from `start` on as each replica has them, from `compared` to `size` bytes.
-        size: of the record, as the copies that are whole have it.
+        contents: the bytes from `start` on as each replica has them, `compared` or more; what is behind `size` serves
+            to see whether a copy is a whole record of another size.
+        size: of the record, as most copies that are whole have it.
         compared: from `start` so many bytes have to be equal; less than `size` where what is compared ends within.
     """
     groups = grouped({replica: data[:compared] for replica, data in contents.items()})
@@ -107,19 +108,13 @@ def _check(data: bytes, start: int, size: int) -> tuple[Standing, str]:
     if len(data) < size:
         return Standing.SOUND, "only its beginning is confirmed"
     try:
-        found = read_record(data, 0, size, check_crc=True)
+        found = read_record(data, 0, len(data), check_crc=True)
     except RecordError as error:
         return Standing.BROKEN, _fault(error.fault, data, size)
-    if found.size != size:
-        return Standing.BROKEN, f"it says of itself that it has {found.size} bytes, not {size}"
-    if isinstance(found, Blank):
-        return Standing.SOUND, "a blank up to the end of the file"
-    return _check_record(data, found, start)
-
-
-def _check_record(data: bytes, found: Record, start: int) -> tuple[Standing, str]:
-    if found.physical_offset != start:
+    if isinstance(found, Record) and found.physical_offset != start:
         return Standing.BROKEN, f"it says of itself that it belongs at {found.physical_offset}"
+    if isinstance(found, Blank):
+        return (Standing.SOUND if found.size == size else Standing.BROKEN), f"a blank of {found.size} bytes"
     try:
         if check_record_crc(data, found):
             return Standing.SEALED, "record CRC right"
@@ -130,7 +125,7 @@ def _check_record(data: bytes, found: Record, start: int) -> tuple[Standing, str
 
 def _fault(fault: RecordFault, data: bytes, size: int) -> str:
     stated = int.from_bytes(data[:4], "big", signed=True)
-    if not any(data):
+    if not any(data[:size]):
         return "nothing but zeros"
     if fault is RecordFault.CRC:
         return "body CRC wrong"

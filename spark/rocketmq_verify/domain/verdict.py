@@ -148,10 +148,11 @@ def verdict(
     up_to = _aligned_up_to(history, tally, ordered)
     mismatches = [one for one in ordered if one.severity is Severity.MISMATCH]
     unread = [one for one in ordered if one.severity is Severity.UNVERIFIED]
+    strange = _strangers(history, ordered)
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
-    elif (up_to is None and not empty) or (unread and not allow_unreachable):
+    elif (up_to is None and not empty) or (unread and not allow_unreachable) or strange:
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
@@ -162,7 +163,14 @@ def verdict(
         result=result,
         exit_code=EXIT_CODES[result],
         summary=_summary(
-            result, up_to=up_to, epoch=epoch, mismatches=mismatches, unread=unread, logs=logs, history=history
+            result,
+            up_to=up_to,
+            epoch=epoch,
+            mismatches=mismatches,
+            unread=unread,
+            strange=strange,
+            logs=logs,
+            history=history,
         ),
         aligned_up_to=up_to,
         epoch=epoch,
@@ -223,6 +231,18 @@ def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) 
     return have[1] if limit is None else min(have[1], limit)
 
 
+def _strangers(history: History, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:
+    """Replicas with another history from their first byte on: theirs was forgotten, or they are of another group."""
+    starts = {zone.replica: zone.extent.start for zone in history.zones}
+    return tuple(
+        replica
+        for finding in findings
+        if finding.kind is Kind.STALE_TAIL
+        for replica in finding.replicas
+        if finding.extent.start == starts.get(replica)
+    )
+
+
 def _counts(findings: Iterable[Finding]) -> dict[Kind, int]:
     found = Counter(finding.kind for finding in findings)
     return {kind: found[kind] for kind in Kind}
@@ -250,6 +270,7 @@ def _summary(
     epoch: int | None,
     mismatches: Sequence[Finding],
     unread: Sequence[Finding],
+    strange: Sequence[ReplicaName],
     logs: Sequence[ReplicaLog],
     history: History,
 ) -> str:
@@ -269,6 +290,11 @@ def _summary(
     if unread:
         known = "" if up_to is None else f"; the others are {where}"
         return f"not verified: {unread[0].detail}{known}"
+    if strange and up_to is not None:
+        return (
+            f"not verified: nothing of {' and '.join(strange)} belongs to the history of {history.reference}; the others "
+            f"are {where}"
+        )
     if len(logs) < 2:
         return f"not verified: {len(logs)} replica could be read, it takes two to compare"
     moved = (

@@ -34,7 +34,7 @@ MOST_AT_ONCE: Final = 4 << 20
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The same range as some replicas have it; a copy may end earlier, where its replica's zone does."""
+    """The same range as some replicas have it; a copy may end earlier, where its replica's log does."""
 
     start: int
     copies: dict[ReplicaName, bytes]
@@ -52,7 +52,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     kind: RecordKind
     name: RecordName | None
     window: Window
-    """Holds the extent, as far as zones go."""
+    """Holds the extent, as far as the logs go."""
 
 
 def locate(offset: int, replicas: tuple[ReplicaName, ...], history: History) -> Questions[Found | None]:
@@ -73,11 +73,11 @@ def locate(offset: int, replicas: tuple[ReplicaName, ...], history: History) -> 
 
 
 def read_window(extent: Extent, replicas: tuple[ReplicaName, ...], history: History) -> Questions[Window]:
-    """These bytes of each replica whose zone holds at least their start."""
+    """These bytes of each replica that has at least their start, as far as its log goes."""
     asks: list[Ask] = []
     for replica in replicas:
         zone = history.zone(replica)
-        part = Extent(0, 0) if zone is None else extent.meet(zone.extent)
+        part = Extent(0, 0) if zone is None else extent.meet(Extent(zone.extent.start, zone.end))
         if part.length and part.start == extent.start:
             asks += [
                 Ask(replica, Extent(start, min(start + MOST_AT_ONCE, part.end)), digest=False)
@@ -98,12 +98,16 @@ def _whole(parts: list[bytes | None]) -> list[bytes]:
 
 
 def sound(window: Window, replica: ReplicaName, found: Found, segment_size: int) -> bool:
-    """Whether this copy has a record (or blank) of that place and size by itself, with the right body checksum."""
+    """Whether this copy has a record or a blank at that place, of any size, with the right body checksum.
+
+    One that goes on behind the log's end (a slave's last slice) counts.
+    """
     data = window.copies[replica]
-    piece = next(walk(data, window.start, found.extent.start, found.extent.end, segment_size=segment_size), None)
-    if piece is None or piece[1] != found.extent.length or piece[2] not in {RecordKind.RECORD, RecordKind.BLANK}:
+    end = window.start + len(data)
+    piece = next(walk(data, window.start, found.extent.start, end, segment_size=segment_size), None)
+    if piece is None or piece[2] is RecordKind.GAP:
         return False
-    return piece[2] is RecordKind.BLANK or body_ok(data, window.start, found.extent.start) is not False
+    return piece[2] is not RecordKind.RECORD or body_ok(data, window.start, found.extent.start) is not False
 
 
 def _file(offset: int, size: int) -> Extent:
