@@ -5,7 +5,7 @@ Both ask the same and answer in the same values. Nothing is tried again here. A 
 answered (see the .proto): compare how many digests came.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -75,12 +75,17 @@ class LogReaderClient:
         *,
         bytes_per_second: int = 0,
         timeout: float = DIGEST_TIMEOUT,  # noqa: ASYNC109
-    ) -> AsyncIterator[bytes | None]:
-        """Digests in the order of asking; None: the bytes are not there. `bytes_per_second` 0: the sidecar's limit."""
+    ) -> AsyncGenerator[bytes | None]:
+        """Digests in the order of asking; None: the bytes are not there. `bytes_per_second` 0: the sidecar's limit.
+        The call ends when the iterator does."""
         async with typed_errors(self.address):
-            async for answer in self._stub.Digest(_digest(ranges, bytes_per_second), timeout=timeout):
-                for one in answer.digests:
-                    yield _digest_of(self.address, one)
+            answers = self._stub.Digest(_digest(ranges, bytes_per_second), timeout=timeout)
+            try:
+                async for answer in answers:
+                    for one in answer.digests:
+                        yield _digest_of(self.address, one)
+            finally:
+                answers.cancel()  # gRPC would go on
 
     async def read(self, offset: int, length: int, *, timeout: float = TIMEOUT) -> bytes:  # noqa: ASYNC109
         """Those bytes; `RefusedError` with NOT_FOUND if they are not there."""
