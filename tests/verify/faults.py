@@ -127,6 +127,7 @@ class Group:
             self.told_late |= self.connected
         else:
             self.connected.clear()
+            self.told_late.clear()
         self.epoch += 1
         self.clock += 10_000
         self.master = replica
@@ -193,6 +194,8 @@ class Group:
                         (master, master.epochs, master.epochs.index(slave.epochs[index])),
                     )
                 ]
+                if min(*ends, slave.end) < slave.min:
+                    return False
                 slave.truncate(min(*ends, slave.end))
                 self.connected.add(slave.name)
                 return True
@@ -214,7 +217,7 @@ class Group:
             slave.write(start, bytes(master.data[start:end]))
             told = slave.epochs[-1][0] if slave.epochs else -1
             known = {epoch for epoch, _ in slave.epochs}
-            late = slave.name in self.told_late
+            late = slave.name in self.told_late and slave.epochs
             for epoch, at in master.epochs:
                 if epoch > told and epoch not in known and at < end and not late:
                     slave.epochs.append((epoch, at))

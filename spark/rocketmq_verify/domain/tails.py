@@ -11,7 +11,7 @@ from rocketmq_verify.domain.histories import History, Zone
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions
 from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, next_record_start, walk
-from rocketmq_verify.domain.windows import NEAR, Found, read_window, sound
+from rocketmq_verify.domain.windows import NEAR, Found, Window, read_window, sound
 
 REACH: Final = LARGEST_RECORD + (1 << 20)
 """Bytes behind the difference, and in front of the zone's end, in which an equal record is looked for."""
@@ -32,37 +32,46 @@ def is_tail(found: Found, zone: Zone, partner: ReplicaName, history: History) ->
 
 
 def ends_alike(zone: Zone, partner: ReplicaName, history: History) -> Questions[bool]:
-    """Whether the last whole record of the zone is the same in `partner`: then there is no other history at all."""
+    """Whether the last whole record of the zone and what is behind it are the same in `partner`.
+
+    Then the whole zone is of one history.
+    """
     end = zone.extent.end
     extent = Extent(max(zone.sure, end - NEAR), end)
     start = zone.sure if extent.start == zone.sure else None
-    return (yield from _equal_again(extent, start, zone.replica, partner, history, last=True))
+    window, records = yield from _records(extent, start, (zone.replica, partner), history)
+    if not records:
+        return False
+    rest = Extent(records[-1].start, end)
+    return window.of(zone.replica, rest) == window.of(partner, rest)
 
 
 def _equal_again(
-    extent: Extent,
-    start: int | None,
-    replica: ReplicaName,
-    partner: ReplicaName,
-    history: History,
-    *,
-    last: bool = False,
+    extent: Extent, start: int | None, replica: ReplicaName, partner: ReplicaName, history: History
 ) -> Questions[bool]:
-    """Whether a whole record of `partner` in here, or the last one, is the same in `replica`."""
+    """Whether a whole record of `partner` in here is the same in `replica`."""
+    window, records = yield from _records(extent, start, (replica, partner), history)
+    return any(window.of(partner, record) == window.of(replica, record) for record in records)
+
+
+def _records(
+    extent: Extent, start: int | None, pair: tuple[ReplicaName, ReplicaName], history: History
+) -> Questions[tuple[Window, list[Extent]]]:
+    """The whole records that the second of two has in this range, and both copies of it; none if one copy is not there.
+
+    `start` is where a record starts; None: look for it.
+    """
+    nothing = Window(extent.start, {})
     if not extent.length:
-        return False
-    window = yield from read_window(extent, (replica, partner), history)
+        return nothing, []
+    window = yield from read_window(extent, pair, history)
     if len(window.copies) < 2:
-        return False
-    theirs = window.copies[partner]
+        return nothing, []
+    theirs = window.copies[pair[1]]
     size = history.segment_size
     if start is None:
         start = next_record_start(theirs, window.start, extent.start, segment_size=size)
     if start is None:
-        return False
-    records = [
-        Extent(at, at + length)
-        for at, length, kind in walk(theirs, window.start, start, extent.end, segment_size=size)
-        if kind is RecordKind.RECORD
-    ]
-    return any(window.of(partner, record) == window.of(replica, record) for record in records[-1 if last else 0 :])
+        return nothing, []
+    pieces = walk(theirs, window.start, start, extent.end, segment_size=size)
+    return window, [Extent(at, at + length) for at, length, kind in pieces if kind is RecordKind.RECORD]
