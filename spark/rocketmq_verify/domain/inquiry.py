@@ -12,6 +12,8 @@ However much differs, findings are bounded; the last of a kind says how much mor
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from rocketmq_verify.domain.chunks import common, without
 from rocketmq_verify.domain.compare import ChunkResult, Groups, Rest, Tally
 from rocketmq_verify.domain.findings import Finding, Kind
@@ -33,7 +35,7 @@ _BLANK_HEAD: Final = 8
 
 def inquire(history: History, tally: Tally) -> Questions[tuple[Finding, ...]]:
     """Findings of what the tally says differs or is missing; those of the tables are in `history` already."""
-    results = tally.results()
+    results = [msgspec.structs.replace(one, groups=_counting(one, history, {})) for one in tally.results()]
     tails = yield from _find_tails(history, results)
     findings = [finding for finding, _ in tails.values()]
     by_groups: dict[Groups, list[ChunkResult]] = {}
