@@ -1,0 +1,211 @@
+"""What a run knows of every byte of every replica, as spans, and as a map of few cells for people.
+
+Made of the verdict and the plan, which are short whatever the log's length; `history` keeps the spans, the report draws
+the map. Pure.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from rocketmq_verify.domain.chunks import ALL, Plan, common, covered, without
+from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
+
+MOST_CELLS: Final = 160
+"""Cells of the map in a row."""
+MOST_REPLICAS: Final = 32
+"""Rows of the map."""
+MOST_SPANS: Final = 100_000
+"""Of one run; findings and pieces are few, so a run has some hundred."""
+
+
+class State(StrEnum):
+    """What is known of a replica's bytes."""
+
+    DIFFERING = "differing"
+    MISSING = "missing"
+    UNREAD = "unread"
+    """Not compared at all: the replica was not to be read, or changed while it was."""
+    BEHIND = "behind"
+    """Behind the end of what is compared: not confirmed yet, or a stale tail."""
+    ALONE = "alone"
+    """No other replica has it (any more)."""
+    EARLIER = "earlier"
+    """Compared by an earlier run, not by this one."""
+    SAMPLED = "sampled"
+    """Compared by an earlier run, and some of it again by this one."""
+    VERIFIED = "verified"
+    """Compared by this run, all of it."""
+
+
+_RANK: Final = {state: rank for rank, state in enumerate(State)}
+ALARMING: Final = frozenset({State.DIFFERING, State.MISSING})
+"""Shown though it be one byte of a cell; of the other states the one that most bytes are in."""
+_DIFFER: Final = frozenset({Kind.CORRUPT_RECORD, Kind.DIVERGENT_HISTORY, Kind.BAD_STRUCTURE})
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A range of one replica's log in one state."""
+
+    replica: ReplicaName
+    start: int
+    end: int
+    state: State
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.start, self.end)
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """Neighbouring cells of one replica's row with one state: columns `[first, last)` of the map."""
+
+    replica: ReplicaName
+    first: int
+    last: int
+    state: State
+
+
+class Map(msgspec.Struct, frozen=True, kw_only=True):
+    """Replicas by columns; a column is a part of a file, a file, or several."""
+
+    start: int
+    """Physical offset of the first column; a file's start."""
+    width: int
+    """Bytes of a column."""
+    columns: int
+    segment_size: int
+    replicas: tuple[ReplicaName, ...]
+    left_out: int
+    """Replicas beyond MOST_REPLICAS."""
+    cells: tuple[Cell, ...]
+
+
+def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
+    """What is known of each replica's bytes: ascending, disjoint, neighbours differ in state."""
+    zones = {one.name: _zone(one) for one in verdict.replicas}
+    both = covered(zones.values())
+    full = [piece.extent for piece in plan.pieces if piece.per_million >= ALL]
+    some = [piece.extent for piece in plan.pieces if piece.per_million < ALL]
+    found: list[Span] = []
+    for replica in verdict.replicas:
+        zone = zones[replica.name]
+        all_of_it = Extent(replica.min_offset, replica.max_offset)
+        layers: list[tuple[State, Iterable[Extent]]] = [
+            (State.UNREAD if replica.compared_up_to is None else State.BEHIND, [all_of_it]),
+            (State.ALONE, [zone]),
+            (State.EARLIER, common([zone], both)),
+            (State.SAMPLED, common([zone], some)),
+            (State.VERIFIED, common([zone], full)),
+            *_findings(verdict, replica.name, all_of_it),
+        ]
+        found += _painted(replica.name, layers)
+    return tuple(found[:MOST_SPANS])
+
+
+def _zone(replica: ReplicaReport) -> Extent:
+    if replica.compared_from is None or replica.compared_up_to is None:
+        return Extent(0, 0)
+    return Extent(replica.compared_from, replica.compared_up_to)
+
+
+def _findings(verdict: Verdict, replica: ReplicaName, log: Extent) -> Iterable[tuple[State, Iterable[Extent]]]:
+    own = [finding for finding in verdict.findings if replica in finding.replicas]
+    for state, kinds in (
+        (State.BEHIND, {Kind.STALE_TAIL}),
+        (State.DIFFERING, _DIFFER),
+        (State.MISSING, {Kind.MISSING_SEGMENT}),
+    ):
+        yield state, [Extent(one.start, one.end).meet(log) for one in own if one.kind in kinds]
+
+
+def _painted(replica: ReplicaName, layers: Iterable[tuple[State, Iterable[Extent]]]) -> list[Span]:
+    """Later layers over earlier ones."""
+    painted: list[Span] = []
+    for state, extents in layers:
+        over = [extent for extent in extents if extent.length]
+        if not over:
+            continue
+        kept = [
+            Span(replica, rest.start, rest.end, span.state) for span in painted for rest in without([span.extent], over)
+        ]
+        painted = kept + [Span(replica, one.start, one.end, state) for one in covered(over, copies=1)]
+    painted.sort(key=lambda span: span.start)
+    found: list[Span] = []
+    for span in painted:
+        if found and found[-1].end == span.start and found[-1].state is span.state:
+            found[-1] = Span(replica, found[-1].start, span.end, span.state)
+        else:
+            found.append(span)
+    return found
+
+
+def chart(of: Sequence[Span], segment_size: int, *, unread: Iterable[ReplicaName] = ()) -> Map | None:
+    """The map of these spans; None where there are no bytes.
+
+    Args:
+        segment_size: bytes of a file.
+        unread: replicas that could not be read: rows in one state.
+    """
+    names = sorted({span.replica for span in of} | set(unread))
+    if not of or segment_size <= 0:
+        return None
+    start = min(span.start for span in of) // segment_size * segment_size
+    end = max(span.end for span in of)
+    files = max(-(-(end - start) // segment_size), 1)
+    # a column is a whole part of a file or several whole files, so that files' borders are columns' borders
+    width = -(-files // MOST_CELLS) * segment_size
+    if files <= MOST_CELLS // 2:
+        parts = MOST_CELLS // files
+        while segment_size % parts:
+            parts -= 1
+        width = segment_size // parts
+    columns = -(-(end - start) // width)
+    shown = names[:MOST_REPLICAS]
+    cells: list[Cell] = []
+    for name in shown:
+        own = [span for span in of if span.replica == name]
+        if not own:
+            cells.append(Cell(name, 0, columns, State.UNREAD))
+            continue
+        cells += _cells(name, own, start, width, columns)
+    return Map(
+        start=start,
+        width=width,
+        columns=columns,
+        segment_size=segment_size,
+        replicas=tuple(shown),
+        left_out=len(names) - len(shown),
+        cells=tuple(cells),
+    )
+
+
+def _cells(name: ReplicaName, own: Iterable[Span], start: int, width: int, columns: int) -> list[Cell]:
+    row: list[dict[State, int]] = [{} for _ in range(columns)]
+    for span in own:
+        for column in range((span.start - start) // width, min((span.end - 1 - start) // width + 1, columns)):
+            part = Extent(start + column * width, start + (column + 1) * width).meet(span.extent)
+            row[column][span.state] = row[column].get(span.state, 0) + part.length
+    found: list[Cell] = []
+    for column, parts in enumerate(row):
+        if not parts:
+            continue
+        state = max(parts, key=lambda one: (one in ALARMING, parts[one], -_RANK[one]))
+        if found and found[-1].last == column and found[-1].state is state:
+            found[-1] = Cell(name, found[-1].first, column + 1, state)
+        else:
+            found.append(Cell(name, column, column + 1, state))
+    return found
+
+
+def totals(of: Iterable[Span]) -> dict[ReplicaName, dict[State, int]]:
+    """Bytes by replica and state; every state is there."""
+    found: dict[ReplicaName, dict[State, int]] = {}
+    for span in of:
+        own = found.setdefault(span.replica, dict.fromkeys(State, 0))
+        own[span.state] += span.extent.length
+    return found

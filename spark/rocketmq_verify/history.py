@@ -1,0 +1,248 @@
+"""What earlier runs of a group found and compared, kept in Parquet files that anything can read. Called by the job.
+
+    PATH/<cluster>/<broker name>/runs/        a row a run: result, offsets, figures, ends of all replicas, the verdict
+                                 ranges/      what a run knew of which range of which replica (`alignment.Span`)
+                                 watermarks/  what need not be read again (`domain.watermarks`)
+
+Files are named `<time of saving in ms>-<run id>.parquet`, written whole, and never changed. The newest watermarks that
+can be read count. Two runs at once do no harm: what one of them suspects and the other could not know of is added when
+they are loaded, so that no difference is forgotten. Watermarks are written last: what was compared by a run that died
+before is read again. A file that is torn or none of ours is skipped, with one line in the log.
+
+Kept: `keep_runs` runs, of which all but the newest are merged into one file now and then; the ranges and the watermarks
+of the newest few.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import structlog
+
+from rocketmq_verify.alignment import Span
+from rocketmq_verify.domain.chunks import merged
+from rocketmq_verify.domain.model import Extent
+from rocketmq_verify.domain.verdict import Verdict
+from rocketmq_verify.domain.watermarks import MOST_SUSPECTS, Watermarks
+from rocketmq_verify.history_folders import Folder, HistoryError, open_folder, path_part
+from rocketmq_verify.history_rows import (
+    LONGEST_FILE,
+    Figures,
+    FileError,
+    Group,
+    MarksRow,
+    Row,
+    RunSummary,
+    SpanRow,
+    decode,
+    encode,
+    marks_row,
+    span_rows,
+    summary,
+)
+
+__all__ = ["Figures", "Group", "HistoryError", "HistoryStore", "RunSummary", "new_run_id"]
+
+RUNS: Final = "runs"
+RANGES: Final = "ranges"
+WATERMARKS: Final = "watermarks"
+KEEP_RUNS: Final = 1000
+KEEP_FEW: Final = 32
+"""Files of ranges and of watermarks."""
+MERGE_AT: Final = 128
+"""Files of runs; then all but `KEEP_SINGLE` become one."""
+KEEP_SINGLE: Final = 32
+MOST_TRIED: Final = 64
+"""Files looked into for watermarks; when the newest so many are all unreadable, there are none."""
+
+_NAME: Final = re.compile(r"([0-9]{15})-([a-z0-9]{1,40})\.parquet")
+_RUN_ID: Final = re.compile(r"[a-z0-9]{1,40}")
+_LAST_MS: Final = 10**15 - 1
+
+log = structlog.get_logger(__name__)
+
+
+def new_run_id() -> str:
+    """Another one in every run."""
+    return secrets.token_hex(8)
+
+
+class HistoryStore:
+    """The histories of all groups under one path. Not thread-safe; any number of processes may use a path at once."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        now_ms: Callable[[], int],
+        hadoop: Callable[[str], Folder] | None = None,
+        keep_runs: int = KEEP_RUNS,
+    ) -> None:
+        """Nothing is read or written yet.
+
+        Args:
+            path: a directory or a URI, see `history_folders.open_folder`.
+            now_ms: wall clock, in milliseconds since 1970.
+            hadoop: `history_hadoop.HadoopFolder` of the Spark session, where there is one.
+
+        Raises:
+            HistoryError: no file system for this path.
+        """
+        self._folder = open_folder(path, hadoop)
+        self._now_ms = now_ms
+        self._keep_runs = min(max(keep_runs, 1), KEEP_RUNS)
+        self._bases: dict[Group, str] = {}
+
+    def load(self, group: Group) -> Watermarks | None:
+        """What need not be read again; None if no run has saved any. `save` notes that its run began with these.
+
+        Raises:
+            HistoryError: the folder cannot be read. (Files that cannot be are skipped.)
+        """
+        folder = _folder(group, WATERMARKS)
+        newest: MarksRow | None = None
+        self._bases[group] = ""
+        marks = Watermarks()
+        suspects: list[Extent] = []
+        for name in reversed(self._names(folder)[-MOST_TRIED:]):
+            if newest is not None and name <= newest.base:
+                break
+            row = next(iter(self._rows(folder, name, MarksRow, group)), None)
+            try:
+                found = None if row is None else row.watermarks()
+            except FileError as error:
+                _skipped(folder, name, str(error))
+                continue
+            if row is None or found is None:
+                continue
+            if newest is None:
+                newest, marks = row, found
+                self._bases[group] = name
+            # of the others only what the newest could not know of: they were saved after its run had begun
+            suspects += found.suspects
+        if newest is None:
+            return None
+        return Watermarks(replicas=marks.replicas, suspects=_bounded(suspects), last_full_ms=marks.last_full_ms)
+
+    def last(self, group: Group, most: int) -> tuple[RunSummary, ...]:
+        """The newest `most` runs, oldest first.
+
+        Raises:
+            HistoryError: the folder cannot be read.
+        """
+        found: dict[str, RunSummary] = {}
+        for row in self._newest_runs(group, self._names(_folder(group, RUNS))):
+            found.setdefault(row.run_id, row)
+            if len(found) >= min(most, self._keep_runs):
+                break
+        return tuple(sorted(found.values(), key=_age))[-most:] if most > 0 else ()
+
+    def ranges(self, group: Group, run_id: str) -> tuple[Span, ...]:
+        """What that run knew of all replicas' bytes; nothing if it is too long ago. Raises `HistoryError`."""
+        folder = _folder(group, RANGES)
+        for name in reversed(self._names(folder)):
+            if name.endswith(f"-{run_id}.parquet"):
+                return tuple(row.span() for row in self._rows(folder, name, SpanRow, group))
+        return ()
+
+    def save(
+        self,
+        group: Group,
+        run_id: str,
+        verdict: Verdict,
+        *,
+        watermarks: Watermarks | None,
+        spans: tuple[Span, ...],
+        figures: Figures,
+    ) -> RunSummary:
+        """Keep a run, durably.
+
+        Args:
+            run_id: of `new_run_id`.
+            watermarks: None: the run did not get that far, those of before stay.
+
+        Raises:
+            HistoryError: it is not kept, or not all of it; the verdict is none the less true.
+        """
+        if _RUN_ID.fullmatch(run_id) is None:
+            raise ValueError(f"run id {run_id!r}: letters a to z and digits, 40 at most")
+        kinds = (RUNS, RANGES, WATERMARKS)
+        names = {kind: self._names(_folder(group, kind)) for kind in kinds}
+        # behind every other even where this machine's clock is late: the newest name has to be the newest file
+        latest = max((int(own[-1][:15]) for own in names.values() if own), default=0)
+        saved_ms = min(max(self._now_ms(), latest + 1, 0), _LAST_MS)
+        name = f"{saved_ms:015d}-{run_id}.parquet"
+        row = summary(group, run_id, saved_ms, verdict, figures)
+        if spans:
+            rows = span_rows(group, run_id, saved_ms, spans)
+            self._folder.write(_folder(group, RANGES), name, encode(rows, SpanRow))
+        self._folder.write(_folder(group, RUNS), name, encode([row], RunSummary))
+        if watermarks is not None:
+            kept = marks_row(group, run_id, saved_ms, self._bases.get(group, ""), watermarks)
+            self._folder.write(_folder(group, WATERMARKS), name, encode([kept], MarksRow))
+            self._bases[group] = name
+        try:
+            self._tidy(group)
+        except HistoryError as error:
+            log.warning("old files of the history stay: see that they can be listed and removed", error=str(error))
+        return row
+
+    def _tidy(self, group: Group) -> None:
+        for kind in (RANGES, WATERMARKS):
+            for name in self._names(_folder(group, kind))[:-KEEP_FEW]:
+                self._folder.remove(_folder(group, kind), name)
+        folder = _folder(group, RUNS)
+        names = self._names(folder)
+        if len(names) < MERGE_AT:
+            return
+        old = names[:-KEEP_SINGLE]
+        rows: dict[str, RunSummary] = {}
+        for row in self._newest_runs(group, old):
+            rows.setdefault(row.run_id, row.without_verdict())
+            if len(rows) >= self._keep_runs - KEEP_SINGLE:
+                break
+        if rows:
+            kept = sorted(rows.values(), key=_age)
+            # the name of the newest of them, so that it sorts where they were; rows that are there twice until the
+            # files are gone are told apart by their run ids
+            target = f"{int(old[-1][:15]):015d}-m{secrets.token_hex(8)}.parquet"
+            self._folder.write(folder, target, encode(kept, RunSummary))
+        for name in old:
+            self._folder.remove(folder, name)
+
+    def _newest_runs(self, group: Group, names: list[str]) -> Iterator[RunSummary]:
+        folder = _folder(group, RUNS)
+        for name in reversed(names):
+            yield from sorted(self._rows(folder, name, RunSummary, group), key=_age, reverse=True)
+
+    def _rows(self, folder: str, name: str, kind: type[Row], group: Group) -> list[Row]:
+        """None of a file that is gone or cannot be trusted."""
+        try:
+            return decode(self._folder.read(folder, name, LONGEST_FILE), kind, group)
+        except (HistoryError, FileError) as error:
+            _skipped(folder, name, str(error))
+            return []
+
+    def _names(self, folder: str) -> list[str]:
+        """Of our files, oldest first."""
+        return [name for name in self._folder.names(folder) if _NAME.fullmatch(name)]
+
+
+def _folder(group: Group, kind: str) -> str:
+    return f"{path_part(group.cluster)}/{path_part(group.broker_name)}/{kind}"
+
+
+def _age(row: RunSummary) -> tuple[int, str]:
+    return row.saved_ms, row.run_id
+
+
+def _skipped(folder: str, name: str, why: str) -> None:
+    log.warning("a file of the history is skipped: remove it if it is not wanted", file=f"{folder}/{name}", reason=why)
+
+
+def _bounded(suspects: list[Extent]) -> tuple[Extent, ...]:
+    found = merged(suspects)
+    if len(found) <= MOST_SUSPECTS:
+        return found
+    return (*found[: MOST_SUSPECTS - 1], Extent(found[MOST_SUSPECTS - 1].start, found[-1].end))
