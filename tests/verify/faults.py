@@ -110,7 +110,7 @@ class Group:
         """Of the master's history, as far as this master wrote or took it over."""
         self.connected: set[str] = set()
         self.told_late: set[str] = set()
-        """Slaves whose connection is older than the master's last election: they label what comes with the old epoch."""
+        """Slaves connected since before the master's last election: they label what comes with the old epoch."""
         self.elect(self.master)
 
     def __getitem__(self, name: str) -> Replica:
@@ -289,7 +289,7 @@ def verify(
     seed: int = 1,
     now_ms: int = 1_000,
 ) -> Run:
-    """One run; `meanwhile` is called between any two questions (or every so many), and before each look but the first."""
+    """One run; `meanwhile` is called between questions, `every` so many, and before each look but the first."""
     marks = marks or Watermarks()
     by_name = {replica.name: replica for replica in replicas}
     asked: list[Ask] = []

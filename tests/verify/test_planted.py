@@ -6,7 +6,6 @@ The logs live: they grow, expire, are cut and led by others between any two ques
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -64,7 +63,8 @@ class Life:
         getattr(self, self.random.choice(self.happenings))()
 
     happenings = (
-        *["put"] * 6, *["copy"] * 6, "fail_over", "elect_again", "expire", "rebuild", "restart_slave", "sync", "lose_end",
+        *["put"] * 6, *["copy"] * 6, "fail_over", "elect_again", "expire", "rebuild", "restart_slave", "sync",
+        "lose_end",
     )  # fmt: skip
 
     def slave(self) -> Replica:
@@ -525,18 +525,6 @@ def test_a_rebuilt_replica_is_read_as_a_whole() -> None:
     made.sync()
     run = verify(made.replicas, marks=marks)
     assert run.plan.new_bytes == made.master.end
-
-
-def changing(made: Group, change: Callable[[], None]) -> Callable[[], None]:
-    """Calls it once, at the end of the reading of chunks."""
-    calls = iter([None] * 40)
-
-    def meanwhile() -> None:
-        if next(calls, 0) == 0:
-            return
-        change()
-
-    return meanwhile
 
 
 def test_what_expires_while_it_is_read_is_not_missing() -> None:

@@ -17,14 +17,14 @@ import msgspec
 from rocketmq_verify.domain.chunks import common, without
 from rocketmq_verify.domain.compare import ChunkResult, Groups, Rest, Tally
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.histories import History, Zone
+from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import Ask, Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, Suspect, narrow
 from rocketmq_verify.domain.records import RecordKind
-from rocketmq_verify.domain.table_findings import missing_segment, stale_tail
-from rocketmq_verify.domain.tails import ends_alike, is_tail
-from rocketmq_verify.domain.windows import Found, locate
+from rocketmq_verify.domain.table_findings import missing_segment
+from rocketmq_verify.domain.tails import find_tails
+from rocketmq_verify.domain.windows import Found, contents_of, locate
 
 MOST_NAMED: Final = 16
 """Records told one by one for each way in which replicas differ."""
@@ -36,8 +36,8 @@ _BLANK_HEAD: Final = 8
 def inquire(history: History, tally: Tally) -> Questions[tuple[Finding, ...]]:
     """Findings of what the tally says differs or is missing; those of the tables are in `history` already."""
     results = [msgspec.structs.replace(one, groups=_counting(one, history, {})) for one in tally.results()]
-    tails = yield from _find_tails(history, results)
-    findings = [finding for finding, _ in tails.values()]
+    tails = yield from find_tails(history, results)
+    findings = [finding for finding, _ in tails.values() if finding is not None]
     by_groups: dict[Groups, list[ChunkResult]] = {}
     for result in results:
         groups = _counting(result, history, {replica: start for replica, (_, start) in tails.items()})
@@ -70,80 +70,6 @@ def _stands(finding: Finding, planned: History, latest: History) -> bool:
         if (finding.extent.start < before.sure) != (finding.extent.start < after.sure):
             return False
     return True
-
-
-def _find_tails(history: History, results: Sequence[ChunkResult]) -> Questions[dict[ReplicaName, tuple[Finding, int]]]:
-    """Replicas with another history behind their consistent point, and from where on."""
-    found: dict[ReplicaName, tuple[Finding, int]] = {}
-    for zone in history.zones:
-        behind = [
-            (partner, result)
-            for result in results
-            if zone.sure <= result.chunk.offset < zone.extent.end
-            and (partner := _partner(zone, result, history)) is not None
-        ]
-        if not behind or (yield from ends_alike(zone, behind[-1][0], history)):
-            continue
-        for partner, result in behind[:MOST_NAMED]:
-            # what is damaged in front of the tail differs as well
-            finding = yield from _tail(history, zone, partner, result)
-            if finding is not None:
-                found[zone.replica] = finding
-                break
-    return found
-
-
-def _partner(zone: Zone, result: ChunkResult, history: History) -> ReplicaName | None:
-    """With whom to compare; None if the replica does not differ here."""
-    own = next((group for group in result.groups if zone.replica in group), None)
-    others = [group for group in result.groups if group != own]
-    if own is None or not others or history.reference in own:
-        return None
-    for group in others:
-        if history.reference in group:
-            return history.reference
-    return others[0][0]
-
-
-def _tail(
-    history: History, zone: Zone, partner: ReplicaName, result: ChunkResult
-) -> Questions[tuple[Finding, int] | None]:
-    pair = (zone.replica, partner)
-    narrowed = yield from narrow([Suspect(result.chunk.extent, pair)], most=MOST_NAMED)
-    end = 0
-    for place in narrowed.places:
-        difference = place.differences(end)
-        if difference is None:
-            continue
-        found = yield from locate(difference, pair, history)
-        if found is None or set(found.window.copies) != set(pair):
-            return None
-        if (yield from is_tail(found, zone, partner, history)):
-            return _tail_finding(history, zone, partner, found, difference), max(found.extent.start, zone.sure)
-        end = found.extent.end
-    return None
-
-
-def _tail_finding(history: History, zone: Zone, partner: ReplicaName, found: Found, difference: int) -> Finding:
-    start = max(found.extent.start, zone.sure)
-    extent = Extent(start, zone.extent.end)
-    epoch = history.epoch_at(start)
-    if zone.beyond is Kind.STALE_TAIL and start >= zone.promised:
-        return stale_tail(zone.replica, extent, epoch, partner)
-    pair = tuple(sorted((zone.replica, partner)))
-    contents, compared = _contents(found, history)
-    return Finding(
-        kind=Kind.DIVERGENT_HISTORY,
-        replicas=pair,
-        extent=extent,
-        first_difference=difference,
-        segment=difference - difference % history.segment_size,
-        epoch=epoch,
-        record=found.name,
-        copies=judge(contents, found.extent.start, found.extent.length, compared),
-        detail=f"{zone.replica} and {partner} have different messages from {start} to {extent.end}, where both should "
-        f"have the same: {partner} has them of epoch {epoch}, which {zone.replica} does not know",
-    )
 
 
 def _counting(result: ChunkResult, history: History, tails: dict[ReplicaName, int]) -> Groups:
@@ -202,7 +128,7 @@ def _records(
 
 
 def _finding(history: History, found: Found, difference: int) -> Finding:
-    contents, compared = _contents(found, history)
+    contents, compared = contents_of(found, history)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
     copies = judge(contents, found.extent.start, found.extent.length, compared)
     wrong = tuple(copy.replica for copy in copies if copy.right is False)
@@ -238,18 +164,6 @@ def _finding(history: History, found: Found, difference: int) -> Finding:
         copies=copies,
         detail=detail,
     )
-
-
-def _contents(found: Found, history: History) -> tuple[dict[ReplicaName, bytes], int]:
-    """The copies from the record's start to the window's end, and how many bytes of the record are to be compared."""
-    contents: dict[ReplicaName, bytes] = {}
-    compared = found.extent.length
-    for zone in history.zones:
-        part = found.window.copies.get(zone.replica, b"")[found.extent.start - found.window.start :]
-        if part:
-            contents[zone.replica] = part
-            compared = min(compared, len(part), zone.extent.end - found.extent.start)
-    return contents, compared
 
 
 def _where(found: Found) -> str:

@@ -111,10 +111,14 @@ def _check(data: bytes, start: int, size: int) -> tuple[Standing, str]:
         found = read_record(data, 0, len(data), check_crc=True)
     except RecordError as error:
         return Standing.BROKEN, _fault(error.fault, data, size)
-    if isinstance(found, Record) and found.physical_offset != start:
-        return Standing.BROKEN, f"it says of itself that it belongs at {found.physical_offset}"
     if isinstance(found, Blank):
         return (Standing.SOUND if found.size == size else Standing.BROKEN), f"a blank of {found.size} bytes"
+    return _check_record(data, found, start)
+
+
+def _check_record(data: bytes, found: Record, start: int) -> tuple[Standing, str]:
+    if found.physical_offset != start:
+        return Standing.BROKEN, f"it says of itself that it belongs at {found.physical_offset}"
     try:
         if check_record_crc(data, found):
             return Standing.SEALED, "record CRC right"

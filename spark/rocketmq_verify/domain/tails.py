@@ -5,16 +5,102 @@ every record from the first on: they were written at another time. So one whole 
 difference proves the same history, and the difference is damage. Equal bytes alone prove nothing: bodies repeat.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
+from rocketmq_verify.domain.compare import ChunkResult
+from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.histories import History, Zone
+from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.narrow import Questions
+from rocketmq_verify.domain.narrow import Questions, Suspect, narrow
 from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, next_record_start, walk
-from rocketmq_verify.domain.windows import NEAR, Found, Window, read_window, sound
+from rocketmq_verify.domain.table_findings import stale_tail
+from rocketmq_verify.domain.windows import NEAR, Found, Window, contents_of, locate, read_window, sound
 
 REACH: Final = LARGEST_RECORD + (1 << 20)
 """Bytes behind the difference, and in front of the zone's end, in which an equal record is looked for."""
+MOST_TRIES: Final = 16
+"""Differences of one replica that are looked at; the others are taken for damage."""
+
+Tail: TypeAlias = tuple[Finding | None, int]
+"""From here on a replica has another history, or what it has could not be settled (None)."""
+
+
+def find_tails(history: History, results: Sequence[ChunkResult]) -> Questions[dict[ReplicaName, Tail]]:
+    """Replicas with another history behind their consistent point, and from where on."""
+    found: dict[ReplicaName, Tail] = {}
+    for zone in history.zones:
+        behind = [
+            (partner, result)
+            for result in results
+            if zone.sure <= result.chunk.offset < zone.extent.end
+            and (partner := _partner(zone, result, history)) is not None
+        ]
+        if not behind or (yield from ends_alike(zone, behind[-1][0], history)):
+            continue
+        for partner, result in behind[:MOST_TRIES]:
+            # what is damaged in front of the tail differs as well
+            tail = yield from _tail(history, zone, partner, result)
+            if tail is not None:
+                found[zone.replica] = tail
+                break
+    return found
+
+
+def _partner(zone: Zone, result: ChunkResult, history: History) -> ReplicaName | None:
+    """With whom to compare; None if the replica does not differ here."""
+    own = next((group for group in result.groups if zone.replica in group), None)
+    others = [group for group in result.groups if group != own]
+    if own is None or not others or history.reference in own:
+        return None
+    for group in others:
+        if history.reference in group:
+            return history.reference
+    return others[0][0]
+
+
+def _tail(history: History, zone: Zone, partner: ReplicaName, result: ChunkResult) -> Questions[Tail | None]:
+    """None: what differs in this chunk is no other history."""
+    pair = (zone.replica, partner)
+    unsettled = None, zone.sure  # one of the two has not got these bytes any more: nothing is said about it
+    narrowed = yield from narrow([Suspect(result.chunk.extent, pair)], most=MOST_TRIES)
+    if not narrowed.places:
+        return unsettled
+    end = 0
+    for place in narrowed.places:
+        difference = place.differences(end)
+        if difference is None:
+            continue
+        found = yield from locate(difference, pair, history)
+        if found is None or set(found.window.copies) != set(pair):
+            return unsettled
+        if (yield from is_tail(found, zone, partner, history)):
+            return _tail_finding(history, zone, partner, found, difference), max(found.extent.start, zone.sure)
+        end = found.extent.end
+    return None
+
+
+def _tail_finding(history: History, zone: Zone, partner: ReplicaName, found: Found, difference: int) -> Finding:
+    start = max(found.extent.start, zone.sure)
+    extent = Extent(start, zone.extent.end)
+    epoch = history.epoch_at(start)
+    if zone.beyond is Kind.STALE_TAIL and start >= zone.promised:
+        return stale_tail(zone.replica, extent, epoch, partner)
+    pair = tuple(sorted((zone.replica, partner)))
+    contents, compared = contents_of(found, history)
+    return Finding(
+        kind=Kind.DIVERGENT_HISTORY,
+        replicas=pair,
+        extent=extent,
+        first_difference=difference,
+        segment=difference - difference % history.segment_size,
+        epoch=epoch,
+        record=found.name,
+        copies=judge(contents, found.extent.start, found.extent.length, compared),
+        detail=f"{zone.replica} and {partner} have different messages from {start} to {extent.end}, where both should "
+        f"have the same: {partner} has them of epoch {epoch}, which {zone.replica} does not know",
+    )
 
 
 def is_tail(found: Found, zone: Zone, partner: ReplicaName, history: History) -> Questions[bool]:

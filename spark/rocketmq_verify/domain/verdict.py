@@ -13,9 +13,10 @@ import msgspec
 
 from rocketmq_verify.domain.chunks import Plan
 from rocketmq_verify.domain.compare import Tally
-from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
+from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.reports import FindingReport, report
 
 SCHEMA_VERSION: Final = 1
 _ORDER: Final = {Severity.MISMATCH: 0, Severity.UNVERIFIED: 1, Severity.INFORMATION: 2}
@@ -47,46 +48,6 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     compared_from: int | None
     compared_up_to: int | None
     """None where nothing of it was compared."""
-
-
-class CopyReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`findings.Copy` in JSON."""
-
-    replica: ReplicaName
-    right: bool | None
-    reason: str
-    hex_offset: int
-    hex: str
-
-
-class RecordReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`model.RecordName` in JSON."""
-
-    physical_offset: int
-    size: int
-    topic: str | None
-    queue_id: int | None
-    queue_offset: int | None
-    store_timestamp: int | None
-    keys: str | None
-    unique_key: str | None
-
-
-class FindingReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`findings.Finding` in JSON."""
-
-    kind: Kind
-    severity: Severity
-    replicas: tuple[ReplicaName, ...]
-    start: int
-    end: int
-    first_difference: int | None
-    segment: str | None
-    """The file's name."""
-    epoch: int | None
-    record: RecordReport | None
-    copies: tuple[CopyReport, ...]
-    detail: str
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -188,28 +149,6 @@ def verdict(
     )
 
 
-def report(finding: Finding) -> FindingReport:
-    """For JSON."""
-    record = finding.record
-    return FindingReport(
-        kind=finding.kind,
-        severity=finding.severity,
-        replicas=finding.replicas,
-        start=finding.extent.start,
-        end=finding.extent.end,
-        first_difference=finding.first_difference,
-        segment=None if finding.segment is None else f"{finding.segment:020d}",
-        epoch=None if finding.epoch == -1 else finding.epoch,
-        record=None if record is None else RecordReport(**msgspec.structs.asdict(record)),
-        copies=tuple(_copy(copy) for copy in finding.copies),
-        detail=finding.detail,
-    )
-
-
-def _copy(copy: Copy) -> CopyReport:
-    return CopyReport(**msgspec.structs.asdict(copy))
-
-
 def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) -> int | None:
     """The second highest of what each replica has alike, but nothing behind the first mismatch."""
     reach = {zone.replica: zone.extent.end for zone in history.zones}
@@ -287,17 +226,24 @@ def _summary(
             "" if not unread else f"; not read: {', '.join(sorted(name for one in unread for name in one.replicas))}"
         )
         return f"{len(history.zones)} replicas {where}{apart}"
+    return f"not verified: {_why_not(where if up_to is not None else None, unread, strange, logs, history)}"
+
+
+def _why_not(
+    where: str | None,
+    unread: Sequence[Finding],
+    strange: Sequence[ReplicaName],
+    logs: Sequence[ReplicaLog],
+    history: History,
+) -> str:
+    others = "" if where is None else f"; the others are {where}"
     if unread:
-        known = "" if up_to is None else f"; the others are {where}"
-        return f"not verified: {unread[0].detail}{known}"
-    if strange and up_to is not None:
-        return (
-            f"not verified: nothing of {' and '.join(strange)} belongs to the history of {history.reference}; the others "
-            f"are {where}"
-        )
+        return f"{unread[0].detail}{others}"
+    if strange and where is not None:
+        return f"nothing of {' and '.join(strange)} belongs to the history of {history.reference}{others}"
     if len(logs) < 2:
-        return f"not verified: {len(logs)} replica could be read, it takes two to compare"
+        return f"{len(logs)} replica could be read, it takes two to compare"
     moved = (
         f"; while this went on {', '.join(history.moved)} was rebuilt, emptied or went away" if history.moved else ""
     )
-    return f"not verified: no two of {len(logs)} replicas have confirmed bytes in common{moved}"
+    return f"no two of {len(logs)} replicas have confirmed bytes in common{moved}"

@@ -110,6 +110,18 @@ def sound(window: Window, replica: ReplicaName, found: Found, segment_size: int)
     return piece[2] is not RecordKind.RECORD or body_ok(data, window.start, found.extent.start) is not False
 
 
+def contents_of(found: Found, history: History) -> tuple[dict[ReplicaName, bytes], int]:
+    """The copies from the record's start to the window's end, and how many bytes of the record are to be compared."""
+    contents: dict[ReplicaName, bytes] = {}
+    compared = found.extent.length
+    for zone in history.zones:
+        part = found.window.copies.get(zone.replica, b"")[found.extent.start - found.window.start :]
+        if part:
+            contents[zone.replica] = part
+            compared = min(compared, len(part), zone.extent.end - found.extent.start)
+    return contents, compared
+
+
 def _file(offset: int, size: int) -> Extent:
     start = offset - offset % size
     return Extent(start, start + size)
