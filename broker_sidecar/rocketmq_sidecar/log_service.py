@@ -31,8 +31,12 @@ MAX_CALLS: Final = 2
 """Of Digest and Read, at once."""
 TURN: Final = 10.0
 """Seconds after which a Digest ends, if it has answered anything, so that others get their turn."""
+BITE: Final = 0.1
+"""Seconds' worth of the rate that is read between two looks at the caller and the clock."""
 LARGEST_BITE: Final = 4 << 20
-"""Bytes read between two looks at the caller and the clock."""
+"""The same in bytes, at the most."""
+GATHER: Final = 0.5
+"""Seconds for which digests are gathered into one message: messages cost more than digests do."""
 READ_PIECE: Final = 512 << 10
 """Bytes of one message; below the port's limit, which is 1 MiB."""
 _LARGEST: Final = 2**63 - 1
@@ -97,11 +101,12 @@ class LogReader(LogReaderServicer):
             try:
                 folder = await asyncio.to_thread(LogFolder, self._served.path)
                 while offset < end:
+                    await _rest([self._bucket])
                     data = await asyncio.to_thread(folder.read, offset, min(READ_PIECE, end - offset))
                     offset += len(data)
+                    _charge([self._bucket], len(data))
                     self._served.counts.sent += len(data)
                     yield pb.ReadResponse(data=data)
-                    await _rest([self._bucket], len(data))
             except AbsentError as error:
                 await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             except LogReadError as error:
@@ -109,17 +114,20 @@ class LogReader(LogReaderServicer):
 
     async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
         loop = asyncio.get_running_loop()
-        ends_at, answered = loop.time() + TURN, False
-        # a fiftieth of a second's worth, so that the pace is even
-        bite = int(min(max(min(bucket.rate for bucket in buckets) / 50, PIECE), LARGEST_BITE))
-        while not job.done and not (answered and loop.time() >= ends_at):
+        began = sent = loop.time()
+        answered, gathered = False, list[bytes | None]()
+        bite = int(min(max(min(bucket.rate for bucket in buckets) * BITE, PIECE), LARGEST_BITE))
+        while not job.done and not ((answered or gathered) and loop.time() >= began + TURN):
             cost, read = job.cost, job.read
-            digests = await asyncio.to_thread(job.work, bite)
+            await _rest(buckets)
+            gathered += await asyncio.to_thread(job.work, bite)
+            _charge(buckets, job.cost - cost)
             self._served.counts.digested += job.read - read
-            if digests:
-                answered = True
-                yield pb.DigestResponse(digests=[pb.RangeDigest(xxh3_128=digest or b"") for digest in digests])
-            await _rest(buckets, job.cost - cost)
+            if gathered and (job.done or loop.time() >= sent + GATHER):
+                yield _message(gathered)
+                answered, sent, gathered = True, loop.time(), []
+        if gathered:
+            yield _message(gathered)
 
     @contextmanager
     def _call(self) -> Iterator[bool]:
@@ -130,6 +138,10 @@ class LogReader(LogReaderServicer):
             yield admitted
         finally:
             self._calls -= admitted
+
+
+def _message(digests: list[bytes | None]) -> pb.DigestResponse:
+    return pb.DigestResponse(digests=[pb.RangeDigest(xxh3_128=digest or b"") for digest in digests])
 
 
 def message_of(view: LogView) -> pb.Log:
@@ -150,9 +162,16 @@ def message_of(view: LogView) -> pb.Log:
     )
 
 
-async def _rest(buckets: list[TokenBucket], amount: int) -> None:
+def _charge(buckets: list[TokenBucket], amount: int) -> None:
     now = asyncio.get_running_loop().time()
-    pause = max(bucket.take(amount, now) for bucket in buckets)
+    for bucket in buckets:
+        bucket.take(amount, now)
+
+
+async def _rest(buckets: list[TokenBucket]) -> None:
+    """Until what was read before, by anybody, is paid for: before reading, so that no answer waits."""
+    now = asyncio.get_running_loop().time()
+    pause = max(bucket.take(0, now) for bucket in buckets)
     if pause > 0:
         await asyncio.sleep(pause)
 

@@ -93,10 +93,13 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses take no time; what they would have taken."""
     pauses: list[float] = []
 
-    async def rest(buckets: list[log_service.TokenBucket], amount: int) -> None:
+    def charge(buckets: list[log_service.TokenBucket], amount: int) -> None:
         pauses.append(max(bucket.take(amount, 0.0) for bucket in buckets))
+
+    async def rest(_: object) -> None:
         await asyncio.sleep(0)
 
+    monkeypatch.setattr(log_service, "_charge", charge)
     monkeypatch.setattr(log_service, "_rest", rest)
     return pauses
 
@@ -299,6 +302,7 @@ async def refused(client: LogReaderClient) -> bool:
 
 @pytest.mark.parametrize("goes", ["cancelled", "deadline", "has enough"])
 async def test_a_caller_who_goes_makes_room(served: Served, monkeypatch: pytest.MonkeyPatch, goes: str) -> None:
+    monkeypatch.setattr(log_service, "GATHER", 0.0)
     gate = Gate(monkeypatch)
     many = [Range(LARGE, LARGE)] * 1000
 

@@ -21,6 +21,7 @@ from rocketmq_verify.file_source import FileSource
 from rocketmq_verify.sidecar_source import SidecarSource
 from rocketmq_verify.sources import GoneError, SourceError, SourceOptions, SpecError, open_source
 from tests.commitlog.kit import SEGMENT, Log, save_small
+from tests.controller.grpc_kit import Authority
 from tests.ports import free_ports
 from tests.sidecar.test_log_service import FULL, Served, opened
 
@@ -150,9 +151,11 @@ def test_files_are_read_at_a_rate(tmp_path: Path) -> None:
 # A sidecar
 
 
-async def in_thread(address: str, work: Callable[[sources.Source], object], **options: float) -> object:
+async def in_thread(
+    address: str, work: Callable[[sources.Source], object], *, tls: ClientTls | None = None, patience: float = 30.0
+) -> object:
     def run() -> object:
-        source = open_source(A, f"sidecar:{address}", SourceOptions(**options))  # type: ignore[arg-type]
+        source = open_source(A, f"sidecar:{address}", SourceOptions(tls=tls, patience=patience))
         try:
             return work(source)
         finally:
@@ -217,6 +220,25 @@ async def test_nobody_there() -> None:
     ):
         with pytest.raises(SourceError, match=f"a: 127.0.0.1:{port}: .*tried for 0.2 s"):
             await in_thread(f"127.0.0.1:{port}", work, patience=0.2)
+
+
+async def test_mutual_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    (cert, key), (own_cert, own_key) = authority.issue("server"), authority.issue("verify")
+    keys = {
+        "sidecarGrpcTlsCertFile": str(cert),
+        "sidecarGrpcTlsKeyFile": str(key),
+        "sidecarGrpcTlsCaFile": str(authority.cert),
+    }
+    tls = ClientTls(cert_file=str(own_cert), key_file=str(own_key), ca_file=str(authority.cert))
+
+    def describe(source: sources.Source) -> object:
+        return source.describe().broker_id
+
+    async with opened(Served(tmp_path), **keys) as address:
+        assert await in_thread(address, describe, tls=tls) == 2
+        with pytest.raises(SourceError, match=r"tried for 0\.2 s"):
+            await in_thread(address, describe, patience=0.2)
 
 
 # Trying again
