@@ -115,17 +115,20 @@ class LogReader(LogReaderServicer):
     async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
         loop = asyncio.get_running_loop()
         began = sent = loop.time()
-        answered, gathered = False, list[bytes | None]()
+        gathered: list[bytes | None] = []
+        answers = 0
         bite = int(min(max(min(bucket.rate for bucket in buckets) * BITE, PIECE), LARGEST_BITE))
-        while not job.done and not ((answered or gathered) and loop.time() >= began + TURN):
+        while not job.done and not (answers and loop.time() >= began + TURN):
             cost, read = job.cost, job.read
             await _rest(buckets)
-            gathered += await asyncio.to_thread(job.work, bite)
+            digests = await asyncio.to_thread(job.work, bite)
+            gathered += digests
+            answers += len(digests)
             _charge(buckets, job.cost - cost)
             self._served.counts.digested += job.read - read
             if gathered and (job.done or loop.time() >= sent + GATHER):
                 yield _message(gathered)
-                answered, sent, gathered = True, loop.time(), []
+                sent, gathered = loop.time(), []
         if gathered:
             yield _message(gathered)
 
