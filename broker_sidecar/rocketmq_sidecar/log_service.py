@@ -126,7 +126,7 @@ class LogReader(LogReaderServicer):
             answers += len(digests)
             _charge(buckets, job.cost - cost)
             self._served.counts.digested += job.read - read
-            if gathered and (job.done or loop.time() >= sent + GATHER):
+            if gathered and loop.time() >= sent + GATHER:
                 yield _message(gathered)
                 sent, gathered = loop.time(), []
         if gathered:
