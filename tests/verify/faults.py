@@ -121,11 +121,13 @@ class Group:
         return [replica for replica in self.replicas if replica is not self.master]
 
     def elect(self, replica: Replica) -> None:
-        """A new epoch; the entry is refused if nothing was written in the last one. A master elected again keeps its
-        connections, and its slaves hear of the epoch when they connect anew."""
+        """A new epoch. A master elected again keeps its connections, and its slaves hear of the epoch when they
+        connect anew; if it has written nothing since, its table keeps the old one. An entry of another master whose
+        bytes this one never had is replaced (official brokers keep it: two logs may then differ under one epoch)."""
         if replica is self.master:
             self.told_late |= self.connected
         else:
+            replica.epochs = [entry for entry in replica.epochs if entry[1] < replica.end]
             self.connected.clear()
             self.told_late.clear()
         self.epoch += 1

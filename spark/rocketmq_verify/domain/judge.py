@@ -57,7 +57,7 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
                 Copy(
                     replica=replica,
                     right=verdict,
-                    reason=_reason(verdict, checks[replica][1], group, leading),
+                    reason=_reason(verdict, checks[replica][1], group, leading if best is not Standing.BROKEN else ()),
                     hex_offset=start + at,
                     hex=bytes(contents[replica][at : at + HEX_BYTES]).hex(),
                 )

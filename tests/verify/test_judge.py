@@ -1,0 +1,113 @@
+"""Which copy is right, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_formats.store.message import encode_blank, encode_record
+from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
+from rocketmq_verify.domain.judge import judge
+from rocketmq_verify.domain.model import ReplicaName
+
+A, B, C = (ReplicaName(name) for name in "abc")
+AT = 5000
+HOST = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
+
+
+def record(body: bytes = b"hello" * 20, properties: bytes = b"KEYS\x01k\x02", at: int = AT) -> bytes:
+    return encode_record(
+        topic=b"T", queue_id=1, flag=0, sys_flag=0, queue_offset=7, physical_offset=at, born_timestamp=1,
+        born_host=HOST, store_timestamp=2, store_host=HOST, reconsume_times=0, prepared_transaction_offset=0,
+        body=body, properties=properties,
+    )  # fmt: skip
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
+
+
+GOOD = record()
+
+
+def judged(*copies: bytes) -> list[tuple[bool | None, str]]:
+    contents = {ReplicaName("abc"[index]): data for index, data in enumerate(copies)}
+    return [(copy.right, copy.reason) for copy in judge(contents, AT, len(GOOD), len(GOOD))]
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        (0, "it says of itself that it has"),
+        (5, "its magic is wrong"),
+        (9, "body CRC wrong"),
+        (35, "it says of itself that it belongs at 5001"),
+        (87, "the lengths in it do not add up"),
+        (100, "body CRC wrong"),
+    ],
+)
+def test_a_copy_that_fails_its_own_check_is_wrong_in_any_company(at: int, reason: str) -> None:
+    bad = flipped(GOOD, at)
+    found = judged(bad, GOOD)
+    assert found[1] == (True, "body CRC right")
+    assert (found[0][0], reason in found[0][1]) == (False, True)
+    assert [right for right, _ in judged(bad, bad, GOOD)] == [False, False, True]
+
+
+def test_most_decide_where_nothing_is_checked() -> None:
+    assert judged(GOOD, flipped(GOOD, 20), GOOD) == [
+        (True, "body CRC right, and most replicas have it so: a, c"),
+        (False, "body CRC right, but most replicas have it otherwise"),
+        (True, "body CRC right, and most replicas have it so: a, c"),
+    ]
+
+
+def test_of_two_nobody_can_tell() -> None:
+    assert judged(GOOD, flipped(GOOD, 20)) == [
+        (None, "body CRC right, but so it is in b, which differs: nobody can tell"),
+        (None, "body CRC right, but so it is in a, which differs: nobody can tell"),
+    ]
+    # a third one that is broken is no help
+    assert [right for right, _ in judged(GOOD, flipped(GOOD, 20), flipped(GOOD, 100))] == [None, None, False]
+    assert [right for right, _ in judged(GOOD, flipped(GOOD, 20), flipped(GOOD, 21))] == [None, None, None]
+
+
+def test_no_copy_is_right() -> None:
+    assert [right for right, _ in judged(flipped(GOOD, 100), flipped(GOOD, 101))] == [False, False]
+    assert judged(bytes(len(GOOD)), flipped(GOOD, 100))[0] == (False, "nothing but zeros")
+
+
+def test_a_checksum_of_the_whole_record_beats_the_majority() -> None:
+    sealed = seal_record(record(body=b"x" * 50, properties=reserve_record_crc(b"KEYS\x01k\x02")))
+    bad = flipped(sealed, 20)
+    contents = {A: bad, B: bad, C: sealed}
+    found = judge(contents, AT, len(sealed), len(sealed))
+    assert [(copy.right, copy.reason) for copy in found] == [
+        (False, "record CRC wrong"),
+        (False, "record CRC wrong"),
+        (True, "record CRC right"),
+    ]
+
+
+def test_two_sound_records_of_different_sizes_are_both_possible() -> None:
+    other = record(body=b"other" * 30)
+    contents = {A: GOOD + bytes(200), B: other + bytes(200)}
+    assert [copy.right for copy in judge(contents, AT, len(GOOD), len(GOOD))] == [None, None]
+
+
+def test_blanks() -> None:
+    good = encode_blank(500).ljust(500, b"\0")
+    found = judge({A: good, B: flipped(good, 2)}, AT, 500, 500)
+    assert (found[0].right, found[0].reason) == (True, "a blank of 500 bytes")
+    assert found[1].right is False
+
+
+def test_the_context_is_64_bytes_around_the_first_difference() -> None:
+    found = judge({A: GOOD, B: flipped(GOOD, 90)}, AT, len(GOOD), len(GOOD))
+    assert [copy.hex_offset for copy in found] == [AT + 74, AT + 74]
+    assert found[0].hex == GOOD[74:138].hex()
+    assert len(found[1].hex) == 128
+
+
+def test_a_record_that_goes_on_behind_what_is_confirmed() -> None:
+    found = judge({A: GOOD[:60], B: flipped(GOOD, 20)[:60], C: GOOD}, AT, len(GOOD), 60)
+    assert [copy.right for copy in found] == [True, False, True]

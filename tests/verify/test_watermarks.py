@@ -1,0 +1,95 @@
+"""What a run may believe of earlier ones."""
+
+from __future__ import annotations
+
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_verify.domain.chunks import plan
+from rocketmq_verify.domain.compare import ChunkResult, Tally
+from rocketmq_verify.domain.histories import history
+from rocketmq_verify.domain.model import Chunk, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.watermarks import (
+    DAY_MS,
+    MOST_SUSPECTS,
+    Watermark,
+    Watermarks,
+    advanced,
+    fresh,
+    valid_up_to,
+)
+from tests.verify.logs_kit import log
+
+A, B = ReplicaName("a"), ReplicaName("b")
+
+
+def mark(epochs: list[tuple[int, int]] | None = None, offset: int = 800, broker_id: int | None = 97) -> Watermark:
+    return Watermark(
+        replica=A, broker_id=broker_id, offset=offset, epochs=EpochList.of([(1, 0)] if epochs is None else epochs)
+    )
+
+
+def test_a_mark_holds_for_the_log_it_was_made_of() -> None:
+    assert valid_up_to(mark(), log("a")) == 800
+    assert valid_up_to(mark(), log("a", [(1, 0), (2, 900)], 5000)) == 800
+    assert valid_up_to(mark(broker_id=None), log("a")) == 800
+    assert valid_up_to(None, log("a", begin=300)) == 300
+    assert valid_up_to(mark(), log("a", begin=900, end=2000)) == 900  # expired
+
+
+def test_a_mark_of_another_log_does_not_hold() -> None:
+    assert valid_up_to(mark(broker_id=5), log("a")) == 0  # rebuilt
+    assert valid_up_to(mark(), log("a", end=500)) == 500  # lost its end
+    assert valid_up_to(mark(), log("a", [(1, 0), (2, 600)])) == 600  # cut, and written anew
+    assert valid_up_to(mark([(7, 0)]), log("a")) == 0
+    assert valid_up_to(mark([]), log("a")) == 0  # had no epochs then
+
+
+def run(marks: Watermarks, logs: list[ReplicaLog], tally: Tally | None = None, **how: object) -> Watermarks:
+    seen = history(logs)
+    what = plan(seen, fresh(marks, logs, seen), chunk_size=4096, full=bool(how.get("full")))
+    return advanced(marks, logs, seen, plan=what, tally=tally or Tally(), now_ms=5)
+
+
+def test_what_is_new_is_new_to_somebody() -> None:
+    logs = [log("a"), log("b")]
+    marks = run(Watermarks(), logs)
+    assert fresh(marks, logs, history(logs)) == ()
+    grown = [log("a", end=1500), log("b", end=1400)]
+    assert fresh(marks, grown, history(grown)) == (Extent(1000, 1500),)
+    rebuilt = [log("a", end=1500), log("b", end=1400, broker_id=5)]
+    assert fresh(marks, rebuilt, history(rebuilt)) == (Extent(0, 1500),)
+
+
+def test_suspects_are_read_again_until_they_are_alike() -> None:
+    logs = [log("a"), log("b")]
+    tally = Tally()
+    tally.add(ChunkResult(chunk=Chunk(100, 50, 1), groups=((A,), (B,)), missing=()))
+    tally.add(ChunkResult(chunk=Chunk(300, 50, 1), groups=((A,),), missing=(B,)))
+    marks = run(Watermarks(), logs, tally)
+    assert marks.suspects == (Extent(100, 150), Extent(300, 350))
+    assert fresh(marks, logs, history(logs)) == marks.suspects
+    assert run(marks, logs).suspects == ()
+
+
+def test_suspects_are_bounded() -> None:
+    logs = [log("a", end=1_000_000), log("b", end=1_000_000)]
+    tally = Tally()
+    for at in range(0, 1_000_000, 500):
+        tally.add(ChunkResult(chunk=Chunk(at, 50, 1), groups=((A,), (B,)), missing=()))
+    marks = run(Watermarks(), logs, tally)
+    assert len(marks.suspects) <= MOST_SUSPECTS
+    assert marks.suspects[-1].end == 999_550
+
+
+def test_who_was_not_there_keeps_its_mark() -> None:
+    marks = run(Watermarks(), [log("a"), log("b")])
+    alone = run(marks, [log("a", end=2000), log("c", end=2000)])
+    assert {one.replica: one.offset for one in alone.replicas} == {"a": 2000, "b": 1000, "c": 2000}
+
+
+def test_a_full_run_is_due_after_a_week() -> None:
+    assert Watermarks().full_due(0)
+    marks = run(Watermarks(), [log("a"), log("b")], full=True)
+    assert marks.last_full_ms == 5
+    assert not marks.full_due(5 + 7 * DAY_MS - 1)
+    assert marks.full_due(5 + 7 * DAY_MS)
+    assert run(marks, [log("a"), log("b")]).last_full_ms == 5
