@@ -1,0 +1,239 @@
+"""What a task of Spark does: reads of one replica and makes Arrow batches. Called by `datasource` on the executors; no
+Spark in here, so that it can be tested and measured without.
+
+A replica that cannot be read makes a row that says so and ends the task: an exception would end the whole job, after
+Spark had tried the others again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from rocketmq_verify.domain import rows
+from rocketmq_verify.domain.model import Chunk, Extent
+from rocketmq_verify.domain.records import next_record_start
+from rocketmq_verify.domain.structure import Structure
+from rocketmq_verify.domain.structure_check import StructureCheck
+from rocketmq_verify.queue_files import QueueResult, check_queues
+from rocketmq_verify.sources import GoneError, Source, SourceError, open_source
+from rocketmq_verify.work import QUEUE_EXTENT, Content, Task
+
+BLOCK: Final = 4 << 20
+"""Bytes read at once."""
+BATCH: Final = 4096
+"""Chunks in a batch."""
+NOWHERE: Final = -1
+"""The offset of a row that tells an error."""
+
+_DIGESTS: Final = (
+    ("replica", pa.string()),
+    ("segment", pa.int64()),
+    ("offset", pa.int64()),
+    ("length", pa.int64()),
+    ("epoch", pa.int32()),
+    ("digest", pa.binary()),
+    ("error", pa.string()),
+)
+_RECORDS: Final = (
+    ("replica", pa.string()),
+    ("topic", pa.string()),
+    ("queueId", pa.int32()),
+    ("queueOffset", pa.int64()),
+    ("physicalOffset", pa.int64()),
+    ("storeTimestamp", pa.int64()),
+    ("size", pa.int32()),
+    ("bodySize", pa.int32()),
+    ("crcOk", pa.bool_()),
+    ("keys", pa.string()),
+    ("tagsCode", pa.int64()),
+    ("queued", pa.bool_()),
+    ("error", pa.string()),
+)
+_STRUCTURE: Final = (
+    ("replica", pa.string()),
+    ("start", pa.int64()),
+    ("end", pa.int64()),
+    ("records", pa.int64()),
+    ("recordBytes", pa.int64()),
+    ("blankBytes", pa.int64()),
+    ("skippedBytes", pa.int64()),
+    ("faults", pa.int64()),
+    ("structure", pa.string()),
+    ("error", pa.string()),
+)
+_QUEUES: Final = (
+    ("replica", pa.string()),
+    ("topic", pa.string()),
+    ("queueId", pa.int32()),
+    ("start", pa.int64()),
+    ("end", pa.int64()),
+    ("units", pa.int64()),
+    ("lag", pa.int64()),
+    ("superseded", pa.int64()),
+    ("faults", pa.int64()),
+    ("check", pa.string()),
+    ("error", pa.string()),
+)
+SCHEMAS: Final = {
+    Content.DIGESTS: pa.schema(_DIGESTS),
+    Content.RECORDS: pa.schema(_RECORDS),
+    Content.STRUCTURE: pa.schema(_STRUCTURE),
+    Content.QUEUES: pa.schema(_QUEUES),
+}
+
+
+def read(task: Task) -> Iterator[pa.RecordBatch]:
+    """The task's rows; of an unreadable replica a last row with `error`, and nothing else in it but its name."""
+    make = _MAKERS[task.content]
+    schema = SCHEMAS[task.content]
+    with open_source(task.place.name, task.place.spec, task.options) as source:
+        try:
+            yield from make(source, task)
+        except SourceError as error:
+            yield _error(schema, task, error)
+
+
+def _error(schema: pa.Schema, task: Task, error: SourceError) -> pa.RecordBatch:
+    known: dict[str, object] = {"replica": task.place.name, "error": error.reason, "offset": NOWHERE, "length": 0}
+    known |= {"epoch": NOWHERE}
+    return pa.RecordBatch.from_pylist([{name: known.get(name) for name in schema.names}], schema=schema)
+
+
+def _digests(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
+    schema = SCHEMAS[Content.DIGESTS]
+    size = task.work.plan.segment_size
+    chunks = task.chunks()
+    while batch := list(islice(chunks, BATCH)):
+        digests: list[bytes | None] = []
+        try:
+            digests.extend(one.digest for one in source.digests(batch))
+        except SourceError:
+            yield _digest_batch(schema, task, batch[: len(digests)], digests, size)
+            raise
+        yield _digest_batch(schema, task, batch, digests, size)
+
+
+def _digest_batch(
+    schema: pa.Schema, task: Task, chunks: Sequence[Chunk], digests: Sequence[bytes | None], size: int
+) -> pa.RecordBatch:
+    count = len(chunks)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([task.place.name] * count, pa.string()),
+            pa.array([chunk.offset - chunk.offset % size for chunk in chunks], pa.int64()),
+            pa.array([chunk.offset for chunk in chunks], pa.int64()),
+            pa.array([chunk.length for chunk in chunks], pa.int64()),
+            pa.array([chunk.epoch for chunk in chunks], pa.int32()),
+            pa.array(digests, pa.binary()),
+            pa.nulls(count, pa.string()),
+        ],
+        schema=schema,
+    )
+
+
+def _records(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
+    schema = SCHEMAS[Content.RECORDS]
+    for extent in task.extents():
+        for columns in record_columns(source, extent, task.zone.extent.end, task.work.plan.segment_size):
+            count = len(columns.topic)
+            arrays = [pa.array([task.place.name] * count, pa.string())]
+            arrays += [pa.array(column, field.type) for column, field in zip(columns, list(schema)[1:-1], strict=True)]
+            yield pa.RecordBatch.from_arrays([*arrays, pa.nulls(count, pa.string())], schema=schema)
+
+
+def record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
+    """The records that start in `extent`; nothing is read from `until` on. What expires meanwhile ends it."""
+    buffer, base = bytearray(), extent.start
+    at: int | None = extent.start if extent.start % segment_size == 0 else None
+    while True:
+        begin = base + len(buffer)
+        try:
+            block = source.read(Extent(begin, min(begin + BLOCK, until))) if begin < until else b""
+        except GoneError:
+            return
+        buffer += block
+        if at is None:
+            at = next_record_start(buffer, base, base, segment_size=segment_size)
+        if at is not None:
+            for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
+                at = batch.next_offset
+                if batch.columns.topic:
+                    yield batch.columns
+        if not block or (at is not None and at >= extent.end) or (at is None and begin >= extent.end):
+            return
+        if at is not None:
+            del buffer[: min(at - base, len(buffer))]
+            base = at
+
+
+def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
+    schema = SCHEMAS[Content.STRUCTURE]
+    for extent in task.extents():
+        found = check_structure(source.read, extent, task.zone.extent.end, task.work.plan.segment_size)
+        row = {
+            "replica": task.place.name,
+            "start": extent.start,
+            "end": extent.end,
+            "records": found.records,
+            "recordBytes": found.record_bytes,
+            "blankBytes": found.blank_bytes,
+            "skippedBytes": found.skipped_bytes,
+            "faults": found.fault_count,
+            "structure": msgspec.json.encode(found).decode(),
+            "error": None,
+        }
+        yield pa.RecordBatch.from_pylist([row], schema=schema)
+
+
+def check_structure(read: Callable[[Extent], bytes], extent: Extent, until: int, segment_size: int) -> Structure:
+    """The structural check of `extent`; nothing is read from `until` on. What expires meanwhile ends it."""
+    check = StructureCheck(extent, segment_size, aligned=False)
+    at = extent.start
+    while not check.done and at < until:
+        # behind the extent's end only what its last record needs
+        size = BLOCK if at < extent.end else segment_size - at % segment_size
+        end = min(at + min(size, BLOCK), until)
+        try:
+            check.feed(memoryview(read(Extent(at, end))))
+        except GoneError:
+            break
+        at = end
+    return check.finish()
+
+
+def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
+    schema = SCHEMAS[Content.QUEUES]
+    size = task.work.plan.segment_size
+    for whole in task.extents():
+        for start in range(whole.start, whole.end, QUEUE_EXTENT):
+            extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
+            columns = record_columns(source, extent, task.zone.extent.end, size)
+            results = check_queues(columns, extent, task.work.queues_of)
+            yield pa.RecordBatch.from_pylist([_queue_row(one, extent) for one in results], schema=schema)
+
+
+def _queue_row(one: QueueResult, extent: Extent) -> dict[str, object]:
+    return {
+        "replica": one.replica,
+        "topic": one.topic,
+        "queueId": one.queue_id,
+        "start": extent.start,
+        "end": extent.end,
+        "units": one.check.units,
+        "lag": one.check.lag,
+        "superseded": one.check.superseded,
+        "faults": one.check.fault_count,
+        "check": msgspec.json.encode(one.check).decode(),
+        "error": None,
+    }
+
+
+_MAKERS: Final[dict[Content, Callable[[Source, Task], Iterator[pa.RecordBatch]]]] = {
+    Content.DIGESTS: _digests,
+    Content.RECORDS: _records,
+    Content.STRUCTURE: _structures,
+    Content.QUEUES: _queues,
+}

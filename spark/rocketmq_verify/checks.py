@@ -1,0 +1,111 @@
+"""The checks of one log by itself, once the replicas were compared: its structure, and consume queues. Called by `job`.
+
+Of replicas that agree one is enough, so the structure is checked in one of them: where files can be read of all that is
+new, through a sidecar of so little that next to nothing travels. Consume queues are each replica's own, and are checked
+where there are files, against the log of one.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from rocketmq_verify import scan
+from rocketmq_verify.domain.chunks import ALL, Piece, merged
+from rocketmq_verify.domain.compare import Tally
+from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.histories import History
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
+from rocketmq_verify.domain.structure import Structure
+from rocketmq_verify.run import Checked, QueueSummary
+from rocketmq_verify.work import Place, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE_PER_MILLION: Final = 400
+"""Of the bytes that were compared: what may travel from a sidecar to have its structure checked."""
+WINDOW: Final = 64 << 10
+MOST_WINDOWS: Final = 1024
+
+
+def told(tally: Tally, findings: Sequence[Finding]) -> tuple[Extent, ...]:
+    """Where replicas differ: what is wrong there is told already, with the copy that is right."""
+    extents = [result.chunk.extent for result in tally.results()]
+    extents += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
+    extents += [finding.extent for finding in findings]
+    return merged(extents)
+
+
+def witness(places: Sequence[Place], history: History) -> Place | None:
+    """Whose log is looked at: files before sidecars, then who has most of it."""
+    zones = {zone.replica: zone.extent.length for zone in history.zones}
+    there = [place for place in places if place.name in zones]
+    return max(there, key=lambda place: (place.has_files, zones[place.name]), default=None)
+
+
+def check_structure(
+    spark: "SparkSession", place: Place, work: Work, history: History, *, known: Sequence[Extent], at_once: int
+) -> Checked:
+    """The structure of what the plan reads as a whole."""
+    pieces = tuple(piece for piece in work.plan.pieces if piece.per_million == ALL)
+    if not place.has_files:
+        pieces = _windows(pieces, copies=len(work.zones), seed=work.plan.seed)
+    parts: list[Structure] = []
+    if pieces:
+        plan = msgspec.structs.replace(work.plan, pieces=pieces)
+        parts, _ = scan.structures(spark, place, msgspec.structs.replace(work, plan=plan), at_once=at_once)
+    found = joined(parts)
+    if found is None:
+        return Checked(sampled=not place.has_files)
+    findings = bad_structure(found, history, known)
+    travelled = 0 if place.has_files else sum(piece.extent.length for piece in pieces)
+    return Checked(findings=tuple(findings), structure=found, sampled=not place.has_files, travelled=travelled)
+
+
+def check_queues(
+    spark: "SparkSession",
+    place: Place,
+    places: Sequence[Place],
+    work: Work,
+    history: History,
+    *,
+    known: Sequence[Extent],
+    at_once: int,
+) -> Checked:
+    """Every replica's consume queues, as far as the plan reads the log as a whole; nothing without files."""
+    names = {zone.replica for zone in history.zones}
+    own = tuple(one for one in places if one.has_files and one.name in names)
+    pieces = tuple(piece for piece in work.plan.pieces if piece.per_million == ALL)
+    if not own or not place.has_files or not pieces:
+        return Checked()
+    plan = msgspec.structs.replace(work.plan, pieces=pieces)
+    queued = msgspec.structs.replace(work, plan=plan, queues_of=own, per_task=work.per_task // 4)
+    found, _ = scan.queues(spark, place, queued, at_once=at_once)
+    rows: list[tuple[ReplicaName, str, int, scan.QueueCheck]] = [
+        (one.replica, one.topic, one.queue_id, one.check) for one in found.faulty
+    ]
+    return Checked(
+        findings=tuple(bad_queues(rows, history, known)),
+        queues=QueueSummary(units=found.units, lag=found.lag, superseded=found.superseded, faults=found.faults),
+    )
+
+
+def _windows(pieces: Sequence[Piece], *, copies: int, seed: int) -> tuple[Piece, ...]:
+    """Some windows of these pieces, at random, in their order."""
+    total = sum(piece.extent.length for piece in pieces)
+    count = min(total * copies * SAMPLE_PER_MILLION // ALL // WINDOW, MOST_WINDOWS)
+    chance = random.Random(seed)  # noqa: S311 - a sample, no secret
+    starts = sorted({chance.randrange(total // WINDOW) * WINDOW for _ in range(count)})
+    found: list[Piece] = []
+    begin = 0
+    for piece in pieces:
+        end = begin + piece.extent.length
+        for start in starts:
+            if begin <= start < end:
+                at = piece.extent.start + start - begin
+                found.append(Piece(Extent(at, min(at + WINDOW, piece.extent.end))))
+        begin = end
+    return tuple(found)

@@ -1,0 +1,265 @@
+"""One run from the first look at the replicas to the verdict; everything it decides is decided in `domain`. For `cli`.
+
+look -> what can be compared -> what earlier runs compared -> plan -> digests side by side (Spark) -> look again ->
+questions down to messages -> structure and consume queues (Spark) -> look once more -> what still stands -> verdict
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from rocketmq_verify.alignment import spans
+from rocketmq_verify.asking import DIGEST_COST, Replicas
+from rocketmq_verify.domain.chunks import Plan, plan
+from rocketmq_verify.domain.compare import Tally
+from rocketmq_verify.domain.findings import Finding, Severity
+from rocketmq_verify.domain.histories import History, history
+from rocketmq_verify.domain.inquiry import inquire, still_true
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.narrow import drive
+from rocketmq_verify.domain.repair import Repair, repairs
+from rocketmq_verify.domain.table_findings import unreachable
+from rocketmq_verify.domain.verdict import in_order, verdict
+from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
+from rocketmq_verify.history import HistoryError, HistoryStore, new_run_id
+from rocketmq_verify.history_folders import Folder
+from rocketmq_verify.history_rows import Figures
+from rocketmq_verify.progress import Progress
+from rocketmq_verify.run import Checked, Request, Run, Timings
+from rocketmq_verify.session import Engine
+from rocketmq_verify.sizes import format_bytes
+from rocketmq_verify.work import Work
+
+T = TypeVar("T")
+
+
+def run(
+    request: Request,
+    engine: Engine,
+    progress: Progress,
+    *,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> Run:
+    """Verify. The caller stops the engine, which is started here if there is anything to compare.
+
+    Raises:
+        SpecError: a replica's place is none.
+        SegmentSizeError: logs of different configurations.
+        ValueError: a chunk size that cannot be.
+        SessionError: Spark does not start.
+        HistoryError: the history cannot be read.
+    """
+    replicas = Replicas(request.places, request.options)
+    try:
+        return _Job(request, engine, progress, replicas, now_ms).run()
+    finally:
+        replicas.close()
+
+
+class _Job:
+    def __init__(
+        self, request: Request, engine: Engine, progress: Progress, replicas: Replicas, now_ms: Callable[[], int]
+    ) -> None:
+        self._request, self._engine, self._progress, self._replicas = request, engine, progress, replicas
+        self._now_ms = now_ms
+        self._began, self._started_ms = time.perf_counter(), now_ms()
+        self._seconds: dict[str, float] = {}
+        self._checked = Checked()
+        self._store: HistoryStore | None = None
+        if request.history_path:
+            self._store = HistoryStore(request.history_path, now_ms=now_ms, hadoop=self._hadoop)
+
+    def run(self) -> Run:
+        request, replicas = self._request, self._replicas
+        self._progress.phase(f"asking {len(request.places)} replicas what they have")
+        before = self._timed("states", replicas.look)
+        first = history(before)
+        marks = Watermarks()
+        what = plan(first, (), chunk_size=request.chunk_size)
+        tally = Tally()
+        if len(first.zones) < 2:
+            return self._concluded(before, first, what, tally, (), None)
+        self._engine.start()
+        if self._store is not None:
+            marks = self._store.load(request.group) or marks
+        what = plan(
+            first,
+            fresh(marks, before, first),
+            chunk_size=request.chunk_size,
+            sample=request.sample,
+            full=request.full,
+            seed=time.time_ns() if request.seed is None else request.seed,
+        )
+        self._progress.phase("starting Spark")
+        self._engine.spark()
+        self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
+        tally = self._timed("scan", lambda: self._compare(what, first))
+        self._progress.phase("looking at what differs")
+        second = self._look(before)
+        found = self._timed("inquiry", lambda: drive(inquire(second, tally), replicas.answer))
+        found = (*found, *self._check(what, second, tally, found))
+        last = self._look(before)
+        standing = still_true(found, second, last)
+        dropped = tuple(finding for finding in found if finding not in standing)
+        marks = self._marks(marks, before, last, what, tally, standing, dropped)
+        return self._concluded(before, last, what, tally, standing, marks)
+
+    def _look(self, before: Sequence[ReplicaLog]) -> History:
+        """What is true of both looks, of those that can still be read."""
+        after = self._replicas.look()
+        return history([log for log in before if log.name not in self._replicas.failed], after)
+
+    def _compare(self, what: Plan, first: History) -> Tally:
+        from rocketmq_verify import scan  # noqa: PLC0415 - imports pyspark, as the engine has done meanwhile
+
+        places = [place for place in self._request.places if place.name not in self._replicas.failed]
+        work = Work.of(what, first, self._request.options)
+        with self._engine.watched(self._progress):
+            tally, errors = scan.compare_digests(self._engine.spark(), places, work, first, at_once=self._engine.cores)
+        self._replicas.failed.update(errors)
+        remote = sum(not place.has_files for place in places)
+        self._replicas.travelled += tally.chunks * remote * DIGEST_COST
+        return tally
+
+    def _check(self, what: Plan, second: History, tally: Tally, found: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The log by itself, and consume queues."""
+        from rocketmq_verify import checks  # noqa: PLC0415 - as above
+
+        request, engine = self._request, self._engine
+        places = [place for place in request.places if place.name not in self._replicas.failed]
+        place = checks.witness(places, second)
+        if place is None:
+            return ()
+        work = Work.of(what, second, request.options)
+        known = checks.told(tally, found)
+        if request.structure:
+            self._progress.phase(f"checking the structure of the log of {place.name}")
+            with engine.watched(self._progress):
+                self._checked = self._timed(
+                    "structure",
+                    lambda: checks.check_structure(
+                        engine.spark(), place, work, second, known=known, at_once=engine.cores
+                    ),
+                )
+        if request.queues and place.has_files:
+            self._progress.phase("checking consume queues")
+            with engine.watched(self._progress):
+                queues = self._timed(
+                    "queues",
+                    lambda: checks.check_queues(
+                        engine.spark(), place, places, work, second, known=known, at_once=engine.cores
+                    ),
+                )
+            self._checked = msgspec.structs.replace(
+                self._checked, findings=(*self._checked.findings, *queues.findings), queues=queues.queues
+            )
+        self._replicas.travelled += self._checked.travelled
+        return self._checked.findings
+
+    def _marks(
+        self,
+        marks: Watermarks,
+        before: Sequence[ReplicaLog],
+        last: History,
+        what: Plan,
+        tally: Tally,
+        standing: Sequence[Finding],
+        dropped: Sequence[Finding],
+    ) -> Watermarks:
+        """What differs is read again by itself; what a log has wrong alike everywhere has to be asked for."""
+        alike = [finding for finding in standing if finding in self._checked.findings]
+        return advanced(
+            marks,
+            [log for log in before if log.name not in self._replicas.failed],
+            last,
+            plan=what,
+            tally=tally,
+            unsettled=(*dropped, *alike),
+            now_ms=self._now_ms(),
+        )
+
+    def _concluded(
+        self,
+        before: Sequence[ReplicaLog],
+        last: History,
+        what: Plan,
+        tally: Tally,
+        standing: Sequence[Finding],
+        marks: Watermarks | None,
+    ) -> Run:
+        request, failed = self._request, self._replicas.failed
+        lost = [unreachable(name, why) for name, why in sorted(failed.items())]
+        findings = in_order((*last.findings, *standing, *lost))
+        said = verdict(
+            before,
+            last,
+            what,
+            tally,
+            findings,
+            group=request.group.broker_name or None,
+            allow_unreachable=request.allow_unreachable,
+        )
+        masters = tuple(log.name for log in before if log.master)
+        figures = Figures(
+            started_ms=self._started_ms,
+            seconds=time.perf_counter() - self._began,
+            reading_seconds=self._seconds.get("scan", 0.0),
+            travelled_bytes=self._replicas.travelled,
+        )
+        run_id = new_run_id()
+        problem = ""
+        if self._store is not None:
+            try:
+                self._store.save(
+                    request.group, run_id, said, watermarks=marks, spans=spans(said, what), figures=figures
+                )
+            except HistoryError as error:
+                problem = str(error)
+        return Run(
+            run_id=run_id,
+            group=request.group,
+            verdict=said,
+            findings=findings,
+            plan=what,
+            masters=masters,
+            checked=self._checked,
+            repairs=self._repairs(findings, before, masters),
+            timings=self._timings(),
+            figures=figures,
+            history_error=problem,
+        )
+
+    def _repairs(
+        self, findings: Sequence[Finding], before: Sequence[ReplicaLog], masters: Sequence[ReplicaName]
+    ) -> tuple[Repair, ...]:
+        request = self._request
+        return repairs(
+            [finding for finding in findings if finding.severity is not Severity.INFORMATION],
+            replicas=[log.name for log in before if log.name not in self._replicas.failed],
+            masters=masters,
+            group=request.broker_group or None,
+            on_kubernetes=bool(request.broker_group),
+        )
+
+    def _timed(self, what: str, work: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self._seconds[what] = time.perf_counter() - began
+
+    def _timings(self) -> Timings:
+        names = ("states", "scan", "inquiry", "structure", "queues")
+        return Timings(
+            total=time.perf_counter() - self._began,
+            session=self._engine.started_seconds,
+            warm_up=self._engine.warm_seconds,
+            **{name: self._seconds.get(name, 0.0) for name in names},
+        )
+
+    def _hadoop(self, uri: str) -> Folder:
+        from rocketmq_verify.history_hadoop import HadoopFolder  # noqa: PLC0415 - as above
+
+        return HadoopFolder(self._engine.spark(), uri)

@@ -1,0 +1,96 @@
+"""One run: what is asked for, and what came of it. Made by `cli`, done by `job`, shown by reports and kept by the history."""
+
+import msgspec
+
+from rocketmq_verify.domain.chunks import DEFAULT_CHUNK_SIZE, Plan
+from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.domain.structure import Structure
+from rocketmq_verify.domain.verdict import Verdict
+from rocketmq_verify.history_rows import Figures, Group
+from rocketmq_verify.session import SessionOptions
+from rocketmq_verify.sources import SourceOptions
+from rocketmq_verify.work import Place
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do."""
+
+    group: Group
+    places: tuple[Place, ...]
+    options: SourceOptions = SourceOptions()
+    chunk_size: int = DEFAULT_CHUNK_SIZE
+    sample: float = 0.01
+    full: bool = False
+    structure: bool = True
+    queues: bool = True
+    allow_unreachable: bool = False
+    broker_group: str = ""
+    """Of Kubernetes, whose replicas these are; empty: they are elsewhere."""
+    history_path: str = ""
+    spark: SessionOptions = SessionOptions()
+    seed: int | None = None
+    """Of the sample; None: another one in every run."""
+
+
+class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Consume queues of all replicas."""
+
+    units: int
+    """Compared with their records."""
+    lag: int
+    """Records without a unit yet."""
+    superseded: int
+    """Records of a topic that was deleted and made anew."""
+    faults: int
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Seconds; what runs at the same time counts in each."""
+
+    total: float
+    states: float
+    """Until all replicas were asked for the first time."""
+    session: float
+    """Until Spark had started and was warm."""
+    warm_up: float
+    """Of these, the first query, over nothing."""
+    scan: float
+    """Digests, compared."""
+    inquiry: float
+    """From differing chunks to messages."""
+    structure: float
+    queues: float
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of checking a log by itself; see `checks`."""
+
+    findings: tuple[Finding, ...] = ()
+    structure: Structure | None = None
+    """None: not checked."""
+    sampled: bool = False
+    """Only a sample of what is new was."""
+    queues: QueueSummary | None = None
+    """None: not checked."""
+    travelled: int = 0
+    """Bytes read for it through sidecars."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    run_id: str
+    group: Group
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    plan: Plan
+    masters: tuple[ReplicaName, ...]
+    """Who led when the run began, as far as that is known."""
+    checked: Checked
+    repairs: tuple[Repair, ...]
+    timings: Timings
+    figures: Figures
+    history_error: str = ""
+    """Why the run could not be kept; empty: it was, or nowhere was asked for."""

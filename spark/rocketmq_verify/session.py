@@ -1,0 +1,289 @@
+"""The Spark session: quick on a laptop, quiet everywhere, and started while the replicas are asked for their states.
+
+Called by `job`. Without any configuration of Spark it runs here, `local[*]`: one JVM, a few workers, no cluster. With
+one (spark-submit's arguments, PYSPARK_SUBMIT_ARGS, SPARK_CONF_DIR/spark-defaults.conf) that wins over what is set here
+for speed; so on Kubernetes this process is the driver in client mode, and its executors are pods.
+What is set here is measured: see docs/verification.md.
+"""
+
+import itertools
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from rocketmq_verify.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME: Final = "rocketmq-verify"
+_LOG_SETTINGS: Final = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+QUICK: Final = {
+    # one run of some seconds: compiling, here or in the JVM, costs more than it brings
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.daemon.module": "rocketmq_verify.spark_daemon",
+    "spark.python.worker.reuse": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    # the catalog of a warehouse is of no use here
+    "spark.sql.catalogImplementation": "in-memory",
+}
+SHUFFLES: Final = "spark.sql.shuffle.partitions"
+_WATCH: Final = 0.5
+"""Seconds between two looks at Spark's stages."""
+_LOG_FILE: Final = "LOG4J_CONFIGURATION_FILE"
+LOCAL: Final = {SHUFFLES: "2", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class SessionError(Exception):
+    """Spark could not be started; says why and what to do."""
+
+
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How Spark is started."""
+
+    master: str | None = None
+    """None: the one of spark-submit, else local[*]."""
+    conf: Mapping[str, str] = {}
+    """Spark's own settings, over ours."""
+    verbose: bool = False
+    """What the JVM says goes to standard error."""
+
+
+class Engine:
+    """One Spark session; `start` returns at once, `spark` waits for it."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options = options
+        self._spark: SparkSession | None = None
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+        self._began = 0.0
+        self.started_seconds = 0.0
+        """From `start` until queries could run."""
+        self.warm_seconds = 0.0
+        """Of these, a first query over nothing, after which the next ones are quick."""
+        descriptor, name = tempfile.mkstemp(prefix="rocketmq-verify-spark-", suffix=".log")
+        os.close(descriptor)
+        self.log_file = Path(name)
+        """What the JVM and Spark's workers say, unless `verbose`; gone after `stop`, unless it is asked to stay."""
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._began = time.perf_counter()
+        self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
+        self._thread.start()
+
+    def spark(self) -> "SparkSession":
+        """The session, warm.
+
+        Raises:
+            SessionError: there is none.
+        """
+        assert self._thread is not None
+        while self._thread.is_alive():
+            self._thread.join(0.2)  # a join without a limit could not be interrupted
+        if self._error is not None or self._spark is None:
+            raise SessionError(_why(self._error, self.log_file)) from self._error
+        return self._spark
+
+    @property
+    def cores(self) -> int:
+        """Tasks that run at the same time now."""
+        return max(int(self.spark().sparkContext.defaultParallelism), 1)
+
+    @contextmanager
+    def watched(self, progress: Progress) -> Iterator[None]:
+        """Tells how many tasks of the stages that run now are done."""
+        tracker = self.spark().sparkContext.statusTracker()
+        end = threading.Event()
+
+        def watch() -> None:
+            while not end.wait(_WATCH):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+                total = sum(stage.numTasks for stage in stages if stage is not None)
+                if total > 1:
+                    progress.step(done, total)
+
+        thread = threading.Thread(target=watch, name="stages", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+
+    def stop(self, *, keep_log: bool = False) -> None:
+        """End it, whatever it does; harmless to repeat."""
+        if self._thread is None:
+            self.log_file.unlink(missing_ok=True)
+            return
+        from pyspark import SparkContext  # noqa: PLC0415 - started before, so it is there
+
+        gateway = SparkContext._gateway  # noqa: SLF001 - the JVM's process is known nowhere else
+        if self._spark is not None:
+            with suppress(Exception):  # it ends in any case, and what it says about that helps nobody
+                self._spark.stop()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            with suppress(Exception):
+                gateway.shutdown()
+            process.stdin.close()
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            process.wait(10)
+            SparkContext._gateway = None  # noqa: SLF001
+            SparkContext._jvm = None  # noqa: SLF001
+        self._spark = None
+        if not keep_log:
+            self.log_file.unlink(missing_ok=True)
+
+    def _start(self) -> None:
+        try:
+            self._spark = self._session()
+            began = time.perf_counter()
+            from rocketmq_verify import scan  # noqa: PLC0415 - it needs pyspark, which takes a while to import
+
+            scan.warm_up(self._spark)
+            now = time.perf_counter()
+            self.warm_seconds, self.started_seconds = now - began, now - self._began
+        except Exception as error:  # noqa: BLE001 - told by whoever waits
+            self._error = error
+
+    def _session(self) -> "SparkSession":
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - 0.3 s, in this thread
+
+        from rocketmq_verify.datasource import register  # noqa: PLC0415
+
+        given, has_master = _given(os.environ)
+        settings = session_settings(self.options, given, has_master=has_master)
+        if settings.get("spark.master", "").startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder.appName(NAME)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        with _LogSettings("warn" if self.options.verbose else "error"):
+            with _StandardError(None if self.options.verbose else self.log_file):
+                spark = builder.getOrCreate()
+        register(spark)
+        return spark
+
+
+def session_settings(options: SessionOptions, given: AbstractSet[str], *, has_master: bool) -> dict[str, str]:
+    """Spark's settings.
+
+    Args:
+        given: keys that Spark's own configuration sets: it wins over what is only quick.
+        has_master: it names a master, too.
+    """
+    settings = {key: value for key, value in QUICK.items() if key not in given}
+    master = options.master or (None if has_master else "local[*]")
+    if master is not None:
+        settings["spark.master"] = master
+    if master is not None and master.startswith("local"):
+        settings |= LOCAL
+    elif SHUFFLES not in given:
+        settings[SHUFFLES] = "16"
+    return settings | dict(options.conf)
+
+
+def _given(environ: Mapping[str, str]) -> tuple[frozenset[str], bool]:
+    """What Spark is told by others than us, and whether that names a master."""
+    if "PYSPARK_GATEWAY_PORT" in environ:  # spark-submit has started the JVM, and us from there
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+        SparkContext._ensure_initialized()  # noqa: SLF001 - before that a SparkConf is empty
+        keys = {key for key, _ in SparkConf().getAll()}
+        return frozenset(keys), "spark.master" in keys
+    arguments = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    keys = {value.partition("=")[0] for flag, value in itertools.pairwise(arguments) if flag in {"--conf", "-c"}}
+    try:
+        lines = (Path(environ.get("SPARK_CONF_DIR", "")) / "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        lines = []
+    keys |= {line.replace("=", " ").split()[0] for line in lines if line.strip().startswith("spark.")}
+    return frozenset(keys), "spark.master" in keys or "--master" in arguments
+
+
+class _LogSettings:
+    """Log4j's settings for a JVM that is started within; those in SPARK_CONF_DIR win."""
+
+    def __init__(self, level: str) -> None:
+        self._text = _LOG_SETTINGS.format(level=level)
+        self._path: Path | None = None
+
+    def __enter__(self) -> None:
+        folder = os.environ.get("SPARK_CONF_DIR")
+        if _LOG_FILE in os.environ or (folder and (Path(folder) / "log4j2.properties").exists()):
+            return
+        descriptor, name = tempfile.mkstemp(prefix="rocketmq-verify-", suffix=".properties")
+        with os.fdopen(descriptor, "w") as file:
+            file.write(self._text)
+        self._path = Path(name)
+        os.environ[_LOG_FILE] = name
+
+    def __exit__(self, *error: object) -> None:
+        if self._path is not None:
+            del os.environ[_LOG_FILE]
+            self._path.unlink(missing_ok=True)
+
+
+class _StandardError:
+    """Lets children that are started within write their standard error into a file; ours goes where it went."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._kept = -1
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            sys.stderr.flush()
+            self._kept = os.dup(2)
+            target = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            os.dup2(target, 2)
+            os.close(target)
+
+    def __exit__(self, *error: object) -> None:
+        if self._path is not None:
+            os.dup2(self._kept, 2)
+            os.close(self._kept)
+
+
+def _why(error: Exception | None, log_file: Path) -> str:
+    lines = [] if not log_file.exists() else log_file.read_text(errors="replace").splitlines()
+    said = next((line for line in reversed(lines) if line.strip()), "")
+    if any(
+        "JAVA_HOME is not set" in line or "java: not found" in line or "java: No such file" in line for line in lines
+    ):
+        return "Spark needs Java 17 or later: install it (openjdk-17-jre-headless), or set JAVA_HOME"
+    first = str(error).strip().splitlines()[0] if error is not None and str(error).strip() else type(error).__name__
+    return f"Spark did not start: {first}" + (f" ({said.strip()})" if said else "")

@@ -1,0 +1,38 @@
+"""The process that forks Spark's Python workers, with all that they need imported once before the fork.
+
+Spark starts it by name (spark.python.daemon.module, set in `session`), on the driver's machine or in an executor. Without
+it every worker imports Arrow, gRPC and us anew, and Spark's Python from a zip without bytecode.
+"""
+
+import gc
+import importlib
+import sys
+from typing import Final
+
+PRELOADED: Final = (
+    "pyspark.worker",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.conversion",
+    "pyspark.sql.pandas.types",
+    "pyspark.sql.pandas.serializers",
+    "rocketmq_verify.datasource",
+    "rocketmq_verify.file_source",
+)
+"""gRPC is not among them: it does not survive a fork once it has threads, and does no harm if it comes later."""
+
+
+def main() -> None:
+    """Import, then do what Spark's own daemon does until the JVM closes our standard input."""
+    # an installed pyspark has bytecode, the zip that Spark puts in front of it has none
+    sys.path[:] = [path for path in sys.path if not path.endswith("pyspark.zip")]
+    daemon = importlib.import_module("pyspark.daemon")
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""For spark-submit, which wants a file: `spark-submit ... verify.py --replica ...`. The same as `rocketmq-verify`."""
+
+import sys
+
+from rocketmq_verify.__main__ import main
+
+if __name__ == "__main__":
+    sys.exit(main())
