@@ -18,6 +18,18 @@ from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.reports import FindingReport, report
 
+__all__ = [
+    "EXIT_CODES",
+    "SCHEMA_VERSION",
+    "FindingReport",
+    "ReplicaReport",
+    "Result",
+    "Verdict",
+    "in_order",
+    "report",
+    "verdict",
+]
+
 SCHEMA_VERSION: Final = 1
 _ORDER: Final = {Severity.MISMATCH: 0, Severity.UNVERIFIED: 1, Severity.INFORMATION: 2}
 _REACH: Final = (Kind.STALE_TAIL, Kind.UNREACHABLE)
