@@ -1,4 +1,4 @@
-# The images, a target each: controller, namesrv, broker, sidecar, operator; tester is for tests (e2e/). All at once: `make images`.
+# The images, a target each: controller, namesrv, broker, sidecar, operator, spark; tester is for tests (e2e/). All at once: `make images`.
 # From one image to the next the same layers are used again; which package is in which: hack/images/layers.py.
 ARG BASE=python:3.11-slim-bookworm
 
@@ -31,6 +31,15 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     for list in /build/layers/*.txt; do name=$(basename "$list" .txt) \
     && if [ -s "$list" ]; then pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list"; fi \
     && sh hack/images/install.sh "/build/$name" "/layers/$name" || exit 1; done
+
+# Spark and what goes with it, apart from the others: it is large, and only one image has it.
+FROM tools AS spark-packages
+COPY pyproject.toml constraints-verify.txt ./
+COPY hack/images/layers.py hack/images/install.sh hack/images/trim-spark.sh hack/images/
+RUN --mount=type=cache,target=/root/.cache/pip python hack/images/layers.py /build/layers spark \
+    && pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w /build/spark -r /build/layers/spark.txt \
+    && sh hack/images/install.sh /build/spark /layers/spark && rm -r /build/spark
+RUN sh hack/images/trim-spark.sh /layers/spark/opt/rocketmq-ha/lib/python*/site-packages
 
 FROM tools AS project
 COPY LICENSE README.md pyproject.toml ./
@@ -121,6 +130,26 @@ USER 1000:1000
 EXPOSE 8080 8081
 LABEL org.opencontainers.image.title="rocketmq-ha operator" org.opencontainers.image.description="the Kubernetes operator"
 ENTRYPOINT ["rocketmq-operator"]
+
+# Driver and executors of the verification; `executor` and `driver` as first argument are Spark's own words for its pods.
+FROM common AS with-java
+RUN apt-get update -q && mkdir -p /usr/share/man/man1 \
+    && apt-get install -q -y --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log /var/log/alternatives.log
+
+FROM with-java AS spark
+COPY --from=packages /layers/grpc/opt /opt
+COPY --from=spark-packages /layers/spark/opt /opt
+COPY --from=project /layers/project/opt /opt
+COPY --from=project /layers/project/commands/rocketmq-verify /opt/rocketmq-ha/bin/
+COPY --chmod=755 spark/entrypoint.sh spark/verify.p[y] /opt/spark/
+RUN --mount=type=bind,source=hack/images/sbom.py,target=/tmp/sbom.py python /tmp/sbom.py spark \
+    && ln -s "$(python -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark/home
+ENV SPARK_HOME=/opt/spark/home PYSPARK_PYTHON=/opt/rocketmq-ha/bin/python PYSPARK_DRIVER_PYTHON=/opt/rocketmq-ha/bin/python
+USER 1000:1000
+EXPOSE 7078 7079
+LABEL org.opencontainers.image.title="rocketmq-ha spark" org.opencontainers.image.description="verification: driver and executors of Spark"
+ENTRYPOINT ["/opt/spark/entrypoint.sh"]
 
 FROM with-raft AS tester
 COPY --from=packages /layers/rest-demo/opt /opt

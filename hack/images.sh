@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 tag=${1:-dev}
 docker=${DOCKER:-docker}
 repository=${REPOSITORY:-rocketmq-ha}
-names=(controller namesrv broker sidecar operator tester)
+names=(controller namesrv broker sidecar operator spark tester)
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' libs/rocketmq_runtime/version.py)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 source=$(git remote get-url origin 2>/dev/null | grep '^https://[^@]*$' || echo unknown)

@@ -1,8 +1,9 @@
-"""Splits what constraints.txt pins into the layers of the images: `layers.py OUT` (the Dockerfile calls it).
+"""Splits what the constraints pin into the layers of the images: `layers.py OUT [spark]` (the Dockerfile calls it).
 
 Images whose extras need the same packages share the layers that hold them. Writes OUT/<layer>.txt, a requirements file
-in pip's hash-checking mode, for each layer. Runs inside the build: pip resolves once,
-within the pins, what all extras need; each extra's closure is taken from that.
+in pip's hash-checking mode, for each layer; with `spark` only the layer of the image with Spark, which is large and
+which the others' builds do not wait for. Runs inside the build: pip resolves once, within the pins, what all extras
+need; each extra's closure is taken from that.
 """
 
 import json
@@ -28,18 +29,23 @@ SHARED = {
 }
 """Layer to the extras that have it: everything that all of them need and no earlier layer of theirs holds. What an
 image then still lacks goes to its own layer, rest-<extra>."""
+SPARK = "verify"
+SPARK_STANDS_ON = ("common", "grpc")
+"""Layers, made for others, that the image with Spark has as well."""
 
 Graph = dict[str, list[Requirement]]
 """Canonical name of a package to what it requires, markers included."""
 
 
 def main() -> int:
-    out = Path(sys.argv[1])
+    out, with_spark = Path(sys.argv[1]), "spark" in sys.argv[2:]
     pins = read_pins((ROOT / "constraints.txt").read_text())
+    if with_spark:
+        pins |= read_pins((ROOT / "constraints-verify.txt").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {extra: list(roots(project, extra)) for extra in EXTRAS}
-    graph = resolve(pins, sorted({str(root) for extra in EXTRAS for root in wanted[extra]}))
-    needed = {extra: closure(graph, wanted[extra]) for extra in EXTRAS}
+    wanted = {extra: list(roots(project, extra)) for extra in (*EXTRAS, SPARK)[: len(EXTRAS) + with_spark]}
+    graph = resolve(pins, sorted({str(root) for extra in wanted for root in wanted[extra]}))
+    needed = {extra: closure(graph, wanted[extra]) for extra in wanted}
 
     layers: dict[str, set[str]] = {}
     for name, extras in SHARED.items():
@@ -48,6 +54,8 @@ def main() -> int:
     for extra in EXTRAS:
         shared = [layers[name] for name, extras in SHARED.items() if extra in extras]
         layers[f"rest-{extra}"] = needed[extra].difference(*shared)
+    if with_spark:
+        layers = {"spark": needed[SPARK].difference(*(layers[name] for name in SPARK_STANDS_ON))}
     out.mkdir(parents=True, exist_ok=True)
     for name, packages in layers.items():
         (out / f"{name}.txt").write_text("".join(pins[package] for package in sorted(packages)))

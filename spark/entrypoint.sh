@@ -1,0 +1,24 @@
+#!/bin/bash
+# What a container of the image `spark` runs. Spark starts its pods with `executor`, or (spark-submit in cluster mode, the Spark
+# operator) with `driver` and spark-submit's arguments; with anything else this is rocketmq-verify. pip's pyspark has no such script.
+set -euo pipefail
+case ${1:-} in
+  executor)
+    options=()
+    for name in $(compgen -v SPARK_JAVA_OPT_ | sort -t_ -k4 -n); do options+=("${!name}"); done
+    cd "${SPARK_WORK_DIR:-/tmp}"
+    exec java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+      -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*" \
+      org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+      --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
+      --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
+      --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
+    ;;
+  driver)
+    shift
+    exec "$SPARK_HOME/bin/spark-submit" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" --deploy-mode client "$@"
+    ;;
+  *)
+    exec rocketmq-verify "$@"
+    ;;
+esac

@@ -1,0 +1,258 @@
+"""What a run found, where people of Kubernetes look: status.verification of the BrokerGroup, and an Event about it.
+
+Called by `cli` at the end of every run that was told its group, also of one that failed: a status that stays silent
+would look like the last good one. The operator makes the condition LogsAligned and metrics of it. Written by a field
+manager of its own, and only this one field, with the rights of the job's ServiceAccount.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+import structlog
+
+from rocketmq_verify.domain.findings import Severity
+from rocketmq_verify.domain.verdict import Result, Verdict
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+log = structlog.get_logger(__name__)
+
+FIELD_MANAGER: Final = "rocketmq-verify"
+API: Final = "/apis/rocketmq-ha.io/v1alpha1"
+MERGE_PATCH: Final = "application/merge-patch+json"
+SHOWN: Final = 10
+"""Findings that a status tells of, mismatches first."""
+LONGEST: Final = 1000
+"""Characters of a text; the API server takes 1024 in an Event."""
+ATTEMPTS: Final = 5
+FIRST_WAIT: Final = 1.0
+TIMEOUT: Final = 10.0
+"""Seconds, of one call."""
+
+_RESULTS: Final = {Result.ALIGNED: "Aligned", Result.MISMATCH: "Different", Result.UNVERIFIED: "Failed"}
+_REASONS: Final = {"Aligned": "LogsAligned", "Different": "LogsDiffer", "Failed": "VerificationFailed"}
+
+
+class KubeStatusError(Exception):
+    """The API server did not take it; says what and why. `again`: it may do so later."""
+
+    def __init__(self, message: str, *, again: bool = False) -> None:
+        super().__init__(message)
+        self.again = again
+
+
+class Api(Protocol):
+    """Calls to the API server; raises `KubeStatusError`."""
+
+    def call(self, method: str, path: str, body: Mapping[str, object] | None) -> Mapping[str, object]:
+        """The object that comes back. PATCH is a merge patch."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told of a run."""
+
+    result: str
+    """Aligned, Different or Failed."""
+    message: str
+    """One sentence."""
+    full: bool = False
+    aligned_up_to: int | None = None
+    epoch: int | None = None
+    findings: int | None = None
+    """Mismatches; None: nothing was compared."""
+    details: tuple[str, ...] = ()
+    bytes: int | None = None
+    """Of the log, that were compared."""
+
+
+def outcome_of(verdict: Verdict) -> Outcome:
+    """Of a run that came to a verdict."""
+    told = [one for one in verdict.findings if one.severity is not Severity.INFORMATION]
+    return Outcome(
+        result=_RESULTS[verdict.result],
+        message=verdict.summary,
+        full=verdict.full,
+        aligned_up_to=verdict.aligned_up_to,
+        epoch=verdict.epoch,
+        findings=sum(1 for one in told if one.severity is Severity.MISMATCH),
+        details=tuple(one.detail for one in told[:SHOWN]),
+        bytes=verdict.compared_bytes,
+    )
+
+
+def failure(message: str, *, full: bool) -> Outcome:
+    """Of a run that came to none."""
+    return Outcome(result="Failed", message=message, full=full)
+
+
+def status_of(outcome: Outcome, *, ended: float, seconds: float, job: str) -> dict[str, object]:
+    """status.verification: `ended` in seconds since 1970. What the run does not know is taken away; when all was
+    compared for the last time stays unless this run did."""
+    when = _rfc3339(ended)
+    status: dict[str, object] = {
+        "lastTime": when,
+        "result": outcome.result,
+        "message": _short(outcome.message),
+        "alignedUpTo": outcome.aligned_up_to,
+        "epoch": outcome.epoch,
+        "findings": outcome.findings,
+        "details": [_short(one) for one in outcome.details] or None,
+        "bytes": outcome.bytes,
+        "durationSeconds": round(seconds),
+        "full": outcome.full,
+        "job": job or None,
+    }
+    if outcome.full and outcome.result != "Failed":
+        status["lastFullTime"] = when
+    return status
+
+
+def event_of(group: Mapping[str, object], outcome: Outcome, *, ended: float, instance: str) -> dict[str, object]:
+    """The Event about the BrokerGroup `group`."""
+    metadata = group.get("metadata")
+    assert isinstance(metadata, Mapping), "the API server sends metadata with every object"
+    name, namespace = str(metadata.get("name")), str(metadata.get("namespace"))
+    when, reason = _rfc3339(ended), _REASONS[outcome.result]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.verify.{int(ended * 1000):x}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "rocketmq-ha.io/v1alpha1",
+            "kind": "BrokerGroup",
+            "namespace": namespace,
+            "name": name,
+            "uid": metadata.get("uid"),
+        },
+        "reason": reason,
+        "message": _short(outcome.message),
+        "type": "Normal" if outcome.result == "Aligned" else "Warning",
+        "source": {"component": FIELD_MANAGER},
+        "reportingComponent": FIELD_MANAGER,
+        "reportingInstance": instance,
+        "action": reason,
+        "eventTime": when.replace("Z", ".000000Z"),
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "count": 1,
+    }
+
+
+def publish(
+    namespace: str,
+    group: str,
+    outcome: Outcome,
+    *,
+    seconds: float,
+    api: Api | None = None,
+    environ: Mapping[str, str] = os.environ,
+    wall: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Write status and Event of the BrokerGroup; whether the status was written. What hinders is logged and never
+    raised: the run's own result must not be lost over it.
+
+    Args:
+        seconds: how long the run took.
+        environ: JOB_NAME and POD_NAME say who writes, where that is known.
+    """
+    ended = wall()
+    status = status_of(outcome, ended=ended, seconds=seconds, job=environ.get("JOB_NAME", ""))
+    path = f"{API}/namespaces/{namespace}/brokergroups/{group}"
+    written = False
+    try:
+        calls = api or in_cluster()
+        change: Mapping[str, object] = {"status": {"verification": status}}
+        body = _insist(calls, "PATCH", f"{path}/status?fieldManager={FIELD_MANAGER}", change, sleep)
+        written = True
+        event = event_of(body, outcome, ended=ended, instance=environ.get("POD_NAME") or "rocketmq-verify")
+        _insist(calls, "POST", f"/api/v1/namespaces/{namespace}/events", event, sleep)
+    except KubeStatusError as error:
+        log.warning(
+            "BrokerGroup not told" if not written else "no Event made",
+            group=f"{namespace}/{group}",
+            result=outcome.result,
+            error=str(error),
+            hint="see Role and RoleBinding of the job's ServiceAccount, and whether the API server can be reached",
+        )
+    return written
+
+
+def in_cluster() -> Api:
+    """With the pod's ServiceAccount, else the user's kubeconfig.
+
+    Raises:
+        KubeStatusError: there is neither.
+    """
+    from kubernetes import client, config  # noqa: PLC0415 - takes a while to load, and only runs on Kubernetes need it
+    from urllib3 import Retry  # noqa: PLC0415
+
+    configuration = client.Configuration()
+    try:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException:
+            config.load_kube_config(client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise KubeStatusError(f"neither a service account nor a kubeconfig: {error}") from error
+    configuration.retries = Retry(0)
+    return _Official(client.ApiClient(configuration))
+
+
+class _Official:
+    """By the official client."""
+
+    def __init__(self, client: "ApiClient") -> None:
+        self._client = client
+
+    def call(self, method: str, path: str, body: Mapping[str, object] | None) -> Mapping[str, object]:
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
+        request = self._client.param_serialize(
+            method, path, header_params=headers, body=body, auth_settings=["BearerToken"]
+        )
+        try:
+            answer = self._client.call_api(*request[:4], _request_timeout=(TIMEOUT, TIMEOUT)).response
+            status, data = int(answer.status), bytes(answer.read())
+        except (HTTPError, ApiException, OSError) as error:
+            raise KubeStatusError(f"{method} {path}: {error}", again=True) from error
+        if status >= 400:
+            text = data.decode(errors="replace")[:LONGEST]
+            raise KubeStatusError(f"{method} {path}: {status} {text}", again=status in (409, 429) or status >= 500)
+        try:
+            return msgspec.json.decode(data, type=dict[str, object])
+        except msgspec.DecodeError as error:
+            raise KubeStatusError(f"{method} {path}: an answer that is no object: {error}", again=True) from error
+
+
+def _insist(
+    api: Api, method: str, path: str, body: Mapping[str, object], sleep: Callable[[float], None]
+) -> Mapping[str, object]:
+    wait = FIRST_WAIT
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return api.call(method, path, body)
+        except KubeStatusError as error:
+            if not error.again or attempt == ATTEMPTS:
+                raise
+            log.info("again", path=path, seconds=wait, error=str(error))
+        sleep(wait)
+        wait *= 2
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _rfc3339(moment: float) -> str:
+    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
