@@ -13,17 +13,23 @@ OURS = ("brokergroups", "controllerclusters", "nameservers")
 Rights = dict[tuple[str, str], frozenset[str]]
 """Verbs by resource and name (empty: all)."""
 
+MAKES = frozenset({"list", "watch", "create", "patch", "delete"})
 WATCHED: Rights = {
     **{(f"{kind}.rocketmq-ha.io", ""): frozenset({"list", "watch", "patch"}) for kind in OURS},
+    ("brokergroups.rocketmq-ha.io", ""): frozenset({"get", "list", "watch", "patch"}),
     **{(f"{kind}.rocketmq-ha.io/status", ""): frozenset({"patch"}) for kind in OURS},
     **{(f"{kind}.rocketmq-ha.io/finalizers", ""): frozenset({"update"}) for kind in OURS},
-    ("statefulsets.apps", ""): frozenset({"list", "watch", "create", "patch", "delete"}),
-    ("services", ""): frozenset({"list", "watch", "create", "patch"}),
-    ("configmaps", ""): frozenset({"list", "watch", "create", "patch"}),
-    ("poddisruptionbudgets.policy", ""): frozenset({"list", "watch", "create", "patch", "delete"}),
-    ("networkpolicies.networking.k8s.io", ""): frozenset({"list", "watch", "create", "patch"}),
-    ("pods", ""): frozenset({"list", "watch", "patch", "delete"}),
-    ("persistentvolumeclaims", ""): frozenset({"list", "watch", "patch", "delete"}),
+    ("statefulsets.apps", ""): MAKES,
+    ("poddisruptionbudgets.policy", ""): MAKES,
+    ("networkpolicies.networking.k8s.io", ""): MAKES,
+    ("services", ""): MAKES,
+    ("configmaps", ""): MAKES,
+    ("persistentvolumeclaims", ""): MAKES,
+    ("serviceaccounts", ""): MAKES,
+    ("cronjobs.batch", ""): MAKES,
+    ("roles.rbac.authorization.k8s.io", ""): MAKES,
+    ("rolebindings.rbac.authorization.k8s.io", ""): MAKES,
+    ("pods", ""): MAKES | {"get", "deletecollection"},
     ("secrets", ""): frozenset({"get", "create"}),
     ("events", ""): frozenset({"create"}),
 }
@@ -78,7 +84,7 @@ def test_no_rights_anywhere_else(release: Release) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["list secrets", "watch secrets", "create pods/exec", "create pods", "get nodes", "update leases/another"],
+    ["list secrets", "watch secrets", "create pods/exec", "escalate roles", "bind roles", "get nodes", "update leases/another"],
 )
 def test_what_it_may_not(release: Release, question: str) -> None:
     account = f"--as=system:serviceaccount:{release.namespace}:{release.operator}"

@@ -15,14 +15,16 @@ from rocketmq_operator.domain import names
 from rocketmq_operator.domain.conditions import find
 from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
+from rocketmq_operator.domain.observed import CronJob
 from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.spec.broker_group import parse_broker_group
+from rocketmq_operator.domain.plan.verification import last_verification, verification_due
+from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.decoding import SpecError, mapping
 from rocketmq_operator.execute import Executor
 from rocketmq_operator.kube import Kube, KubeError
 from rocketmq_operator.ledger import Ledger
-from rocketmq_operator.metrics import Group, OperatorMetrics, Resource
+from rocketmq_operator.metrics import Group, OperatorMetrics, Resource, Verification
 from rocketmq_operator.observe import Observer
 from rocketmq_operator.quorum_book import QuorumBook
 from rocketmq_operator.reconciler import Reconciler
@@ -194,14 +196,29 @@ def _resources(cache: Cache) -> Iterable[Resource]:
                     name=key.name,
                     phase=str(status.get("phase", "")),
                     ready=find(status.get("conditions"), "Ready").get("status") == "True",
-                    group=_group(body) if kind == "BrokerGroup" else None,
+                    group=_group(cache, body) if kind == "BrokerGroup" else None,
                 )
 
 
-def _group(body: Json) -> Group | None:
+def _group(cache: Cache, body: Json) -> Group | None:
     try:
         group = parse_broker_group(body)
     except SpecError:
         return None
     in_sync = group.status.get("inSyncReplicas")
-    return Group(group.cluster_name, group.broker_name, group.pods_wanted, in_sync if isinstance(in_sync, int) else 0)
+    return Group(
+        group.cluster_name,
+        group.broker_name,
+        group.pods_wanted,
+        in_sync if isinstance(in_sync, int) else 0,
+        _verification(cache, group),
+    )
+
+
+def _verification(cache: Cache, group: BrokerGroup) -> Verification | None:
+    entry = cache.get(Key("CronJob", group.namespace, names.verification(group.name)))
+    since = entry.value.created if entry is not None and isinstance(entry.value, CronJob) else None
+    last, due = last_verification(group), verification_due(group, since)
+    if not last.result and due is None:
+        return None
+    return Verification(last.result, last.ended, due, last.aligned_up_to)

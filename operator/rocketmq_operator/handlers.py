@@ -25,6 +25,10 @@ CHILDREN: Final = (
     ("", "v1", "configmaps"),
     ("policy", "v1", "poddisruptionbudgets"),
     ("networking.k8s.io", "v1", "networkpolicies"),
+    ("", "v1", "serviceaccounts"),
+    ("rbac.authorization.k8s.io", "v1", "roles"),
+    ("rbac.authorization.k8s.io", "v1", "rolebindings"),
+    ("batch", "v1", "cronjobs"),
 )
 """What is watched beside our own resources, by the label app.kubernetes.io/managed-by. Secrets are not."""
 SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"

@@ -47,6 +47,10 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Event": Resource("v1", "events"),
     "PodDisruptionBudget": Resource("policy/v1", "poddisruptionbudgets"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
+    "CronJob": Resource("batch/v1", "cronjobs"),
+    "ServiceAccount": Resource("v1", "serviceaccounts"),
+    "Role": Resource("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Lease": Resource("coordination.k8s.io/v1", "leases"),
 }
 

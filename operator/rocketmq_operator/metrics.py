@@ -25,6 +25,22 @@ class Group(msgspec.Struct, frozen=True):
     replicas: int
     """Wanted; 0 while it is hibernated."""
     in_sync: int
+    verification: "Verification | None" = None
+    """None: never compared, and no comparison expected."""
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What the last comparison of a group's logs said."""
+
+    result: str = ""
+    """Aligned, Different or Failed; empty: none has ended yet."""
+    ended: float | None = None
+    due: float | None = None
+    """By when the next one should have ended; None: none is expected."""
+    aligned_up_to: int | None = None
+
+
+RESULTS = ("Aligned", "Different", "Failed")
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -147,10 +163,47 @@ class _Gauges(Collector):
             "Members of its SyncStateSet that the operator saw",
             labels=groups,
         )
+        verified = _Verifications(groups)
         for one in self._resources():
             ready.add_metric((one.kind, one.phase, one.namespace, one.name), float(one.ready))
             if one.group is not None:
                 labels = (one.group.cluster, one.group.broker_set, one.namespace, one.name)
                 wanted.add_metric(labels, one.group.replicas)
                 in_sync.add_metric(labels, one.group.in_sync)
-        yield from (ready, wanted, in_sync)
+                if one.group.verification is not None:
+                    verified.add(labels, one.group.verification)
+        yield from (ready, wanted, in_sync, *verified.families)
+
+
+class _Verifications:
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self._result = GaugeMetricFamily(
+            "rocketmq_operator_verification_result",
+            "1 for what the last comparison of a group's logs said: Aligned, Different or Failed",
+            labels=(*labels, "result"),
+        )
+        self._ended = GaugeMetricFamily(
+            "rocketmq_operator_verification_timestamp_seconds",
+            "When the last comparison of a group's logs ended",
+            labels=labels,
+        )
+        self._due = GaugeMetricFamily(
+            "rocketmq_operator_verification_due_timestamp_seconds",
+            "By when the next comparison of a group's logs should have ended, by its schedule and time-out",
+            labels=labels,
+        )
+        self._offset = GaugeMetricFamily(
+            "rocketmq_operator_verification_aligned_offset",
+            "Offset below which the replicas' logs were found alike",
+            labels=labels,
+        )
+        self.families = (self._result, self._ended, self._due, self._offset)
+
+    def add(self, labels: tuple[str, ...], one: Verification) -> None:
+        if one.result:
+            for result in RESULTS:
+                self._result.add_metric((*labels, result), float(one.result == result))
+        values = ((self._ended, one.ended), (self._due, one.due), (self._offset, one.aligned_up_to))
+        for family, value in values:
+            if value is not None:
+                family.add_metric(labels, value)

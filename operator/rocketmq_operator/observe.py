@@ -10,9 +10,11 @@ from typing import TypeVar
 
 from rocketmq_operator.cache import Cache, Key
 from rocketmq_operator.domain import names
+from rocketmq_operator.domain.manifests.verification import candidates
 from rocketmq_operator.domain.observed import (
     Claim,
     Controllers,
+    CronJob,
     ObservedCluster,
     ObservedGroup,
     ObservedNameServer,
@@ -65,6 +67,12 @@ class Observer:
             sidecars=sidecars,
             refused=self._ledger.refusals(),
             disruption_budget=self._cache.get(Key("PodDisruptionBudget", group.namespace, group.name)) is not None,
+            verification_objects=frozenset(
+                (kind, name)
+                for kind, name in candidates(group.name)
+                if self._cache.get(Key(kind, group.namespace, name)) is not None
+            ),
+            verified_since=self._verified_since(group),
         )
 
     async def cluster(self, cluster: ControllerCluster) -> ObservedCluster:
@@ -102,6 +110,10 @@ class Observer:
     def _stateful_set(self, owner: Key, name: str) -> StatefulSet | None:
         entry = self._cache.get(Key("StatefulSet", owner.namespace, name))
         return entry.value if entry is not None and isinstance(entry.value, StatefulSet) else None
+
+    def _verified_since(self, group: BrokerGroup) -> float | None:
+        entry = self._cache.get(Key("CronJob", group.namespace, names.verification(group.name)))
+        return entry.value.created if entry is not None and isinstance(entry.value, CronJob) else None
 
     def _controller_addr(self, group: BrokerGroup) -> str | None:
         if group.controller is None:

@@ -1,5 +1,5 @@
-"""From an object's JSON to what is kept of it: pods, claims and StatefulSets as the plan's values, our own resources
-whole, of anything else nothing but a digest. Used by `cache`.
+"""From an object's JSON to what is kept of it: pods, claims, CronJobs and StatefulSets as the plan's values, our own
+resources whole, of anything else nothing but a digest. Used by `cache`.
 """
 
 import hashlib
@@ -10,11 +10,11 @@ import msgspec
 
 from rocketmq_operator.domain import names
 from rocketmq_operator.domain.conditions import timestamp
-from rocketmq_operator.domain.observed import Claim, Pod, StatefulSet
+from rocketmq_operator.domain.observed import Claim, CronJob, Pod, StatefulSet
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.quantity import QuantityError, parse_quantity
 
-Value = Pod | Claim | StatefulSet | Json | None
+Value = Pod | Claim | StatefulSet | CronJob | Json | None
 
 _MAIN: Final = (names.CONTAINER_BROKER, names.CONTAINER_CONTROLLER, names.CONTAINER_NAMESRV)
 _HARMLESS: Final = frozenset({"ContainerCreating", "PodInitializing"})
@@ -54,6 +54,8 @@ def value_of(kind: str, body: Json) -> Value:
             return claim_of(body)
         case "StatefulSet":
             return stateful_set_of(body)
+        case "CronJob":
+            return CronJob(created=timestamp(_mapping(body, "metadata").get("creationTimestamp")))
         case _ if kind in names.PLURALS:
             metadata = {key: value for key, value in _mapping(body, "metadata").items() if key != "managedFields"}
             return {**body, "metadata": metadata}

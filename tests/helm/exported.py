@@ -13,7 +13,7 @@ from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.replica_link import N_ANSWERS, Counts
 from rocketmq_namesrv.app import NameServerApp
 from rocketmq_namesrv.config import LiveConfig
-from rocketmq_operator.metrics import Group, OperatorMetrics, Resource
+from rocketmq_operator.metrics import Group, OperatorMetrics, Resource, Verification
 from rocketmq_sidecar.ha_server import SlaveLag
 from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
 
@@ -87,7 +87,8 @@ def _sidecar() -> CollectorRegistry:
 
 
 def _operator() -> CollectorRegistry:
-    group = Resource("BrokerGroup", "mq", "a", "Running", ready=True, group=Group("C", "broker-a", 3, 3))
+    verified = Verification("Aligned", ended=1.0, due=2.0, aligned_up_to=3)
+    group = Resource("BrokerGroup", "mq", "a", "Running", ready=True, group=Group("C", "broker-a", 3, 3, verified))
     metrics = OperatorMetrics(leading=lambda: True, waiting=lambda: 0, resources=lambda: [group])
     metrics.reconciled("BrokerGroup", seconds=0.1, failed=False)
     metrics.decided("BrokerGroup", "RollingUpdate")

@@ -99,6 +99,7 @@ def test_rows() -> None:
         "Controllers",
         "Name servers",
         "Operator",
+        "Verification",
     ]
 
 

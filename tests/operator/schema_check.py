@@ -17,6 +17,7 @@ CRDS = Path(__file__).parents[2] / "crds"
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
+    "number": (int, float),
     "boolean": (bool,),
     "array": (list, tuple),
     "object": (dict,),

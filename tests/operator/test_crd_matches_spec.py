@@ -83,6 +83,10 @@ def differences(path: str, schema: Schema, kind: msgspec.inspect.Type) -> Iterat
             yield from _equal(path, "type", schema.get("type"), "integer")
             yield from _equal(path, "minimum", schema.get("minimum"), kind.ge)
             yield from _equal(path, "maximum", schema.get("maximum"), kind.le)
+        case msgspec.inspect.FloatType():
+            yield from _equal(path, "type", schema.get("type"), "number")
+            yield from _equal(path, "minimum", schema.get("minimum"), kind.ge)
+            yield from _equal(path, "maximum", schema.get("maximum"), kind.le)
         case msgspec.inspect.StrType():
             yield from _text(path, schema, kind)
         case msgspec.inspect.LiteralType():
@@ -208,7 +212,7 @@ def test_names_of_the_resource(kind: Kind) -> None:
 
 @each_kind
 def test_the_longest_name_leaves_room_for_what_is_made_of_it(kind: Kind) -> None:
-    [rule] = [rule["rule"] for rule in root(kind)["x-kubernetes-validations"] if "size(" in rule["rule"]]
+    [rule] = [rule["rule"] for rule in root(kind)["x-kubernetes-validations"] if rule["rule"].startswith("size(")]
     assert re.search(r"<= (\d+)", rule)[1] == str(kind.longest_name)  # type: ignore[index] # a failure is a failure
     name = "x" * kind.longest_name
     stateful_set = {
@@ -253,6 +257,7 @@ def test_what_a_user_writes_is_bounded(kind: Kind) -> None:
             "string": "maxLength" in schema or "enum" in schema,
             "array": "maxItems" in schema,
             "integer": "minimum" in schema or path.endswith("tolerationSeconds"),
+            "number": "minimum" in schema and "maximum" in schema,
             "object": "properties" in schema or "maxProperties" in schema,
             "boolean": True,
         }

@@ -5,6 +5,9 @@
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups, controllerclusters, nameservers]
   verbs: [list, watch, patch]
+- apiGroups: [rocketmq-ha.io] # handed on to the verification's job, which reads its own group
+  resources: [brokergroups]
+  verbs: [get]
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups/status, controllerclusters/status, nameservers/status]
   verbs: [patch]
@@ -15,17 +18,29 @@
   resources: [statefulsets]
   verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [services, configmaps]
-  verbs: [list, watch, create, patch]
+  resources: [services, configmaps, serviceaccounts]
+  verbs: [list, watch, create, patch, delete] # a verification's, when a group has it no more
+- apiGroups: [batch]
+  resources: [cronjobs]
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [rbac.authorization.k8s.io] # rights of a verification's job: only such as the operator has itself
+  resources: [roles, rolebindings]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch, create, patch, delete] # a hibernated or single replica has none
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [list, watch, create, patch]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [pods, persistentvolumeclaims] # made by StatefulSets
+  resources: [persistentvolumeclaims] # made by StatefulSets, and for a verification's history
+  verbs: [list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods] # made by StatefulSets
   verbs: [list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [pods] # handed on to the verification's job, which starts and ends Spark's executors
+  verbs: [get, create, deletecollection]
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create]

@@ -5,9 +5,10 @@ Used by `group_status`.
 
 import msgspec
 
-from rocketmq_operator.domain.conditions import Condition, condition, troubles
+from rocketmq_operator.domain.conditions import Condition, condition, rfc3339, troubles
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+from rocketmq_operator.domain.plan.verification import last_verification, verification_due
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
         _ready(state, available, healthy),
         available,
         healthy,
-        _aligned(state),
+        _aligned(state, now),
         _progressing(state, outlook),
         condition(
             "Paused",
@@ -85,17 +86,22 @@ def _healthy(state: GroupState, in_sync: int) -> Condition:
     return condition(kind, holds=False, reason="ReplicasMissing", message=f"{in_sync} of {wanted} replicas in sync")
 
 
-def _aligned(state: GroupState) -> Condition:
-    verification = state.group.status.get("verification")
-    result = verification.get("result") if isinstance(verification, dict) else None
-    message = str(verification.get("message", "")) if isinstance(verification, dict) else ""
-    match result:
-        case "Aligned":
-            return condition("LogsAligned", holds=True, reason="Aligned", message=message)
-        case "Different":
-            return condition("LogsAligned", holds=False, reason="Different", message=message)
-        case _:
-            return condition("LogsAligned", holds=None, reason="NotVerified", message=message or "never compared")
+def _aligned(state: GroupState, now: float) -> Condition:
+    """What the last comparison said, as long as it is not too old to mean anything."""
+    kind, last = "LogsAligned", last_verification(state.group)
+    due = verification_due(state.group, state.world.verified_since)
+    if not last.result:
+        message = "never compared" if state.group.spec.verification else "never compared: spec.verification is not set"
+        return condition(kind, holds=None, reason="NotVerified", message=message)
+    if last.result == "Different":
+        # no time heals that
+        return condition(kind, holds=False, reason="Different", message=last.message)
+    if due is not None and now > due:
+        message = f"the last comparison ended at {last.text}, another one is overdue since {rfc3339(due)}"
+        return condition(kind, holds=None, reason="Stale", message=message)
+    if last.result == "Aligned":
+        return condition(kind, holds=True, reason="Aligned", message=last.message)
+    return condition(kind, holds=None, reason="Failed", message=last.message)
 
 
 def _progressing(state: GroupState, outlook: Outlook) -> Condition:

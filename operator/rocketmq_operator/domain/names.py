@@ -60,16 +60,20 @@ ANNOTATION_CONFIG_HASH: Final = "rocketmq-ha.io/config-hash"
 """On pods: what their configuration was made of, so that a change of it is a new revision."""
 
 # Components
-Component = Literal["broker", "controller", "namesrv"]
+Component = Literal["broker", "controller", "namesrv", "verify"]
 CONTAINER_BROKER: Final = "broker"
 CONTAINER_SIDECAR: Final = "sidecar"
 CONTAINER_CONTROLLER: Final = "controller"
 CONTAINER_NAMESRV: Final = "namesrv"
+CONTAINER_VERIFY: Final = "verify"
+CONTAINER_EXECUTOR: Final = "spark-kubernetes-executor"
+"""As Spark calls it where a template does not say otherwise."""
 
 _OWNER_LABEL: Final[dict[Component, str]] = {
     "broker": LABEL_GROUP,
     "controller": LABEL_CONTROLLER_CLUSTER,
     "namesrv": LABEL_NAME_SERVER,
+    "verify": LABEL_GROUP,
 }
 
 # Ports, and the names they have in containers and Services
@@ -85,6 +89,9 @@ PORT_CONTROLLER_METRICS: Final = 5557
 PORT_NAMESRV: Final = 9876
 PORT_NAMESRV_METRICS: Final = 5557
 """Controllers and name servers share the number: in embedded mode they are one process."""
+PORT_SPARK_DRIVER: Final = 7078
+PORT_SPARK_BLOCKS: Final = 7079
+"""Of driver and executors."""
 
 # Paths inside pods
 PATH_DATA: Final = "/data"
@@ -97,6 +104,7 @@ PATH_SOCKET: Final = "/run/rocketmq/sidecar.sock"
 PATH_RAFT_SECRET: Final = "/etc/rocketmq-raft"  # noqa: S105 - a folder
 PATH_GRPC_TLS: Final = "/etc/rocketmq-tls"
 KEY_RAFT_SECRET: Final = "raft.secret"  # noqa: S105 - the key in the Secret, and the file's name
+PATH_HISTORY: Final = "/history"
 VOLUME_DATA: Final = "data"
 VOLUME_COMMIT_LOG: Final = "commitlog"
 USER_ID: Final = 1000
@@ -104,6 +112,8 @@ USER_ID: Final = 1000
 
 # Limits of names: a pod's name becomes the value of a label (63), and a StatefulSet appends ordinal and revision hash
 MAX_GROUP_NAME: Final = 50
+MAX_VERIFIED_GROUP_NAME: Final = 40
+"""With verification: a CronJob's name has 52 characters at most, and the host's name of its job's pod 63."""
 MAX_CONTROLLER_CLUSTER_NAME: Final = 40
 MAX_NAME_SERVER_NAME: Final = 42
 
@@ -182,8 +192,13 @@ def replica_pvcs(group: str, ordinal: int, *, second_volume: bool) -> tuple[str,
 
 
 def verification(group: str) -> str:
-    """The CronJob that compares the replicas' logs (spec.verification)."""
+    """The CronJob that compares the replicas' logs (spec.verification), and whatever else is made for that."""
     return f"{group}-verify"
+
+
+def full_verification(group: str) -> str:
+    """The CronJob that compares everything (spec.verification.fullSchedule)."""
+    return f"{verification(group)}-full"
 
 
 # Controllers: StatefulSet, Service, ConfigMap, PDB and NetworkPolicy share a name

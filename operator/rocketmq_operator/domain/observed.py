@@ -75,6 +75,13 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     claim_templates: tuple[Json, ...] = ()
 
 
+class CronJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a group's verification."""
+
+    created: float
+    """Seconds since 1970."""
+
+
 class SidecarState(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica's own sidecar said when it was asked last."""
 
@@ -115,6 +122,10 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server has refused of late, by `Action.memory_key`, with its reason."""
     disruption_budget: bool = False
     """The PodDisruptionBudget is there."""
+    verification_objects: frozenset[tuple[str, str]] = frozenset()
+    """Kind and name of those that are there, of what may be made for spec.verification."""
+    verified_since: float | None = None
+    """When its CronJob was made, in seconds since 1970; None: there is none."""
 
 
 class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
 """What a BrokerGroup is made of: StatefulSet, headless Service, ConfigMap with a file for each replica, disruption
-budget, network policy. The pods are in `broker_pods`, the files in `broker_config`."""
+budget, network policy, and the verification. The pods are in `broker_pods`, the files in `broker_config`."""
 
 import msgspec
 
@@ -11,6 +11,7 @@ from rocketmq_operator.domain.manifests.disruption import disruption_budget
 from rocketmq_operator.domain.manifests.network_policies import Access, broker_policy
 from rocketmq_operator.domain.manifests.objects import Images, Owner, config_hash, config_map, headless_service
 from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
+from rocketmq_operator.domain.manifests.verification import verification_objects
 from rocketmq_operator.domain.spec.broker_group import BrokerGroup
 from rocketmq_operator.domain.spec.common import Json
 
@@ -45,7 +46,7 @@ def broker_group_objects(
     return (
         config_map(owner, names.group_config(name), files),
         headless_service(owner, name, PORTS),
-        *broker_policy(owner, name, access or Access()),
+        *broker_policy(owner, name, access or Access(), verified=group.spec.verification is not None),
         *disruption_budget(owner, name, replicas=group.spec.replicas, needed=group.min_in_sync_replicas),
         stateful_set(
             owner,
@@ -56,4 +57,5 @@ def broker_group_objects(
             claim_retention=volumes.retention(group.spec.storage.reclaim_policy),
             rolled_by_operator=True,
         ),
+        *verification_objects(group, images, replicas, access or Access()),
     )

@@ -27,9 +27,12 @@ class Access(msgspec.Struct, frozen=True):
     """NetworkPolicyPeers that may read metrics: anywhere in the cluster unless restricted; empty: nobody."""
 
 
-def broker_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
+def broker_policy(owner: Owner, name: str, access: Access, *, verified: bool = False) -> tuple[Json, ...]:
     """Clients, name servers and controllers reach the broker, from wherever they are; replicas replicate; the operator
-    asks sidecars."""
+    and, where there is one, the verification ask sidecars."""
+    asking = [_operator(access)]
+    if verified:
+        asking.append({"podSelector": {"matchLabels": names.selector("verify", owner.metadata.name)}})
     return _policy(
         owner,
         name,
@@ -37,7 +40,7 @@ def broker_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
         (
             _from(None, names.PORT_BROKER, names.PORT_BROKER_VIP),
             _from([_pods(owner)], names.PORT_HA),
-            _from([_operator(access)], names.PORT_SIDECAR_GRPC),
+            _from(asking, names.PORT_SIDECAR_GRPC),
             _from(access.metrics_from, names.PORT_SIDECAR_METRICS),
         ),
     )
@@ -64,6 +67,12 @@ def controller_policy(owner: Owner, name: str, access: Access, *, name_server: b
 def name_server_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
     """Everybody asks for routes."""
     rules = (_from(None, names.PORT_NAMESRV), _from(access.metrics_from, names.PORT_NAMESRV_METRICS))
+    return _policy(owner, name, access, rules)
+
+
+def verification_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
+    """Driver and executors talk to each other."""
+    rules = (_from([_pods(owner)], names.PORT_SPARK_DRIVER, names.PORT_SPARK_BLOCKS),)
     return _policy(owner, name, access, rules)
 
 

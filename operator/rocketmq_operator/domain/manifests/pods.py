@@ -35,7 +35,7 @@ def pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": _pod_security(),
+        "securityContext": pod_security(),
         "containers": list(containers),
         "volumes": list(volumes),
         **_placement(owner, resource.spec.scheduling),
@@ -73,7 +73,7 @@ def container(
         "env": _environment(spec.pod_template, environment),
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports.items()],
         "resources": resources,
-        "securityContext": _container_security(),
+        "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(mounts),
         **more,
@@ -141,17 +141,17 @@ def _environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
     """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
     win over those of the same name."""
     identity = [
-        _field("POD_NAME", "metadata.name"),
-        _field("POD_IP", "status.podIP"),
-        _field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
+        field("POD_NAME", "metadata.name"),
+        field("POD_IP", "status.podIP"),
+        field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
     ]
     taken = {entry["name"] for entry in identity} | own.keys()
     users = [entry for entry in template.env if entry.get("name") not in taken]
     return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
 
 
-def _pod_security() -> Json:
-    """Volumes are given to the group; not file by file again at each start of a large store."""
+def pod_security() -> Json:
+    """Of a pod. Volumes are given to the group; not file by file again at each start of a large store."""
     return {
         "runAsNonRoot": True,
         "runAsUser": names.USER_ID,
@@ -162,7 +162,8 @@ def _pod_security() -> Json:
     }
 
 
-def _container_security() -> Json:
+def container_security() -> Json:
+    """Of a container."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -211,7 +212,20 @@ def _amounts(asked: Json, part: str) -> dict[str, object]:
     return dict(amounts) if isinstance(amounts, Mapping) else {}
 
 
-def _field(name: str, path: str) -> Json:
+def somewhere(spec: Spec) -> Json:
+    """Of a pod that helps a resource but is none of its members: nodes that take the members take it too."""
+    result: dict[str, object] = {}
+    if spec.image.pull_secrets:
+        result["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
+    if spec.scheduling.node_selector:
+        result["nodeSelector"] = dict(spec.scheduling.node_selector)
+    if spec.scheduling.tolerations:
+        result["tolerations"] = list(spec.scheduling.tolerations)
+    return result
+
+
+def field(name: str, path: str) -> Json:
+    """An environment variable of what Kubernetes knows of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 

@@ -14,6 +14,7 @@ action and starts again elsewhere goes on where it was, and whatever happens mea
 | `storage` | larger volumes |
 | `fencing` | who refuses sends |
 | `identity` | ids written on pods and volumes; ids that nobody carries any more |
+| `verification` | when the next comparison of the logs is overdue |
 | `deletion` | the finalizer, and the end |
 | `controller_cluster`, `name_server` | the plans of the other two kinds |
 | `step` | how parts become one plan |

@@ -17,6 +17,7 @@ from rocketmq_operator.domain.plan.settings import PlanSettings
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import NOTHING, Plan, Step, combine
 from rocketmq_operator.domain.plan.storage import grow
+from rocketmq_operator.domain.plan.verification import watch_verification
 from rocketmq_operator.domain.plan.write_lease import lease_outlives_suspicion, lease_too_long
 
 
@@ -43,6 +44,7 @@ def plan_group(world: ObservedGroup, settings: PlanSettings, now: float, memory:
             rollout(state),
             clean_up(state, scaled.replicas),
             forget_orphans(state),
+            watch_verification(state, now),
         )
     )
     if refusal.blocked is not None:

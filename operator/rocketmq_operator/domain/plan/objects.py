@@ -4,6 +4,7 @@ from rocketmq_operator.domain.manifests.broker_config import Endpoints
 from rocketmq_operator.domain.manifests.broker_groups import broker_group_objects
 from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
+from rocketmq_operator.domain.manifests.verification import candidates
 from rocketmq_operator.domain.observed import StatefulSet
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
@@ -41,7 +42,12 @@ class ObjectMemory:
         world, metadata = state.world, state.group.metadata
         of = (
             *(metadata.generation, metadata.annotations, world.controller_addr, world.namesrv_addr, images, access),
-            *(replicas, world.disruption_budget, None if world.stateful_set is None else world.stateful_set.uid),
+            *(
+                replicas,
+                world.disruption_budget,
+                world.verification_objects,
+                None if world.stateful_set is None else world.stateful_set.uid,
+            ),
             None if world.stateful_set is None else world.stateful_set.claim_sizes,
         )
         known = self._made.get(metadata.uid)
@@ -68,7 +74,16 @@ def group_objects(state: GroupState, images: Images, access: Access, replicas: i
     removals: tuple[tuple[str, str], ...] = ()
     if world.disruption_budget and not any(one["kind"] == BUDGET for one in objects):
         removals = ((BUDGET, state.group.name),)
+    wanted = {identity_of(one) for one in objects}
+    removals += tuple(one for one in candidates(state.group.name) if one in world.verification_objects - wanted)
     return tuple(keep_claim_templates(one, state.stateful_set) for one in objects), removals
+
+
+def identity_of(made: Json) -> tuple[str, str]:
+    """Kind and name."""
+    metadata = made["metadata"]
+    assert isinstance(metadata, dict), "manifests make whole objects"
+    return str(made["kind"]), str(metadata["name"])
 
 
 def keep_claim_templates(made: Json, present: StatefulSet | None) -> Json:

@@ -78,11 +78,41 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     max_time_slave_not_catchup_ms: Millis = 15_000
 
 
-class Verification(msgspec.Struct, frozen=True, rename="camel"):
-    """When the replicas' logs are compared."""
+class VerificationResources(msgspec.Struct, frozen=True, rename="camel"):
+    """ResourceRequirements of the pods."""
+
+    driver: Json = {}
+    executor: Json = {}
+
+
+class HistoryStorage(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume for what verification remembers."""
+
+    size: str = "1Gi"
+    storage_class_name: str | None = None
+
+
+class VerificationHistory(msgspec.Struct, frozen=True, rename="camel"):
+    """Where verification remembers: one of the two."""
+
+    path: str | None = None
+    storage: HistoryStorage | None = None
+
+
+class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """When and how the replicas' logs are compared."""
 
     schedule: str
+    full_schedule: str | None = None
     suspend: bool = False
+    sample: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
+    chunk_size: str = "1Mi"
+    rate_limit: str = "200M"
+    executors: Annotated[int, msgspec.Meta(ge=0, le=64)] = 1
+    resources: VerificationResources = VerificationResources()
+    history: VerificationHistory | None = None
+    timeout_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3600
+    image: str | None = None
 
 
 class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
@@ -211,3 +241,20 @@ def _check(group: BrokerGroup) -> None:
         if key in BROKER:
             raise SpecError(f"spec.config.{key}", f"is set by {BROKER[key]}")
     _ = group.storage_bytes, group.commit_log_bytes, group.broker_memory  # raise SpecError
+    if spec.verification is not None:
+        _check_verification(group.name, spec.verification)
+
+
+def _check_verification(name: str, verification: Verification) -> None:
+    if len(name) > names.MAX_VERIFIED_GROUP_NAME:
+        raise SpecError("spec.verification", f"needs a name of at most {names.MAX_VERIFIED_GROUP_NAME} characters")
+    history = verification.history
+    if history is not None and (history.path is None) == (history.storage is None):
+        raise SpecError("spec.verification.history", "set either path or storage")
+    for field, text in (("chunkSize", verification.chunk_size), ("rateLimit", verification.rate_limit)):
+        size_in_bytes(text, f"spec.verification.{field}")
+    for field, resources in (
+        ("driver", verification.resources.driver),
+        ("executor", verification.resources.executor),
+    ):
+        memory_promised(resources, f"spec.verification.resources.{field}")
