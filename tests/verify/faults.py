@@ -129,7 +129,6 @@ class Group:
         else:
             replica.epochs = [entry for entry in replica.epochs if entry[1] < replica.end]
             self.connected.clear()
-            self.told_late.clear()
         self.epoch += 1
         self.clock += 10_000
         self.master = replica
@@ -182,9 +181,9 @@ class Group:
     def connect(self, slave: Replica) -> bool:
         """RIP-44's truncation, as a slave does when it connects; False: there is no common point, it never will."""
         master = self.master
-        self.told_late.discard(slave.name)
         if slave.end == 0:
             slave.epochs = []
+            self.told_late.discard(slave.name)
             self.connected.add(slave.name)
             return True
         for index in range(len(slave.epochs) - 1, -1, -1):
@@ -200,6 +199,7 @@ class Group:
                     return False
                 slave.truncate(min(*ends, slave.end))
                 self.connected.add(slave.name)
+                self.told_late.discard(slave.name)
                 return True
         return False
 
