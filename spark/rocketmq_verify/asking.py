@@ -1,4 +1,4 @@
-"""Asking the replicas from the driver: what they hold, and the few questions that narrow a difference down. Called by `job`.
+"""Asking the replicas from the driver: what they hold, and the few questions that narrow a difference down. For `job`.
 
 All replicas are asked at the same time, each by one thread. A replica that cannot be read is remembered with the reason
 and asked no more. Threads are daemons and waits are short, so that Ctrl-C ends a run whatever a replica does.

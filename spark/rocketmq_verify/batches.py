@@ -6,6 +6,7 @@ Spark had tried the others again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Final
 
@@ -89,7 +90,7 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
     """The task's rows; of an unreadable replica a last row with `error`, and nothing else in it but its name."""
     make = _MAKERS[task.content]
     schema = SCHEMAS[task.content]
-    with open_source(task.place.name, task.place.spec, task.options) as source:
+    with closing(open_source(task.place.name, task.place.spec, task.options)) as source:
         try:
             yield from make(source, task)
         except SourceError as error:

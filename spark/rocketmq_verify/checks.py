@@ -17,6 +17,7 @@ from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.queues import QueueCheck
 from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
 from rocketmq_verify.domain.structure import Structure
 from rocketmq_verify.run import Checked, QueueSummary
@@ -84,7 +85,7 @@ def check_queues(
     plan = msgspec.structs.replace(work.plan, pieces=pieces)
     queued = msgspec.structs.replace(work, plan=plan, queues_of=own, per_task=work.per_task // 4)
     found, _ = scan.queues(spark, place, queued, at_once=at_once)
-    rows: list[tuple[ReplicaName, str, int, scan.QueueCheck]] = [
+    rows: list[tuple[ReplicaName, str, int, QueueCheck]] = [
         (one.replica, one.topic, one.queue_id, one.check) for one in found.faulty
     ]
     return Checked(

@@ -1,58 +1,37 @@
-"""The command line of `rocketmq-verify`: options over configuration, one run, its result and its exit code.
+"""`rocketmq-verify`: one run, its result where it was asked for, its exit code.
 
 Exit codes: 0 aligned, 1 a mismatch was found, 2 usage, configuration or input that cannot be read as it was given,
-3 not verified (too few replicas could be read, one was unreachable, Spark did not start), 130 Ctrl-C.
+3 not verified (too few replicas could be read, one was unreachable, Spark did not start), 130 Ctrl-C or SIGTERM.
 """
 
-import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-import msgspec
-
 from rocketmq_runtime import logs
-from rocketmq_runtime.settings import (
-    SettingsError,
-    build_settings,
-    from_environment,
-    read_properties_file,
-    to_text_values,
-)
+from rocketmq_runtime.settings import SettingsError
 from rocketmq_runtime.version import __version__
-from rocketmq_verify.settings import VerifySettings
-from rocketmq_verify.sizes import parse_size
-from rocketmq_verify.sources import SIDECAR, SourceOptions, SpecError
-from rocketmq_verify.work import Place, parse_place, parse_places
+from rocketmq_verify.command_line import PROGRAM, Options, parse, request_of
+from rocketmq_verify.sources import SpecError
 
 if TYPE_CHECKING:
-    from rocketmq_verify.run import Request, Run
+    from rocketmq_verify.run import Run
 
 EXIT_USAGE: Final = 2
 EXIT_UNVERIFIED: Final = 3
 EXIT_INTERRUPTED: Final = 130
-PROGRAM: Final = "rocketmq-verify"
-
-_EXAMPLE: Final = """\
-examples:
-  %(prog)s --replica a=/data/a/store --replica b=/data/b/store --replica c=/data/c/store
-  %(prog)s --sidecar a=broker-a-0:10920 --sidecar b=broker-a-1:10920 --history /var/lib/verify -o json
-exit codes: 0 aligned, 1 mismatch, 2 usage, 3 not verified, 130 interrupted
-Every configuration key may also come from the environment: ROCKETMQ_<KEY>."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+class _FailedError(Exception):
+    """The run came to no verdict."""
 
-    settings: VerifySettings
-    places: tuple[Place, ...]
-    output: str = "text"
-    plan: bool = False
-    verbose: bool = False
-    quiet: bool = False
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,21 +42,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(str(error), EXIT_USAGE)
     if options is None:
         return 0
-    logs.configure(options.settings.log_format, "DEBUG" if options.verbose else options.settings.log_level)
+    logs.configure(options.settings.log_format, "debug" if options.verbose else options.settings.log_level)
     signal.signal(signal.SIGTERM, _interrupted)
+    began = time.monotonic()
     try:
-        return verify(options)
+        run = verify(options)
+        code = run.verdict.exit_code
+        _publish(options, run, "", began)
+        _print(options, run)
+        if options.settings.report_file and not _write_report(Path(options.settings.report_file), run):
+            code = code or EXIT_USAGE
+    except _FailedError as error:
+        _publish(options, None, str(error), began)
+        return _refused(str(error), error.code)
     except KeyboardInterrupt:
         return _refused("interrupted: nothing was decided, and nothing is kept of this run", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # whoever reads our output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERRUPTED
+    return code
 
 
-def verify(options: Options) -> int:
-    """One run; returns the exit code."""
-    from rocketmq_verify import job, json_report, text_report  # noqa: PLC0415 - --help need not wait for Arrow
+def verify(options: Options) -> "Run":
+    """One run.
+
+    Raises:
+        _FailedError: there is no verdict.
+    """
+    from rocketmq_verify import job  # noqa: PLC0415 - --help need not wait for Arrow
     from rocketmq_verify.domain.histories import SegmentSizeError  # noqa: PLC0415
     from rocketmq_verify.history import HistoryError  # noqa: PLC0415
     from rocketmq_verify.progress import NoProgress, Watched  # noqa: PLC0415
@@ -85,161 +78,68 @@ def verify(options: Options) -> int:
 
     request = request_of(options)
     engine = Engine(request.spark)
-    broken = True
+    keep_log = False
     try:
         if options.quiet:
-            run: Run = job.run(request, engine, NoProgress())
-        else:
-            with Watched() as progress:
-                run = job.run(request, engine, progress)
-        broken = False
+            return job.run(request, engine, NoProgress())
+        with Watched() as progress:
+            return job.run(request, engine, progress)
     except (SpecError, SegmentSizeError, HistoryError, ValueError) as error:
-        broken = False
-        return _refused(str(error), EXIT_USAGE)
+        raise _FailedError(str(error), EXIT_USAGE) from error
     except SessionError as error:
-        return _refused(f"{error}; its log is {engine.log_file}", EXIT_UNVERIFIED)
-    except KeyboardInterrupt:
-        broken = False
-        raise
+        keep_log = True
+        raise _FailedError(f"{error}; its log is {engine.log_file}", EXIT_UNVERIFIED) from error
     except Exception as error:  # Spark's own are of many kinds
         if options.verbose:
             raise
+        keep_log = True
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return _refused(f"Spark failed: {first}; its log is {engine.log_file}, --verbose shows all", EXIT_UNVERIFIED)
+        raise _FailedError(
+            f"Spark failed: {first}; its log is {engine.log_file}, --verbose shows all", EXIT_UNVERIFIED
+        ) from error
     finally:
-        engine.stop(keep_log=broken)
+        engine.stop(keep_log=keep_log)
+
+
+def _print(options: Options, run: "Run") -> None:
+    from rocketmq_verify import json_report, text_report  # noqa: PLC0415
+
     if options.output == "json":
         sys.stdout.write(json_report.encode(run, plan=options.plan).decode() + "\n")
     else:
         sys.stdout.write(text_report.text(run, plan=options.plan))
     sys.stdout.flush()
-    return run.verdict.exit_code
 
 
-def parse(arguments: Sequence[str] | None) -> Options | None:
-    """What was asked for; None: it is done already (--print-config).
+def _write_report(path: Path, run: "Run") -> bool:
+    from rocketmq_verify.html_report import render  # noqa: PLC0415 - draws, which takes a second to import
 
-    Raises:
-        SettingsError, SpecError, ValueError: wrong configuration or options; the text says which.
-        SystemExit: --help, --version, or options that argparse refuses.
-    """
-    given = _parser().parse_args(arguments)
-    file = {} if given.config is None else read_properties_file(given.config)
-    loaded = build_settings(VerifySettings, file, from_environment(VerifySettings), _over(given))
-    settings = loaded.settings
-    if given.print_config:
-        for key, value in to_text_values(settings).items():
-            print(f"{key}={value}")
-        return None
-    if loaded.unknown_keys:
-        print(f"{PROGRAM}: not known and ignored: {', '.join(loaded.unknown_keys)}", file=sys.stderr)
-    places = [parse_place(text) for text in given.replica] + [parse_place(text, SIDECAR) for text in given.sidecar]
-    places = places or list(parse_places(settings.replicas))
-    names = [place.name for place in places]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SpecError(f"replica {twice[0]} is given twice")
-    if len(places) < 2:
-        raise SpecError(
-            "it takes two replicas to compare: give --replica NAME=DIRECTORY (a storePathRootDir) or --sidecar "
-            "NAME=HOST:PORT at least twice, or the key replicas"
-        )
-    return Options(
-        settings=settings,
-        places=tuple(places),
-        output=given.output,
-        plan=given.plan,
-        verbose=given.verbose,
-        quiet=given.quiet,
+    page = render(
+        run.verdict,
+        spans=run.spans,
+        segment_size=run.plan.segment_size,
+        figures=run.figures,
+        runs=run.earlier,
+        repairs=run.repairs,
+        version=__version__,
     )
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        _refused(f"no report: {path}: {error.strerror or error}", EXIT_USAGE)
+        return False
+    return True
 
 
-def request_of(options: Options) -> "Request":
-    """What the job is asked for."""
-    from rocketmq_verify.history_rows import Group  # noqa: PLC0415 - imports Arrow
-    from rocketmq_verify.run import Request  # noqa: PLC0415
-    from rocketmq_verify.session import SessionOptions  # noqa: PLC0415
-
+def _publish(options: Options, run: "Run | None", problem: str, began: float) -> None:
+    """To the BrokerGroup, if the run was told one."""
     settings = options.settings
-    return Request(
-        group=Group(settings.broker_cluster_name, settings.broker_name),
-        places=options.places,
-        options=SourceOptions(
-            tls=settings.tls, bytes_per_second=parse_size(settings.rate_limit), patience=settings.patience_seconds
-        ),
-        chunk_size=parse_size(settings.chunk_size),
-        sample=settings.sample,
-        full=settings.full,
-        structure=settings.structure,
-        queues=settings.queues,
-        allow_unreachable=settings.allow_unreachable,
-        broker_group=settings.broker_group,
-        history_path=settings.history_path,
-        spark=SessionOptions(master=settings.spark_master or None, conf=settings.conf(), verbose=options.verbose),
-    )
+    if not (settings.namespace and settings.broker_group):
+        return
+    from rocketmq_verify import kube_status  # noqa: PLC0415
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Prove that the replicas of a RocketMQ broker group have the same commit log, or name what differs.",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--replica", action="append", default=[], metavar="NAME=DIR", help="a replica's storePathRootDir; repeat")
-    add("--sidecar", action="append", default=[], metavar="NAME=HOST:PORT", help="a replica by its sidecar; repeat")
-    add("--group", metavar="NAME", help="the brokers' brokerName: whose history it is")
-    add("--chunk-size", metavar="SIZE", help="bytes compared as one, a power of two from 4Ki to 64Mi (1Mi)")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--full", action="store_const", const=True, help="read everything, whatever was compared before")
-    how.add_argument("--sample", metavar="PART", help="0 to 1: how much of what was compared before is read (0.01)")
-    add("--history", metavar="PATH", help="directory or URI where results and watermarks are kept")
-    add("--rate", metavar="SIZE", help="bytes per second read of each replica at the most, 200Mi for example")
-    add("--structure", action=argparse.BooleanOptionalAction, default=None, help="check records' structure (yes)")
-    add("--queues", action=argparse.BooleanOptionalAction, default=None, help="check consume queues (yes)")
-    add("--allow-unreachable", action="store_const", const=True, help="two readable replicas are enough")
-    add("-o", "--output", choices=("text", "json"), default="text", help="form of the result (text)")
-    add("--plan", action="store_true", help="say how to repair what was found; nothing is ever done")
-    add("--report", metavar="FILE", help="write an HTML report")
-    add("--master", metavar="URL", help="where Spark runs (local[*], or as spark-submit says)")
-    add("--tls-cert", metavar="FILE", help="for sidecars with mutual TLS (PEM), with the next two")
-    add("--tls-key", metavar="FILE", help="its key")
-    add("--tls-ca", metavar="FILE", help="who signs the sidecars' certificates")
-    add("-c", "--config", type=Path, metavar="FILE", help="configuration in Java properties form")
-    add("-p", "--print-config", action="store_true", help="print every key with its value and exit")
-    add("-q", "--quiet", action="store_true", help="no progress on standard error")
-    add("-v", "--verbose", action="store_true", help="what Spark says goes to standard error, errors with their traces")
-    add("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser
-
-
-_KEYS: Final = {
-    "group": "brokerName",
-    "chunk_size": "chunkSize",
-    "full": "full",
-    "sample": "sample",
-    "history": "historyPath",
-    "rate": "rateLimit",
-    "structure": "structure",
-    "queues": "queues",
-    "allow_unreachable": "allowUnreachable",
-    "report": "reportFile",
-    "master": "sparkMaster",
-    "tls_cert": "tlsCertFile",
-    "tls_key": "tlsKeyFile",
-    "tls_ca": "tlsCaFile",
-}
-"""Options that stand for a key of the configuration."""
-
-
-def _over(given: argparse.Namespace) -> dict[str, str]:
-    found = {}
-    for option, key in _KEYS.items():
-        value = getattr(given, option)
-        if value is not None:
-            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+    outcome = kube_status.failure(problem, full=settings.full) if run is None else kube_status.outcome_of(run.verdict)
+    kube_status.publish(settings.namespace, settings.broker_group, outcome, seconds=time.monotonic() - began)
 
 
 def _refused(message: str, code: int) -> int:

@@ -15,6 +15,7 @@ Options:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -107,7 +108,7 @@ def _looked(places: Sequence[Place], options: Mapping[str, str]) -> Work:
     source_options = SourceOptions(tls=_tls(options), bytes_per_second=parse_size(options.get("rate", "0")))
     logs: list[ReplicaLog] = []
     for place in places:
-        with open_source(place.name, place.spec, source_options) as source:
+        with closing(open_source(place.name, place.spec, source_options)) as source:
             logs.append(source.describe())
     known = history(logs)
     what = everything(

@@ -6,7 +6,7 @@ questions down to messages -> structure and consume queues (Spark) -> look once 
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rocketmq_verify.domain.verdict import in_order, verdict
 from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
 from rocketmq_verify.history import HistoryError, HistoryStore, new_run_id
 from rocketmq_verify.history_folders import Folder
-from rocketmq_verify.history_rows import Figures
+from rocketmq_verify.history_rows import Figures, RunSummary
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.run import Checked, Request, Run, Timings
 from rocketmq_verify.session import Engine
@@ -33,6 +33,9 @@ from rocketmq_verify.sizes import format_bytes
 from rocketmq_verify.work import Work
 
 T = TypeVar("T")
+
+SHOWN_RUNS: Final = 60
+"""Earlier runs in a report."""
 
 
 def run(
@@ -80,7 +83,7 @@ class _Job:
         what = plan(first, (), chunk_size=request.chunk_size)
         tally = Tally()
         if len(first.zones) < 2:
-            return self._concluded(before, first, what, tally, (), None)
+            return self._concluded(before, first, what=what, tally=tally, standing=(), marks=None)
         self._engine.start()
         if self._store is not None:
             marks = self._store.load(request.group) or marks
@@ -103,8 +106,8 @@ class _Job:
         last = self._look(before)
         standing = still_true(found, second, last)
         dropped = tuple(finding for finding in found if finding not in standing)
-        marks = self._marks(marks, before, last, what, tally, standing, dropped)
-        return self._concluded(before, last, what, tally, standing, marks)
+        marks = self._marks(marks, before, last, what=what, tally=tally, standing=standing, dropped=dropped)
+        return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
 
     def _look(self, before: Sequence[ReplicaLog]) -> History:
         """What is true of both looks, of those that can still be read."""
@@ -163,6 +166,7 @@ class _Job:
         marks: Watermarks,
         before: Sequence[ReplicaLog],
         last: History,
+        *,
         what: Plan,
         tally: Tally,
         standing: Sequence[Finding],
@@ -184,6 +188,7 @@ class _Job:
         self,
         before: Sequence[ReplicaLog],
         last: History,
+        *,
         what: Plan,
         tally: Tally,
         standing: Sequence[Finding],
@@ -208,13 +213,13 @@ class _Job:
             reading_seconds=self._seconds.get("scan", 0.0),
             travelled_bytes=self._replicas.travelled,
         )
-        run_id = new_run_id()
+        run_id, known = new_run_id(), spans(said, what)
+        earlier: tuple[RunSummary, ...] = ()
         problem = ""
         if self._store is not None:
             try:
-                self._store.save(
-                    request.group, run_id, said, watermarks=marks, spans=spans(said, what), figures=figures
-                )
+                self._store.save(request.group, run_id, said, watermarks=marks, spans=known, figures=figures)
+                earlier = self._store.last(request.group, SHOWN_RUNS)
             except HistoryError as error:
                 problem = str(error)
         return Run(
@@ -228,6 +233,8 @@ class _Job:
             repairs=self._repairs(findings, before, masters),
             timings=self._timings(),
             figures=figures,
+            spans=known,
+            earlier=earlier,
             history_error=problem,
         )
 

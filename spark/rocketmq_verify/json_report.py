@@ -1,4 +1,4 @@
-"""A run as JSON: the verdict's keys, and what else is known of the run. Keys are camelCase; the history keeps the verdict's."""
+"""A run as JSON: the verdict's keys, and what else is known of the run, in camelCase."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a run is doing, on standard error: one line that changes where people look, a line a phase where a log is kept."""
+"""What a run is doing, on standard error: one line that changes on a terminal, a line a phase elsewhere."""
 
 import sys
 import threading

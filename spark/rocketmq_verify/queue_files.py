@@ -1,4 +1,4 @@
-"""Consume queues on disk against the records of an extent of the log. Called by `batches` on the executors, in files mode.
+"""Consume queues on disk against the records of an extent of the log. Called by `batches` on the executors.
 
 Most queues are as they should be, so what the records ask for is packed and compared with the file's bytes; only where
 that is not equal is every unit looked at (`domain.queues`). The broker may be at work: what looks wrong is read again

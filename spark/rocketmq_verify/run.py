@@ -1,14 +1,15 @@
-"""One run: what is asked for, and what came of it. Made by `cli`, done by `job`, shown by reports and kept by the history."""
+"""One run: what is asked for (by `cli`, of `job`), and what came of it, for reports and the history."""
 
 import msgspec
 
+from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.chunks import DEFAULT_CHUNK_SIZE, Plan
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.structure import Structure
 from rocketmq_verify.domain.verdict import Verdict
-from rocketmq_verify.history_rows import Figures, Group
+from rocketmq_verify.history_rows import Figures, Group, RunSummary
 from rocketmq_verify.session import SessionOptions
 from rocketmq_verify.sources import SourceOptions
 from rocketmq_verify.work import Place
@@ -92,5 +93,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[Repair, ...]
     timings: Timings
     figures: Figures
+    spans: tuple[Span, ...]
+    """What is known of every byte now."""
+    earlier: tuple[RunSummary, ...] = ()
+    """This run and those before it, oldest first; none without a history."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or nowhere was asked for."""

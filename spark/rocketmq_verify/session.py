@@ -9,7 +9,6 @@ What is set here is measured: see docs/verification.md.
 import itertools
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import threading
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -57,6 +57,8 @@ QUICK: Final = {
 SHUFFLES: Final = "spark.sql.shuffle.partitions"
 _WATCH: Final = 0.5
 """Seconds between two looks at Spark's stages."""
+_PATIENCE: Final = 10.0
+"""Seconds for the JVM to end."""
 _LOG_FILE: Final = "LOG4J_CONFIGURATION_FILE"
 LOCAL: Final = {SHUFFLES: "2", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -142,26 +144,24 @@ class Engine:
 
     def stop(self, *, keep_log: bool = False) -> None:
         """End it, whatever it does; harmless to repeat."""
-        if self._thread is None:
-            self.log_file.unlink(missing_ok=True)
-            return
-        from pyspark import SparkContext  # noqa: PLC0415 - started before, so it is there
+        if self._thread is not None:
+            from pyspark import SparkContext  # noqa: PLC0415 - imported by the thread
 
-        gateway = SparkContext._gateway  # noqa: SLF001 - the JVM's process is known nowhere else
-        if self._spark is not None:
-            with suppress(Exception):  # it ends in any case, and what it says about that helps nobody
-                self._spark.stop()
-        process = getattr(gateway, "proc", None)
-        if process is not None:
-            with suppress(Exception):
-                gateway.shutdown()
-            process.stdin.close()
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
-            process.wait(10)
-            SparkContext._gateway = None  # noqa: SLF001
-            SparkContext._jvm = None  # noqa: SLF001
-        self._spark = None
+            if self._spark is not None:
+                with suppress(Exception):  # it ends in any case, and what it says about that helps nobody
+                    self._spark.stop()
+            gateway = SparkContext._gateway  # noqa: SLF001 - the JVM's process is known nowhere else
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+            process: Popen[bytes] | None = getattr(gateway, "proc", None)
+            if gateway is not None and process is not None:
+                with suppress(Exception):
+                    gateway.shutdown()
+                process.terminate()
+                with suppress(TimeoutExpired):
+                    process.wait(_PATIENCE)
+                if process.stdin is not None:
+                    process.stdin.close()
+            self._thread = self._spark = None
         if not keep_log:
             self.log_file.unlink(missing_ok=True)
 
@@ -191,9 +191,9 @@ class Engine:
         builder = SparkSession.builder.appName(NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        with _LogSettings("warn" if self.options.verbose else "error"):
-            with _StandardError(None if self.options.verbose else self.log_file):
-                spark = builder.getOrCreate()
+        verbose = self.options.verbose
+        with _LogSettings("warn" if verbose else "error"), _StandardError(None if verbose else self.log_file):
+            spark = builder.getOrCreate()
         register(spark)
         return spark
 

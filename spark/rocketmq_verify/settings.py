@@ -58,7 +58,7 @@ class VerifySettings(Settings, frozen=True, kw_only=True):
     spark_conf: str = ""
     """Spark's settings, `spark.x=y` separated by `;`, over all others."""
     log_format: Literal["console", "json"] = "console"
-    log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
 
     def __post_init__(self) -> None:
         tls = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)

@@ -1,7 +1,7 @@
 """The process that forks Spark's Python workers, with all that they need imported once before the fork.
 
-Spark starts it by name (spark.python.daemon.module, set in `session`), on the driver's machine or in an executor. Without
-it every worker imports Arrow, gRPC and us anew, and Spark's Python from a zip without bytecode.
+Spark starts it by name (spark.python.daemon.module, set in `session`), on the driver's machine or in an executor.
+Without it every worker imports Arrow and us anew, and Spark's Python from a zip without bytecode.
 """
 
 import gc

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rocketmq_verify.domain.repair import NOTHING_TO_DO
-from rocketmq_verify.domain.verdict import FindingReport, ReplicaReport
+from rocketmq_verify.domain.reports import FindingReport
+from rocketmq_verify.domain.verdict import ReplicaReport
 from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
 
@@ -61,8 +62,8 @@ def _work(run: Run) -> Iterator[str]:
     scan = f" in {seconds.scan:.2f} s" if seconds.scan else ""
     of_old = f", {format_bytes(said.old_bytes)} compared before" if said.old_bytes else ""
     yield (
-        f"Compared {format_bytes(said.compared_bytes)} of the log in {said.chunks} chunks, {format_bytes(said.read_bytes)} "
-        f"read{scan} ({format_bytes(said.new_bytes)} new{of_old}{', everything read' if said.full else ''})."
+        f"Compared {format_bytes(said.compared_bytes)} of the log in {said.chunks} chunks, "
+        f"{format_bytes(said.read_bytes)} read{scan} ({format_bytes(said.new_bytes)} new{of_old}{', everything read' if said.full else ''})."
     )
     if checked.structure is not None:
         found = checked.structure
@@ -77,7 +78,7 @@ def _work(run: Run) -> Iterator[str]:
             yield f"Records by topic: {named}{more}."
     if checked.queues is not None:
         lag = f", {checked.queues.lag} records without one yet" if checked.queues.lag else ""
-        yield f"Consume queues: {checked.queues.units} units lead to their records{lag}, {checked.queues.faults} faults."
+        yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
     yield f"{seconds.total:.1f} s in all, {seconds.session:.1f} s of them until Spark was ready."
 
 

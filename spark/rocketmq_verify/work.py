@@ -1,5 +1,5 @@
-"""What is read of whom, as values that go from the driver to Spark's workers: as the data source's option `plan`, and in
-its partitions. Made by the job, or by the data source itself for those who use it on their own. Without Spark.
+"""What is read of whom, as values that go from the driver to Spark's workers: as the data source's option `plan`, and
+in its partitions. Made by the job, or by the data source itself for those who use it on their own. Without Spark.
 """
 
 from collections.abc import Iterator, Sequence
