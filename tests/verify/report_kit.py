@@ -6,7 +6,8 @@ from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.chunks import Piece, Plan
 from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
 from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
-from rocketmq_verify.domain.verdict import ReplicaReport, Result, Verdict, report
+from rocketmq_verify.domain.reports import report
+from rocketmq_verify.domain.verdict import ReplicaReport, Result, Verdict
 from rocketmq_verify.domain.watermarks import Watermark, Watermarks
 from rocketmq_verify.history_rows import Figures, Group
 

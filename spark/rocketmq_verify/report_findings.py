@@ -1,0 +1,108 @@
+"""The report's sections about what was found, and what would repair it. Called by `html_report`."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.domain.reports import FindingReport, RecordReport
+from rocketmq_verify.domain.verdict import Verdict
+from rocketmq_verify.hex_view import hex_view
+from rocketmq_verify.markup import Html, el
+
+MOST_FINDINGS: Final = 100
+MOST_HEX: Final = 32
+"""Findings whose bytes are shown."""
+MOST_REPAIRS: Final = 50
+
+_LOOK: Final = {Severity.MISMATCH: "bad", Severity.UNVERIFIED: "unsure", Severity.INFORMATION: ""}
+_KINDS: Final = {
+    Kind.CORRUPT_RECORD: "corrupt record",
+    Kind.DIVERGENT_HISTORY: "divergent history",
+    Kind.MISSING_SEGMENT: "missing file",
+    Kind.BAD_STRUCTURE: "bad structure",
+    Kind.QUEUE_MISMATCH: "consume queue",
+    Kind.UNREACHABLE: "unreachable",
+    Kind.LAGGING: "lagging",
+    Kind.STALE_TAIL: "stale tail",
+    Kind.UNUSED_BYTES: "unused bytes",
+}
+
+
+def findings_section(verdict: Verdict) -> Iterable[Html]:
+    """Every finding, those that break the promise first."""
+    yield el("h2", "Findings", id="findings")
+    if not verdict.findings:
+        yield el("p", "None. All that was compared is equal.", cls="quiet")
+        return
+    shown = verdict.findings[:MOST_FINDINGS]
+    for number, finding in enumerate(shown, 1):
+        yield _finding(number, finding)
+    if rest := len(verdict.findings) - len(shown):
+        yield el("p", f"{rest} more findings are in the JSON of this run (-o json).")
+
+
+def repair_section(repairs: Sequence[Repair]) -> Iterable[Html]:
+    """The steps in order; nothing where nothing is to be done."""
+    if not repairs:
+        return
+    yield el("h2", "What would repair it", id="repair")
+    yield el("p", "One replica after the other, the next only when the group is aligned again. Nothing was executed.")
+    for plan in repairs[:MOST_REPAIRS]:
+        steps = [el("li", step.text, *(el("pre", command) for command in step.commands)) for step in plan.steps]
+        why = el("p", plan.why, cls="quiet")
+        yield el("article", el("h3", plan.replica or "All replicas"), why, el("ol", *steps))
+    if len(repairs) > MOST_REPAIRS:
+        yield el("p", f"{len(repairs) - MOST_REPAIRS} more: rocketmq-verify --plan prints all.")
+
+
+def _finding(number: int, finding: FindingReport) -> Html:
+    look = _LOOK[finding.severity]
+    badge = el("span", _KINDS[finding.kind], cls=f"badge {look}".strip())
+    facts = [el("div", el("dt", name), el("dd", value)) for name, value in _facts(finding)]
+    return el(
+        "article",
+        el("h3", f"{number}. ", badge, " ", finding.detail),
+        el("dl", *facts, cls="facts") if facts else None,
+        hex_view(finding.copies) if number <= MOST_HEX else None,
+        cls=look or None,
+        id=f"finding-{number}",
+    )
+
+
+def _facts(finding: FindingReport) -> list[tuple[str, str]]:
+    found = [("replica" if len(finding.replicas) == 1 else "replicas", ", ".join(finding.replicas))]
+    if finding.end > finding.start:
+        found.append(("bytes", f"{finding.start} to {finding.end} ({finding.end - finding.start})"))
+    if finding.first_difference is not None:
+        found.append(("first difference", str(finding.first_difference)))
+    if finding.segment is not None:
+        found.append(("file", finding.segment))
+    if finding.epoch is not None:
+        found.append(("epoch", str(finding.epoch)))
+    if finding.record is not None:
+        found += _record(finding.record)
+    return found
+
+
+def _record(record: RecordReport) -> list[tuple[str, str]]:
+    fields = [
+        ("topic", record.topic),
+        ("queueId", record.queue_id),
+        ("queueOffset", record.queue_offset),
+        ("physical offset", record.physical_offset),
+        ("size", record.size),
+        ("stored", None if record.store_timestamp is None else when(record.store_timestamp)),
+        ("keys", record.keys),
+        ("msgId", record.unique_key),
+    ]
+    return [(name, str(value)) for name, value in fields if value is not None]
+
+
+def when(ms: int) -> str:
+    """A time of a record or a run; damaged records say anything."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms since 1970"
