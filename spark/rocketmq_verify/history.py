@@ -198,7 +198,8 @@ class HistoryStore:
             return
         old = names[:-KEEP_SINGLE]
         rows: dict[str, RunSummary] = {}
-        for row in self._newest_runs(group, old):
+        # a file that cannot be read just now stops this: it would be removed and not be in the merged one
+        for row in self._newest_runs(group, old, strict=True):
             rows.setdefault(row.run_id, row.without_verdict())
             if len(rows) >= self._keep_runs - KEEP_SINGLE:
                 break
@@ -211,16 +212,19 @@ class HistoryStore:
         for name in old:
             self._folder.remove(folder, name)
 
-    def _newest_runs(self, group: Group, names: list[str]) -> Iterator[RunSummary]:
+    def _newest_runs(self, group: Group, names: list[str], *, strict: bool = False) -> Iterator[RunSummary]:
         folder = _folder(group, RUNS)
         for name in reversed(names):
-            yield from sorted(self._rows(folder, name, RunSummary, group), key=_age, reverse=True)
+            rows = self._rows(folder, name, RunSummary, group, strict=strict)
+            yield from sorted(rows, key=_age, reverse=True)
 
-    def _rows(self, folder: str, name: str, kind: type[Row], group: Group) -> list[Row]:
-        """None of a file that is gone or cannot be trusted."""
+    def _rows(self, folder: str, name: str, kind: type[Row], group: Group, *, strict: bool = False) -> list[Row]:
+        """None of a file that cannot be trusted; nor, unless `strict`, of one that cannot be read (`HistoryError`)."""
         try:
             return decode(self._folder.read(folder, name, LONGEST_FILE), kind, group)
         except (HistoryError, FileError) as error:
+            if strict and isinstance(error, HistoryError):
+                raise
             _skipped(folder, name, str(error))
             return []
 

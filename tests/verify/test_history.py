@@ -272,3 +272,26 @@ def test_folders_of_pyarrow_do_as_ours(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be written"):
         folder.write("file/x", "one", b"")
+
+
+def test_a_run_that_cannot_be_read_just_now_is_not_merged_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MERGE_AT", 8)
+    monkeypatch.setattr(history, "KEEP_SINGLE", 3)
+    of = store(tmp_path)
+    runs = [save(of) for _ in range(7)]
+    unread = files(tmp_path, "runs")[1].name
+    whole = LocalFolder.read
+
+    def failing(self: LocalFolder, folder: str, name: str, longest: int) -> bytes:
+        if name == unread:
+            raise HistoryError("no answer")
+        return whole(self, folder, name, longest)
+
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(LocalFolder, "read", failing)
+        runs.append(save(of))
+    assert any("old files of the history stay" in line["event"] for line in logs)
+    assert [row.run_id for row in of.last(GROUP, 100)] == runs
+    runs.append(save(of))
+    assert [row.run_id for row in of.last(GROUP, 100)] == runs
+    assert len(files(tmp_path, "runs")) == 4
