@@ -61,6 +61,10 @@ def parse(arguments: Sequence[str] | None) -> Options | None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SpecError(f"replica {twice[0]} is given twice")
+    specs = {}
+    for place in places:
+        if (other := specs.setdefault(place.spec.rstrip("/"), place.name)) != place.name:
+            raise SpecError(f"{other} and {place.name} are the same place: a log always agrees with itself")
     if len(places) < 2:
         raise SpecError(
             "it takes two replicas to compare: give --replica NAME=DIRECTORY (a storePathRootDir) or --sidecar "

@@ -7,8 +7,10 @@ What is set here is measured: see docs/verification.md.
 """
 
 import itertools
+import logging
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 import threading
@@ -25,6 +27,7 @@ import msgspec
 from rocketmq_verify.progress import Progress
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 NAME: Final = "rocketmq-verify"
@@ -91,13 +94,14 @@ class Engine:
         """From `start` until queries could run."""
         self.warm_seconds = 0.0
         """Of these, a first query over nothing, after which the next ones are quick."""
-        descriptor, name = tempfile.mkstemp(prefix="rocketmq-verify-spark-", suffix=".log")
-        os.close(descriptor)
-        self.log_file = Path(name)
+        self._folder = Path(tempfile.mkdtemp(prefix="rocketmq-verify-"))
+        self.log_file = self._folder / "spark.log"
         """What the JVM and Spark's workers say, unless `verbose`; gone after `stop`, unless it is asked to stay."""
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Begin, in a thread of its own; harmless to repeat."""
+        if self._thread is not None:
+            return
         self._began = time.perf_counter()
         self._thread = threading.Thread(target=self._start, name="spark", daemon=True)
         self._thread.start()
@@ -163,7 +167,7 @@ class Engine:
                     process.stdin.close()
             self._thread = self._spark = None
         if not keep_log:
-            self.log_file.unlink(missing_ok=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
         try:
@@ -180,7 +184,8 @@ class Engine:
     def _session(self) -> "SparkSession":
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - 0.3 s, in this thread
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - 0.3 s, in this thread
+        from pyspark.sql import SparkSession  # noqa: PLC0415
 
         from rocketmq_verify.datasource import register  # noqa: PLC0415
 
@@ -191,11 +196,24 @@ class Engine:
         builder = SparkSession.builder.appName(NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        verbose = self.options.verbose
-        with _LogSettings("warn" if verbose else "error"), _StandardError(None if verbose else self.log_file):
+        if not self.options.verbose:
+            logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        with _LogSettings(self._folder / "log4j2.properties", "warn" if self.options.verbose else "error"):
+            if SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to say where the JVM writes
+                self._launch(SparkConf(loadDefaults=False).setAll(list(settings.items())))
             spark = builder.getOrCreate()
         register(spark)
         return spark
+
+    def _launch(self, conf: "SparkConf") -> None:
+        """The JVM, and with it all that it starts; what they say goes to the log file."""
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        with self.log_file.open("ab") as log_file:
+            kept = {} if self.options.verbose else {"stdout": log_file, "stderr": log_file}
+            gateway = launch_gateway(conf, popen_kwargs=kept)
+        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
 
 
 def session_settings(options: SessionOptions, given: AbstractSet[str], *, has_master: bool) -> dict[str, str]:
@@ -237,45 +255,21 @@ def _given(environ: Mapping[str, str]) -> tuple[frozenset[str], bool]:
 class _LogSettings:
     """Log4j's settings for a JVM that is started within; those in SPARK_CONF_DIR win."""
 
-    def __init__(self, level: str) -> None:
-        self._text = _LOG_SETTINGS.format(level=level)
-        self._path: Path | None = None
+    def __init__(self, path: Path, level: str) -> None:
+        self._path, self._level = path, level
+        self._set = False
 
     def __enter__(self) -> None:
         folder = os.environ.get("SPARK_CONF_DIR")
         if _LOG_FILE in os.environ or (folder and (Path(folder) / "log4j2.properties").exists()):
             return
-        descriptor, name = tempfile.mkstemp(prefix="rocketmq-verify-", suffix=".properties")
-        with os.fdopen(descriptor, "w") as file:
-            file.write(self._text)
-        self._path = Path(name)
-        os.environ[_LOG_FILE] = name
+        self._path.write_text(_LOG_SETTINGS.format(level=self._level))
+        os.environ[_LOG_FILE] = str(self._path)
+        self._set = True
 
     def __exit__(self, *error: object) -> None:
-        if self._path is not None:
+        if self._set:
             del os.environ[_LOG_FILE]
-            self._path.unlink(missing_ok=True)
-
-
-class _StandardError:
-    """Lets children that are started within write their standard error into a file; ours goes where it went."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._kept = -1
-
-    def __enter__(self) -> None:
-        if self._path is not None:
-            sys.stderr.flush()
-            self._kept = os.dup(2)
-            target = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-            os.dup2(target, 2)
-            os.close(target)
-
-    def __exit__(self, *error: object) -> None:
-        if self._path is not None:
-            os.dup2(self._kept, 2)
-            os.close(self._kept)
 
 
 def _why(error: Exception | None, log_file: Path) -> str:

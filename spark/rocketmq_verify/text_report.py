@@ -61,9 +61,10 @@ def _work(run: Run) -> Iterator[str]:
     said, seconds, checked = run.verdict, run.timings, run.checked
     scan = f" in {seconds.scan:.2f} s" if seconds.scan else ""
     of_old = f", {format_bytes(said.old_bytes)} compared before" if said.old_bytes else ""
+    of_old += ", everything read" if said.full else ""
     yield (
         f"Compared {format_bytes(said.compared_bytes)} of the log in {said.chunks} chunks, "
-        f"{format_bytes(said.read_bytes)} read{scan} ({format_bytes(said.new_bytes)} new{of_old}{', everything read' if said.full else ''})."
+        f"{format_bytes(said.read_bytes)} read{scan} ({format_bytes(said.new_bytes)} new{of_old})."
     )
     if checked.structure is not None:
         found = checked.structure
@@ -84,14 +85,15 @@ def _work(run: Run) -> Iterator[str]:
 
 def _finding(finding: FindingReport) -> Iterator[str]:
     yield f"{finding.severity.value.upper()} {finding.kind.value}: {finding.detail}"
-    place = [f"offsets {finding.start}..{finding.end}"]
+    place = [f"offsets {finding.start}..{finding.end}"] if finding.end > finding.start else []
     if finding.first_difference is not None:
         place.append(f"first difference at {finding.first_difference}")
     if finding.segment is not None:
         place.append(f"file {finding.segment}")
     if finding.epoch is not None:
         place.append(f"epoch {finding.epoch}")
-    yield "  " + ", ".join(place)
+    if place:
+        yield "  " + ", ".join(place)
     record = finding.record
     if record is not None and record.topic is not None:
         keys = f", keys {record.keys}" if record.keys else ""
