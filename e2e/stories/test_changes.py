@@ -165,11 +165,33 @@ def test_eviction_by_a_drain_keeps_to_the_budget(group: Group) -> None:
     assert group.ids() == ids
 
 
+def test_volumes_grow_where_their_class_lets_them(group: Group) -> None:
+    """No pod is touched for it. The class does not expand at first; a host path is as large as its disk."""
+    uids = group.pod_uids()
+    group.patch(storage={"size": "11Gi"})
+    wait(lambda: group.condition("Degraded").get("reason") == "StorageNotExpandable", "the condition", 60.0)
+    group.kubectl("patch", "storageclass", "standard", "-p", '{"allowVolumeExpansion": true}')
+    group.patch(storage={"size": "12Gi"})
+    wait(lambda: requested(group) == ["12Gi"] * 3, "the claims to grow", 60.0, lambda: str(group.status()))
+    group.whole()
+    assert group.condition("Degraded").get("status") == "False"
+    assert group.pod_uids() == uids
+
+
 def evict(group: Group, pod: str) -> None:
     """What `kubectl drain` asks for each pod."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": group.namespace}}
     path = f"/api/v1/namespaces/{group.namespace}/pods/{pod}/eviction"
     group.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(body))
+
+
+def requested(group: Group) -> list[str]:
+    """What the replicas' claims ask for."""
+    sizes = group.kubectl(
+        *("get", "pvc", *(f"data-{group.name}-{ordinal}" for ordinal in range(3))),
+        *("-o", "jsonpath={.items[*].spec.resources.requests.storage}"),
+    )
+    return sizes.split()
 
 
 def generation(group: Group) -> int:
