@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _publish(options, None, str(error), began)
         return _refused(str(error), error.code)
     except KeyboardInterrupt:
+        _publish(options, None, "interrupted, or not done in time: nothing was decided", began)
         return _refused("interrupted: nothing was decided, and nothing is kept of this run", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # whoever reads our output is gone
