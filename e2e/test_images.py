@@ -21,6 +21,7 @@ SERVERS = tuple(name for name in images.OURS if name != "tester")
 LOCKED = ("--rm", "--read-only", "--user=1000:1000", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 ALONE = "--network=none"
 NOT_FOR_SERVERS = {"rich", "typer", "pip", "setuptools", "wheel", "hatchling", "pytest", "mypy", "ruff", "grpcio-tools"}
+COMMANDS = {name: "rocketmq-verify" if name == "spark" else f"rocketmq-{name}" for name in SERVERS}
 NOT_IN_DEBIAN = {"python3-pip", "python3-setuptools", "gcc", "make"}
 RESTRICTED = {
     "runAsNonRoot": True,
@@ -90,8 +91,8 @@ def inspect(reference: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_says_its_version_and_help(references: Mapping[str, str], name: str) -> None:
-    assert run(references[name], "--version").split() == [f"rocketmq-{name}", __version__]
-    assert f"usage: rocketmq-{name}" in run(references[name], "--help").lower()
+    assert run(references[name], "--version").split() == [COMMANDS[name], __version__]
+    assert f"usage: {COMMANDS[name]}" in run(references[name], "--help").lower()
 
 
 @pytest.mark.parametrize("name", images.OURS)
@@ -121,7 +122,9 @@ def test_bill_of_materials(references: Mapping[str, str], name: str) -> None:
 
 @pytest.mark.parametrize("name", images.OURS)
 def test_only_pinned_packages(references: Mapping[str, str], name: str) -> None:
-    pins = dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    files = ("constraints.txt", "constraints-verify.txt") if name == "spark" else ("constraints.txt",)
+    text = "".join((ROOT / file).read_text() for file in files)
+    pins = dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", text, re.MULTILINE))
     installed = inside(references[name]).distributions
     assert installed == {**{package: pins.get(package) for package in installed}, "rocketmq-ha": __version__}
 
@@ -130,10 +133,18 @@ def test_only_pinned_packages(references: Mapping[str, str], name: str) -> None:
 def test_holds_nothing_else(references: Mapping[str, str], name: str) -> None:
     found = inside(references[name])
     assert found.distributions.keys() & NOT_FOR_SERVERS == set()
-    assert [one for one in found.commands if not one.startswith("python")] == [f"rocketmq-{name}"]
+    assert [one for one in found.commands if not one.startswith("python")] == [COMMANDS[name]]
     assert not found.ensurepip
     assert found.uid == 1000
     assert found.writable == []
+
+
+def test_spark_has_java_and_no_more_jars_than_it_needs(references: Mapping[str, str]) -> None:
+    purls = inside(references["spark"]).components()
+    assert "openjdk-17-jre-headless" in purls.values()
+    jars = {purl for purl in purls if purl.startswith("pkg:maven/")}
+    assert "pkg:maven/org.apache.parquet/parquet-hadoop" in {purl.partition("@")[0] for purl in jars}
+    assert [purl for purl in jars if re.search("rocksdb|hive-exec|spark-mllib|breeze|derby", purl)] == []
 
 
 def test_data_plane_shares_its_layers(references: Mapping[str, str]) -> None:

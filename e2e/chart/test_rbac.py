@@ -84,7 +84,15 @@ def test_no_rights_anywhere_else(release: Release) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["list secrets", "watch secrets", "create pods/exec", "escalate roles", "bind roles", "get nodes", "update leases/another"],
+    [
+        "list secrets",
+        "watch secrets",
+        "create pods/exec",
+        "escalate roles",
+        "bind roles",
+        "get nodes",
+        "update leases/another",
+    ],
 )
 def test_what_it_may_not(release: Release, question: str) -> None:
     account = f"--as=system:serviceaccount:{release.namespace}:{release.operator}"

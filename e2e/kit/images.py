@@ -14,7 +14,7 @@ from e2e.kit.tools import docker, unavailable
 
 REPOSITORY = "rocketmq-ha"
 TAG = os.environ.get("ROCKETMQ_HA_E2E_TAG", "dev")
-OURS = ("controller", "namesrv", "broker", "sidecar", "operator", "tester")
+OURS = ("controller", "namesrv", "broker", "sidecar", "operator", "spark", "tester")
 APACHE = "apache-broker"
 APACHE_IMAGE = f"{REPOSITORY}/{APACHE}:5.3.3"
 NOTE = ("-n", "kube-system", "configmap", "rocketmq-ha-e2e-images")

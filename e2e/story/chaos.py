@@ -3,7 +3,8 @@
 `chaos.py container ID SIGNAL [SECONDS]` signals every process of a container, `chaos.py process NAME SIGNAL [SECONDS]`
 those of that name on the node; with SECONDS, SIGCONT follows after so long. `chaos.py outage SECONDS ID` stops the API
 server for so long and kills a container meanwhile. From inside its own container nobody could: the first process of a
-PID namespace cannot be killed or stopped from within.
+PID namespace cannot be killed or stopped from within. `chaos.py flip ID FOLDER OFFSET` changes one bit of a commit log
+that the container has in FOLDER, as a bad disk would; prints the byte before and after.
 """
 
 import os
@@ -27,6 +28,8 @@ def main() -> int:
     """Run the command; returns the exit code: 1 if there was nobody to signal."""
     if sys.argv[1] == "outage":
         return outage(float(sys.argv[2]), sys.argv[3])
+    if sys.argv[1] == "flip":
+        return flip(sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
     find, what, name, *seconds = sys.argv[1:]
     number = signal.Signals[name]
     pids = {"container": of_container, "process": of_name}[find](what)
@@ -55,6 +58,22 @@ def outage(seconds: float, container: str) -> int:
         for pid in servers:
             os.kill(pid, signal.SIGCONT)
     return 0 if servers and victims else 1
+
+
+def flip(container: str, folder: Path, offset: int) -> int:
+    """The lowest bit of the byte at the physical offset, in the file whose name is the last one not above it."""
+    (pid, *_) = of_container(container)
+    root = Path(f"/proc/{pid}/root") / folder.relative_to("/")
+    start, path = max((int(path.name), path) for path in root.iterdir() if int(path.name) <= offset)
+    with path.open("r+b") as file:
+        file.seek(offset - start)
+        (byte,) = file.read(1)
+        file.seek(offset - start)
+        file.write(bytes([byte ^ 1]))
+        file.flush()
+        os.fsync(file.fileno())
+    print(byte, byte ^ 1)
+    return 0
 
 
 def _pids() -> list[int]:

@@ -14,6 +14,8 @@ import msgspec
 
 HERE = Path(__file__).parent
 CHAOS = "chaos"
+BROKERS = "app.kubernetes.io/component=broker"
+"""Pods of a verification have the group's label too."""
 PATIENCE = 120.0
 """Seconds."""
 POLL = 0.25
@@ -101,7 +103,9 @@ class Group:
 
     def pod_uids(self) -> dict[str, str]:
         """Which pods there are now, by name."""
-        pods = json.loads(self.kubectl("get", "pods", "-l", f"rocketmq-ha.io/group={self.name}", "-o", "json"))["items"]
+        pods = json.loads(
+            self.kubectl("get", "pods", "-l", f"{BROKERS},rocketmq-ha.io/group={self.name}", "-o", "json")
+        )["items"]
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
 
     def patch(self, **spec: object) -> None:

@@ -1,14 +1,16 @@
 """Writes the bill of materials of the image it runs in, CycloneDX JSON: `sbom.py NAME`.
 
 The Dockerfile calls it with the image's own Python at the end of each target. It lists the distributions that Python
-sees, Debian's packages, and the interpreter. Nothing in it depends on when it was made: the same image has the same
-bytes.
+sees, Debian's packages, the interpreter, and Spark's jars. Nothing in it depends on when it was made: the same image
+has the same bytes.
 """
 
+import importlib.util
 import json
 import platform
 import re
 import sys
+import zipfile
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +24,9 @@ Component = dict[str, object]
 def main() -> int:
     name = f"rocketmq-ha/{sys.argv[1]}"
     version = metadata.version("rocketmq-ha")
-    components = sorted([*interpreter(), *distributions(), *debian_packages()], key=lambda item: str(item["purl"]))
+    components = sorted(
+        [*interpreter(), *distributions(), *debian_packages(), *jars()], key=lambda item: str(item["purl"])
+    )
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -79,6 +83,31 @@ def debian_packages() -> list[Component]:
             purl = f"pkg:deb/debian/{quote(name)}@{quote(version)}?arch={fields['Architecture']}&distro={distro}"
             found.append(component("library", name, version, purl))  # licences: /usr/share/doc/NAME/copyright
     return found
+
+
+def jars() -> list[Component]:
+    """Of Spark, where it is: as Maven knows them, else by the name of the file."""
+    spec = importlib.util.find_spec("pyspark")
+    folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "jars"
+    found: dict[str, Component] = {}
+    for path in sorted(folder.glob("*.jar")) if folder is not None else ():
+        matched = re.fullmatch(r"(.+?)-(\d[\w.]*)(?:-([\w.-]+))?", path.stem)
+        name, version, classifier = matched.groups() if matched else (path.stem, "", None)
+        group = group_of(path, name)
+        purl = f"pkg:maven/{quote(group)}/{quote(name)}" if group else f"pkg:generic/{quote(name)}"
+        purl += f"@{quote(version)}" + (f"?classifier={quote(classifier)}" if group and classifier else "")
+        found[purl] = component("library", name, version, purl)
+    return list(found.values())
+
+
+def group_of(path: Path, artifact: str) -> str:
+    """Maven's group, from the jar's own metadata; empty if it does not say."""
+    with zipfile.ZipFile(path) as jar:
+        for entry in jar.namelist():
+            matched = re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom.properties", entry)
+            if matched and matched[2] == artifact:
+                return matched[1]
+    return "org.apache.spark" if artifact.startswith("spark-") else ""
 
 
 def component(kind: str, name: str, version: str, purl: str, licence: str = "") -> Component:

@@ -95,14 +95,36 @@ def restart(flags: Flags, group: options.Group, *, timeout: options.Wait = 0.0) 
     return run(lambda session: work(session, group, seconds=timeout), flags.kube, flags.form)
 
 
-@app.command("verify", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq verify broker-a")
+@app.command("verify", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq verify broker-a --now")
 @with_flags()
-def verify(flags: Flags, group: options.Group) -> int:
-    """Compare the replicas' logs now (a Job as spec.verification would make it)."""
+def verify(
+    flags: Flags,
+    group: options.Group,
+    *,
+    last: Annotated[bool, typer.Option("--last", help="Show what was found last; the default.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Compare now: a Job as spec.verification would make it.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With --now: also what was compared before.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="With --now: show progress, then what was found.")
+    ] = True,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=1, help="With --now: follow so long; default: to the end."),
+    ] = None,
+) -> int:
+    """Whether the replicas' logs are alike. Exit codes: 0 aligned, 1 different, 3 not known."""
+    from rocketmq_kubectl.errors import WrongUsageError
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.verify import verify as work
+    from rocketmq_kubectl.verify import last as show
+    from rocketmq_kubectl.verify import now as work
 
-    return run(lambda session: work(session, group), flags.kube, flags.form)
+    if now and last:
+        raise WrongUsageError("--now and --last are two different questions")
+    if full and not now:
+        raise WrongUsageError("--full goes with --now")
+    if not now:
+        return run(lambda session: show(session, group), flags.kube, flags.form)
+    return run(lambda session: work(session, group, full=full, follow=follow, seconds=timeout), flags.kube, flags.form)
 
 
 @app.command("rebuild", rich_help_panel=DANGER, epilog="Example: kubectl rocketmq rebuild broker-a broker-a-2")

@@ -1,25 +1,76 @@
-"""`verify GROUP`: compare the replicas' logs now rather than when it is due, with the Job the schedule would make."""
+"""`verify GROUP`: what the last comparison of the replicas' logs found, or (`--now`) a comparison before it is due.
 
+`--now` makes the Job that the schedule would make, follows its log, and then shows what it found. The exit code is the
+verdict's, as that of rocketmq-verify: 0 aligned, 1 different, 3 not known.
+"""
+
+import asyncio
 from collections.abc import Mapping
+from typing import Final
 
-from rocketmq_kubectl import change
-from rocketmq_kubectl.errors import NotFoundError, RefusedError
+import msgspec
+
+from rocketmq_kubectl import change, output, resources
+from rocketmq_kubectl.change import Seen
+from rocketmq_kubectl.errors import ForbiddenError, NotFoundError, PluginError, RefusedError, TimedOutError
 from rocketmq_kubectl.run import Report
 from rocketmq_kubectl.session import Session
 from rocketmq_operator.domain import names
 
-INSTANTIATE = "cronjob.kubernetes.io/instantiate"
-MAX_NAME = 63
-"""Of a Job: its pods carry it in a label."""
+INSTANTIATE: Final = "cronjob.kubernetes.io/instantiate"
+MAX_NAME: Final = 61
+"""Of a Job: the host name of its pod is made of it, with two characters more."""
+POLL: Final = 1.0
+STATUS_SECONDS: Final = 10.0
+"""After the Job's end its word is in the status."""
+MAX_LOG: Final = 4 * 1024 * 1024
 
 
-async def verify(session: Session, name: str) -> Report:
-    """Make a Job of the group's CronJob."""
-    now = change.seen(await session.group_body(name))
-    if now.group.spec.verification is None:
+class DifferentError(PluginError):
+    """Replicas hold different bytes; the exit code is 1."""
+
+
+class NotVerifiedError(PluginError):
+    """Nothing can be said."""
+
+    exit_code = 3
+
+
+class LastVerification(msgspec.Struct, frozen=True, rename="camel"):
+    """status.verification."""
+
+    last_time: str | None = None
+    result: str | None = None
+    message: str | None = None
+    aligned_up_to: int | None = None
+    epoch: int | None = None
+    findings: int | None = None
+    details: tuple[str, ...] = ()
+    bytes: int | None = None
+    duration_seconds: int | None = None
+    full: bool | None = None
+    job: str | None = None
+    last_full_time: str | None = None
+
+
+async def last(session: Session, name: str) -> Report:
+    """What the status says."""
+    body = await session.group_body(name)
+    return _report(session, change.seen(body), _last(body))
+
+
+async def now(session: Session, name: str, *, full: bool, follow: bool, seconds: float | None) -> Report:
+    """Make a Job of the group's CronJob; with `follow`, wait for its end, `seconds` at the most (None: as long as the
+    Job may take)."""
+    seen = change.seen(await session.group_body(name))
+    wanted = seen.group.spec.verification
+    if wanted is None:
         raise RefusedError(
             f"no verification is configured for {name}: set spec.verification.schedule (the job is made from it)"
         )
+    change.require_active(seen, "verify --now")
+    if seen.group.spec.hibernated:
+        raise RefusedError(f"{name} is hibernated, nobody answers: kubectl rocketmq wake {name} first")
     cron_job = names.verification(name)
     base = f"/apis/batch/v1/namespaces/{session.namespace}"
     try:
@@ -29,17 +80,164 @@ async def verify(session: Session, name: str) -> Report:
             f"verification of {name} is configured, but its CronJob {cron_job} is not there (yet):"
             f" does this operator's release make it? see kubectl rocketmq status {name}"
         ) from error
-    made = await session.kube.create(f"{base}/jobs", _job(body, cron_job, session))
+    made = await session.kube.create(f"{base}/jobs", _job(body, cron_job, session, full=full))
     job = str(_mapping(made, "metadata").get("name"))
-    text = f"Job {job} compares the logs of {name}: kubectl -n {session.namespace} logs -f job/{job}"
-    return change.done(now, text, job=job)
+    if not follow:
+        text = f"Job {job} compares the logs of {name}: kubectl -n {session.namespace} logs -f job/{job}"
+        return change.done(seen, text, job=job)
+    session.progress(f"Job {job} compares the logs of {name}")
+    patience = wanted.timeout_seconds + 60.0 if seconds is None else seconds
+    failed = await _Follower(session, job).end(f"{base}/jobs/{job}", patience)
+    return await _told(session, name, job, failed)
 
 
-def _job(cron_job: Mapping[str, object], cron_name: str, session: Session) -> Mapping[str, object]:
+class _Follower:
+    """Shows the log of a Job's pods as it grows."""
+
+    def __init__(self, session: Session, job: str) -> None:
+        self._session, self._job = session, job
+        self._shown: dict[str, int] = {}
+        self._allowed = True
+
+    async def end(self, path: str, seconds: float) -> str | None:
+        """Wait for the Job's end: why it failed, or None.
+
+        Raises:
+            TimedOutError: not within `seconds`; it goes on.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            body = await self._session.kube.get(path)
+            ended, failed = _ended(body)
+            await self._show()
+            if ended:
+                return failed
+            if loop.time() >= deadline:
+                raise TimedOutError(
+                    f"Job {self._job} has not ended after {seconds:g} s; it goes on:"
+                    f" kubectl -n {self._session.namespace} logs -f job/{self._job}"
+                )
+            await asyncio.sleep(POLL)
+
+    async def _show(self) -> None:
+        if not self._allowed:
+            return
+        pods = resources.core(self._session.namespace, "pods")
+        try:
+            found = await self._session.kube.items(pods, {"labelSelector": f"job-name={self._job}"})
+            for pod in sorted(str(_mapping(body, "metadata").get("name")) for body in found):
+                await self._show_pod(f"{pods}/{pod}/log", pod)
+        except ForbiddenError as error:
+            self._allowed = False
+            self._session.progress(f"its log is not shown: {error}")
+
+    async def _show_pod(self, path: str, pod: str) -> None:
+        query = {"container": names.CONTAINER_VERIFY, "limitBytes": str(MAX_LOG)}
+        try:
+            text = await self._session.kube.text(path, query)
+        except ForbiddenError:
+            raise
+        except PluginError:
+            return  # it has not started yet, or is gone
+        whole = text[: text.rfind("\n") + 1]
+        for line in whole[self._shown.get(pod, 0) :].splitlines():
+            self._session.progress(output.cell(line.rstrip()))
+        self._shown[pod] = len(whole)
+
+
+async def _told(session: Session, name: str, job: str, failed: str | None) -> Report:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + STATUS_SECONDS
+    while True:
+        body = await session.group_body(name)
+        found = _last(body)
+        if found.job == job:
+            return _report(session, change.seen(body), found)
+        if loop.time() >= deadline:
+            why = f"it failed: {failed}" if failed else "it ended"
+            raise NotVerifiedError(
+                f"Job {job} has not told what it found; {why}; see kubectl -n {session.namespace} logs job/{job}"
+            )
+        await asyncio.sleep(POLL)
+
+
+def _report(session: Session, seen: Seen, found: LastVerification) -> Report:
+    name = seen.group.name
+    document = {
+        "namespace": seen.group.namespace,
+        "name": name,
+        "configured": seen.group.spec.verification is not None,
+        "verification": msgspec.to_builtins(found) if found.result else None,
+    }
+    if not found.result:
+        problem = NotVerifiedError(f"the logs of {name} were never compared: kubectl rocketmq verify {name} --now")
+        return Report("", document, (problem,))
+    now, ago = session.now(), output.age(found.last_time, session.now())
+    full_ago = output.age(found.last_full_time, now)
+    aligned = seen.status.condition("LogsAligned")
+    table = output.facts(
+        [
+            ("Group", f"{seen.group.namespace}/{name}"),
+            ("Result", found.result),
+            ("Message", found.message),
+            ("Aligned up to", _up_to(found)),
+            ("Differences", found.findings or None),
+            ("Compared", f"{output.size(found.bytes)} in {output.duration(found.duration_seconds or 0)}"),
+            ("When", f"{found.last_time} ({ago} ago)" if ago else found.last_time),
+            ("Last in full", f"{found.last_full_time} ({full_ago} ago)" if full_ago else "never"),
+            ("Job", found.job),
+            ("LogsAligned", None if aligned is None else f"{aligned.status} ({aligned.reason})"),
+        ]
+    )
+    details = "".join(f"  {output.cell(line)}\n" for line in found.details)
+    return Report(table + (f"Findings:\n{details}" if details else ""), document, _problems(name, found))
+
+
+def _problems(name: str, found: LastVerification) -> tuple[PluginError, ...]:
+    match found.result:
+        case "Aligned":
+            return ()
+        case "Different":
+            return (
+                DifferentError(
+                    f"the replicas of {name} hold different messages: kubectl rocketmq rebuild makes one anew"
+                ),
+            )
+        case _:
+            return (
+                NotVerifiedError(f"the logs of {name} could not be compared: {found.message or 'no reason is given'}"),
+            )
+
+
+def _up_to(found: LastVerification) -> str | None:
+    if found.aligned_up_to is None:
+        return None
+    return f"offset {found.aligned_up_to}" + ("" if found.epoch is None else f" at epoch {found.epoch}")
+
+
+def _last(body: Mapping[str, object]) -> LastVerification:
+    try:
+        return msgspec.convert(_mapping(_mapping(body, "status"), "verification"), LastVerification)
+    except msgspec.ValidationError as error:
+        raise NotVerifiedError(f"status.verification is not what this plugin knows: {error}") from error
+
+
+def _ended(job: Mapping[str, object]) -> tuple[bool, str | None]:
+    """Whether the Job has, and why it failed."""
+    conditions = _mapping(job, "status").get("conditions")
+    for one in conditions if isinstance(conditions, list) else []:
+        if isinstance(one, Mapping) and one.get("status") == "True" and one.get("type") in ("Complete", "Failed"):
+            return True, None if one["type"] == "Complete" else str(one.get("message") or one.get("reason") or "")
+    return False, None
+
+
+def _job(cron_job: Mapping[str, object], cron_name: str, session: Session, *, full: bool) -> Mapping[str, object]:
     """As `kubectl create job --from=cronjob/...` makes it: owned by the CronJob, so that it is cleaned up with it."""
     template = _mapping(_mapping(cron_job, "spec"), "jobTemplate")
     metadata = _mapping(template, "metadata")
     suffix = session.now().strftime("-%m%d%H%M%S")
+    spec = template.get("spec")
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -56,8 +254,29 @@ def _job(cron_job: Mapping[str, object], cron_name: str, session: Session) -> Ma
                 }
             ],
         },
-        "spec": template.get("spec"),
+        "spec": _of_everything(spec) if full and isinstance(spec, Mapping) else spec,
     }
+
+
+def _of_everything(spec: Mapping[str, object]) -> Mapping[str, object]:
+    """The Job's spec, told to read what was compared before as well."""
+    template = _mapping(spec, "template")
+    pod = _mapping(template, "spec")
+    containers = pod.get("containers")
+    changed = [
+        {**one, "env": [*_others(one.get("env")), {"name": names.ENV_FULL, "value": "true"}]}
+        for one in (containers if isinstance(containers, list) else [])
+        if isinstance(one, Mapping)
+    ]
+    return {**spec, "template": {**template, "spec": {**pod, "containers": changed}}}
+
+
+def _others(env: object) -> list[object]:
+    return (
+        [one for one in env if isinstance(one, Mapping) and one.get("name") != names.ENV_FULL]
+        if isinstance(env, list)
+        else []
+    )
 
 
 def _mapping(body: Mapping[str, object], key: str) -> Mapping[str, object]:

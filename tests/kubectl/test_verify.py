@@ -1,33 +1,149 @@
-"""`verify` makes the Job that the schedule would make."""
+"""`verify`: what was found last, and a Job as the schedule would make it, followed to its end."""
 
+import json
+from typing import Any
+
+import pytest
+
+from rocketmq_kubectl import verify
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
 BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
+JOB = "orders-verify-0101120000"
+POD = f"{JOB}-0-abcde"
+ALIGNED = {
+    "lastTime": "2026-01-01T11:58:00Z",
+    "result": "Aligned",
+    "message": "3 replicas aligned up to offset 4096 at epoch 2",
+    "alignedUpTo": 4096,
+    "epoch": 2,
+    "findings": 0,
+    "bytes": 2048,
+    "durationSeconds": 9,
+    "full": False,
+    "job": "orders-verify-29450160",
+    "lastFullTime": "2025-12-31T12:00:00Z",
+}
+DIFFERENT = {
+    **ALIGNED,
+    "result": "Different",
+    "message": "mismatch: orders-2: body CRC wrong",
+    "findings": 1,
+    "details": ["orders-2: body CRC wrong"],
+}
 
 
-def test_a_job_of_the_cron_job(cluster: FakeCluster, plugin: Tool) -> None:
+@pytest.fixture
+def configured(cluster: FakeCluster) -> FakeCluster:
     cluster.resource["spec"]["verification"] = {"schedule": "0 3 * * *"}
-    outcome = plugin("verify", "orders")
-    assert outcome.code == 1
-    assert "its CronJob orders-verify is not there (yet)" in outcome.err
-
-    template = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": {"template": {}}}
+    template = {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "verify", "env": [{"name": "X", "value": "y"}]}]}}},
+    }
     cluster.api.put(
         f"{BATCH}/cronjobs/orders-verify",
         {"metadata": {"name": "orders-verify", "uid": "u1"}, "spec": {"jobTemplate": template}},
     )
+    return cluster
+
+
+def job(cluster: FakeCluster) -> dict[str, Any]:
+    made: dict[str, Any] = cluster.api.objects[f"{BATCH}/jobs/{JOB}"]
+    return made
+
+
+def test_never_compared(cluster: FakeCluster, plugin: Tool) -> None:
     outcome = plugin("verify", "orders")
+    assert outcome.code == 3
+    assert "were never compared: kubectl rocketmq verify orders --now" in outcome.err
+
+
+def test_the_last_result(cluster: FakeCluster, plugin: Tool) -> None:
+    cluster.resource["status"]["verification"] = ALIGNED
+    outcome = plugin("verify", "orders", "--last")
     assert outcome.code == 0
-    assert "kubectl -n shop logs -f job/orders-verify-0101120000" in outcome.out
-    assert cluster.api.objects[f"{BATCH}/jobs/orders-verify-0101120000"] == {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": "orders-verify-0101120000",
-            "labels": {"a": "b"},
-            "annotations": {"c": "d", "cronjob.kubernetes.io/instantiate": "manual"},
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "orders-verify", "uid": "u1"}],
-        },
-        "spec": {"template": {}},
+    assert "Result:         Aligned\n" in outcome.out
+    assert "Aligned up to:  offset 4096 at epoch 2\n" in outcome.out
+    assert "Compared:       2.0 KiB in 9s\n" in outcome.out
+    assert "(2m ago)" in outcome.out
+    found = json.loads(plugin("verify", "orders", "-o", "json").out)
+    assert found["verification"]["alignedUpTo"] == 4096
+
+
+def test_a_difference_is_the_exit_code(cluster: FakeCluster, plugin: Tool) -> None:
+    cluster.resource["status"]["verification"] = DIFFERENT
+    outcome = plugin("verify", "orders")
+    assert outcome.code == 1
+    assert "Findings:\n  orders-2: body CRC wrong\n" in outcome.out
+    assert "hold different messages" in outcome.err
+    cluster.resource["status"]["verification"] = {**ALIGNED, "result": "Failed", "message": "orders-1 is not heard"}
+    outcome = plugin("verify", "orders", "-o", "yaml")
+    assert outcome.code == 3
+    assert "could not be compared: orders-1 is not heard" in outcome.err
+
+
+def test_a_job_of_the_cron_job(configured: FakeCluster, plugin: Tool) -> None:
+    outcome = plugin("verify", "orders", "--now", "--no-follow")
+    assert outcome.code == 0
+    assert f"kubectl -n shop logs -f job/{JOB}" in outcome.out
+    made = job(configured)
+    assert made["metadata"] == {
+        "name": JOB,
+        "labels": {"a": "b"},
+        "annotations": {"c": "d", "cronjob.kubernetes.io/instantiate": "manual"},
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "orders-verify", "uid": "u1"}],
     }
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "X", "value": "y"}]
+
+
+def test_of_everything(configured: FakeCluster, plugin: Tool) -> None:
+    assert plugin("verify", "orders", "--now", "--full", "--no-follow").code == 0
+    (container,) = job(configured)["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "X", "value": "y"}, {"name": "ROCKETMQ_FULL", "value": "true"}]
+
+
+def test_it_is_followed(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "POLL", 0.01)
+    found = configured.api.put
+
+    def put(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if path.endswith(JOB):
+            pod = {"metadata": {"name": POD, "labels": {"job-name": JOB}}}
+            found(f"/api/v1/namespaces/{NAMESPACE}/pods/{POD}", pod)
+            configured.api.logs[POD, "verify", False] = "asking 3 replicas\ncomparing\nhalf a li"
+            body = {**body, "status": {"conditions": [{"type": "Failed", "status": "True", "message": "exit 1"}]}}
+            configured.resource["status"]["verification"] = {**DIFFERENT, "job": JOB}
+        return found(path, body)
+
+    monkeypatch.setattr(configured.api, "put", put)
+    outcome = plugin("verify", "orders", "--now")
+    assert outcome.code == 1
+    assert f"Job {JOB} compares the logs of orders\nasking 3 replicas\ncomparing\n" in outcome.err
+    assert "half" not in outcome.err
+    assert "Result:         Different" in outcome.out
+
+
+def test_a_job_that_says_nothing(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "POLL", 0.01)
+    monkeypatch.setattr(verify, "STATUS_SECONDS", 0.0)
+    outcome = plugin("verify", "orders", "--now", "--timeout", "1")
+    assert outcome.code == 4
+    assert "has not ended after 1 s; it goes on" in outcome.err
+    found = configured.api.put
+    ended = {"status": {"conditions": [{"type": "Failed", "status": "True", "message": "DeadlineExceeded"}]}}
+    monkeypatch.setattr(configured.api, "put", lambda path, body: found(path, {**body, **ended}))
+    outcome = plugin("verify", "orders", "--now")
+    assert outcome.code == 3
+    assert "has not told what it found; it failed: DeadlineExceeded" in outcome.err
+
+
+def test_what_is_refused(cluster: FakeCluster, plugin: Tool) -> None:
+    assert "no verification is configured for orders" in plugin("verify", "orders", "--now").err
+    cluster.resource["spec"]["verification"] = {"schedule": "0 3 * * *"}
+    assert "its CronJob orders-verify is not there (yet)" in plugin("verify", "orders", "--now").err
+    cluster.resource["spec"]["hibernated"] = True
+    assert "is hibernated" in plugin("verify", "orders", "--now").err
+    assert plugin("verify", "orders", "--now", "--last").code == 2
+    assert plugin("verify", "orders", "--full").code == 2

@@ -104,6 +104,8 @@ PATH_SOCKET: Final = "/run/rocketmq/sidecar.sock"
 PATH_RAFT_SECRET: Final = "/etc/rocketmq-raft"  # noqa: S105 - a folder
 PATH_GRPC_TLS: Final = "/etc/rocketmq-tls"
 KEY_RAFT_SECRET: Final = "raft.secret"  # noqa: S105 - the key in the Secret, and the file's name
+ENV_FULL: Final = "ROCKETMQ_FULL"
+"""Of a verification's pod: whether everything is compared."""
 PATH_HISTORY: Final = "/history"
 VOLUME_DATA: Final = "data"
 VOLUME_COMMIT_LOG: Final = "commitlog"

@@ -213,7 +213,7 @@ def _container(group: BrokerGroup, wanted: Verification, image: str, mounts: lis
         pods.field("POD_NAMESPACE", "metadata.namespace"),
         pods.field("POD_IP", "status.podIP"),
         pods.field("JOB_NAME", "metadata.labels['batch.kubernetes.io/job-name']"),
-        {"name": "ROCKETMQ_FULL", "value": "true" if full else "false"},
+        {"name": names.ENV_FULL, "value": "true" if full else "false"},
         {"name": "SPARK_CONF_DIR", "value": names.PATH_CONFIG},
         {"name": "SPARK_LOCAL_DIRS", "value": "/work"},
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - its own volume

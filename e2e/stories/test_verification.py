@@ -1,0 +1,138 @@
+"""The replicas' logs are compared by jobs of Spark while the group is under load; a bad byte is found and cured.
+
+One story in four chapters, in this order: each goes on where the last one ended.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.kit.cluster import KubectlError
+from e2e.stories.conftest import Installation
+from e2e.stories.plugin import plugin
+from e2e.story.group import Group, wait
+
+EVERY_MINUTE = {"schedule": "* * * * *", "executors": 1, "history": {"storage": {"size": "64Mi"}}}
+SELDOM = {"schedule": "0 0 1 1 *"}
+PODS = "app.kubernetes.io/component=verify"
+FOLDER = "/data/store/commitlog"
+JOB_SECONDS = 240.0
+
+
+@pytest.fixture(scope="module")
+def verified(group: Group) -> Iterator[Group]:
+    """The group of all stories, with a verification as long as this module lasts."""
+    group.whole()
+    group.patch(verification=EVERY_MINUTE)
+    yield group
+    group.patch(verification=None)
+
+
+def last(group: Group) -> dict[str, object]:
+    """status.verification."""
+    found = group.status().get("verification", {})
+    assert isinstance(found, dict)
+    return found
+
+
+def aligned(group: Group) -> str:
+    """The condition, as `status reason`."""
+    found = group.condition("LogsAligned")
+    return f"{found.get('status')} {found.get('reason')}"
+
+
+def pods(group: Group) -> dict[str, dict[str, object]]:
+    """Driver and executors that there are."""
+    items = json.loads(group.kubectl("get", "pods", "-l", PODS, "-o", "json"))["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def verify_now(installation: Installation, group: Group) -> dict[str, object]:
+    """Everything, as somebody on call would; what it found."""
+    text = plugin(
+        installation, "verify", group.name, "--now", "--full", "-o", "json", codes=(0, 1), seconds=JOB_SECONDS
+    )
+    found: dict[str, object] = json.loads(text)["verification"]
+    return found
+
+
+def test_the_schedule_runs_a_driver_and_executors(verified: Group) -> None:
+    since, seen = verified.mark(), {}
+
+    def done() -> bool:
+        for pod in pods(verified).values():
+            metadata = pod["metadata"]
+            assert isinstance(metadata, dict)
+            seen[metadata["name"]] = metadata
+        return bool(last(verified).get("alignedUpTo"))
+
+    wait(done, "a comparison", JOB_SECONDS, lambda: str(last(verified)) + str(list(seen)))
+    roles = [metadata["labels"]["spark-role"] for metadata in seen.values()]
+    assert {"driver", "executor"} <= set(roles)
+    owners = [owner["kind"] for metadata in seen.values() for owner in metadata.get("ownerReferences", ())]
+    assert set(owners) == {"Job", "Pod"}, "executors go with the driver"
+    assert last(verified)["result"] == "Aligned", last(verified)
+    assert str(last(verified)["job"]).startswith(f"{verified.name}-verify-")
+    wait(lambda: aligned(verified) == "True Aligned", "the condition", 30.0, lambda: aligned(verified))
+    events = json.loads(verified.kubectl("get", "events", "--field-selector", "reason=LogsAligned", "-o", "json"))[
+        "items"
+    ]
+    assert {event["involvedObject"]["name"] for event in events} == {verified.name}
+    verified.judge(since)
+    verified.patch(verification={**EVERY_MINUTE, **SELDOM})
+
+
+def test_a_bad_byte_is_named_to_the_message(installation: Installation, verified: Group) -> None:
+    wait(lambda: not running(verified), "the last job to end", JOB_SECONDS)
+    up_to = last(verified)["alignedUpTo"]
+    assert isinstance(up_to, int)
+    slave, offset = verified.slaves()[0], up_to // 2
+    verified.chaos("flip", verified.container_id(slave, "sidecar"), FOLDER, str(offset))
+    found = verify_now(installation, verified)
+    assert (found["result"], found["findings"]) == ("Different", 1), found
+    details = found["details"]
+    assert isinstance(details, list)
+    assert slave in details[0]
+    assert f"ledger-{verified.name}" in details[0], "the topic"
+    limit = found["alignedUpTo"]
+    assert isinstance(limit, int)
+    assert limit <= offset
+    wait(lambda: aligned(verified) == "False Different", "the condition", 30.0, lambda: aligned(verified))
+    shown = plugin(installation, "verify", verified.name, "--last", codes=(1,))
+    assert slave in shown
+    assert "LogsAligned:    False (Different)" in shown
+
+
+def test_a_rebuilt_replica_is_aligned_again(installation: Installation, verified: Group) -> None:
+    since = verified.mark()
+    (slave,) = (pod for pod in verified.slaves() if pod in str(last(verified)["details"]))
+    plugin(installation, "rebuild", verified.name, slave, "--yes-i-delete-this-replica", "--timeout", "120")
+    verified.whole()
+    found = verify_now(installation, verified)
+    assert (found["result"], found["findings"], found["full"]) == ("Aligned", 0, True), found
+    wait(lambda: aligned(verified) == "True Aligned", "the condition", 30.0, lambda: aligned(verified))
+    verified.judge(since)
+
+
+def test_what_was_made_for_it_goes_again(verified: Group) -> None:
+    name = f"{verified.name}-verify"
+    kinds = ("cronjob", "serviceaccount", "role", "rolebinding", "configmap", "service", "networkpolicy")
+    for kind in kinds:
+        verified.kubectl("get", kind, name)
+    verified.patch(verification=None)
+
+    def gone() -> bool:
+        try:
+            return verified.kubectl("get", ",".join(kinds), "-l", PODS, "--ignore-not-found").strip() == ""
+        except KubectlError:
+            return False
+
+    wait(gone, "its objects to be deleted", 60.0)
+    verified.kubectl("get", "persistentvolumeclaim", name)  # what was compared is not forgotten
+
+
+def running(group: Group) -> list[str]:
+    """Jobs that have not ended."""
+    jobs = json.loads(group.kubectl("get", "jobs", "-l", PODS, "-o", "json"))["items"]
+    return [job["metadata"]["name"] for job in jobs if job.get("status", {}).get("active")]
