@@ -6,7 +6,7 @@ Spark had tried the others again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Final
 
@@ -22,8 +22,9 @@ from rocketmq_verify.queue_files import QueueResult, check_queues
 from rocketmq_verify.sources import GoneError, Source, SourceError, open_source
 from rocketmq_verify.work import QUEUE_EXTENT, Content, Task
 
-BLOCK: Final = 4 << 20
-"""Bytes read at once."""
+HEAD: Final = 64
+BLOCK: Final = 512 << 10
+"""Bytes that are made records of at once."""
 BATCH: Final = 4096
 """Chunks in a batch."""
 NOWHERE: Final = -1
@@ -149,31 +150,31 @@ def record_columns(source: Source, extent: Extent, until: int, segment_size: int
     """The records that start in `extent`; nothing is read from `until` on. What expires meanwhile ends it."""
     buffer, base = bytearray(), extent.start
     at: int | None = extent.start if extent.start % segment_size == 0 else None
-    while True:
-        begin = base + len(buffer)
-        try:
-            block = source.read(Extent(begin, min(begin + BLOCK, until))) if begin < until else b""
-        except GoneError:
-            return
-        buffer += block
-        if at is None:
-            at = next_record_start(buffer, base, base, segment_size=segment_size)
-        if at is not None:
-            for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
-                at = batch.next_offset
-                if batch.columns.topic:
-                    yield batch.columns
-        if not block or (at is not None and at >= extent.end) or (at is None and begin >= extent.end):
-            return
-        if at is not None:
-            del buffer[: min(at - base, len(buffer))]
-            base = at
+    with suppress(GoneError):
+        for piece in source.stream(Extent(extent.start, until)):
+            buffer += piece
+            if len(buffer) < BLOCK and base + len(buffer) < until:
+                continue
+            if at is None:
+                at = next_record_start(buffer, base, base, segment_size=segment_size)
+            if at is None:
+                base += max(len(buffer) - HEAD, 0)  # the last bytes may be the beginning of a record's head
+                del buffer[:-HEAD]
+            else:
+                for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
+                    at = batch.next_offset
+                    if batch.columns.topic:
+                        yield batch.columns
+                del buffer[: min(at - base, len(buffer))]
+                base = at
+            if (base + len(buffer) if at is None else at) >= extent.end:
+                return
 
 
 def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
     schema = SCHEMAS[Content.STRUCTURE]
     for extent in task.extents():
-        found = check_structure(source.read, extent, task.zone.extent.end, task.work.plan.segment_size)
+        found = check_structure(source, extent, task.zone.extent.end, task.work.plan.segment_size)
         row = {
             "replica": task.place.name,
             "start": extent.start,
@@ -189,19 +190,14 @@ def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([row], schema=schema)
 
 
-def check_structure(read: Callable[[Extent], bytes], extent: Extent, until: int, segment_size: int) -> Structure:
+def check_structure(source: Source, extent: Extent, until: int, segment_size: int) -> Structure:
     """The structural check of `extent`; nothing is read from `until` on. What expires meanwhile ends it."""
     check = StructureCheck(extent, segment_size, aligned=False)
-    at = extent.start
-    while not check.done and at < until:
-        # behind the extent's end only what its last record needs
-        size = BLOCK if at < extent.end else segment_size - at % segment_size
-        end = min(at + min(size, BLOCK), until)
-        try:
-            check.feed(memoryview(read(Extent(at, end))))
-        except GoneError:
-            break
-        at = end
+    with suppress(GoneError):
+        for piece in source.stream(Extent(extent.start, until)):
+            check.feed(piece)
+            if check.done:
+                break
     return check.finish()
 
 

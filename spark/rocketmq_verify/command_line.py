@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str] | None) -> Options | None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SpecError(f"replica {twice[0]} is given twice")
-    specs = {}
+    specs: dict[str, str] = {}
     for place in places:
         if (other := specs.setdefault(place.spec.rstrip("/"), place.name)) != place.name:
             raise SpecError(f"{other} and {place.name} are the same place: a log always agrees with itself")

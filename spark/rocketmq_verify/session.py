@@ -212,7 +212,7 @@ class Engine:
 
         with self.log_file.open("ab") as log_file:
             kept = {} if self.options.verbose else {"stdout": log_file, "stderr": log_file}
-            gateway = launch_gateway(conf, popen_kwargs=kept)
+            gateway = launch_gateway(conf, popen_kwargs=kept)  # type: ignore[no-untyped-call]  # as it is published
         SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
 
 

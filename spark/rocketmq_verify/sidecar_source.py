@@ -26,6 +26,9 @@ LONGEST_PAUSE: Final = 3.0
 MAX_CALL: Final = 1 << 30
 """Bytes asked to be digested with one call; the sidecar ends it before if that takes long."""
 
+STREAMED: Final = 1 << 20
+"""Bytes asked for at once where somebody reads on and on, and may stop."""
+
 T = TypeVar("T")
 
 
@@ -84,6 +87,11 @@ class SidecarSource(Opened):
             length = min(MAX_READ, extent.end - offset)
             data += self._tried(partial(self._reader.read, offset, length))
         return bytes(data)
+
+    def stream(self, extent: Extent) -> Iterator[memoryview]:
+        """See `Source`."""
+        for start in range(extent.start, extent.end, STREAMED):
+            yield memoryview(self.read(Extent(start, min(start + STREAMED, extent.end))))
 
     def close(self) -> None:
         """See `Source`."""

@@ -75,6 +75,13 @@ class Source(Protocol):
             GoneError: they are not all there.
         """
 
+    def stream(self, extent: Extent) -> Iterator[memoryview]:
+        """Those bytes in pieces, each good until the next one is asked for; an extent of any length.
+
+        Raises:
+            GoneError: the next ones are not there (any more).
+        """
+
     def close(self) -> None:
         """Let go of files and connections."""
 

@@ -1,0 +1,91 @@
+"""Stores of many gigabytes, made in seconds: one record over and over, with what has to differ written into it.
+
+What a broker would have left: commit log, consume queues, epochs, checkpoint. Copies are real ones, each with its own
+pages in the page cache.
+"""
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Final
+
+from rocketmq_formats.store import checkpoint, epoch_file
+from rocketmq_formats.store.checkpoint import Checkpoint, encode_checkpoint
+from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
+from rocketmq_formats.store.message import encode_blank, encode_record
+from rocketmq_formats.store.segment_names import segment_name
+
+SEGMENT: Final = 1 << 30
+BODY: Final = 1024
+QUEUES: Final = 8
+TOPIC: Final = b"Orders"
+_UNITS: Final = 300_000
+"""Of a consume queue's file."""
+_QUEUE_ID: Final = struct.Struct(">i")
+_PLACES: Final = struct.Struct(">qq")
+_QUEUE_AT: Final = 12
+_PLACES_AT: Final = 20
+_HOST: Final = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
+_PROPERTIES: Final = b"UNIQ_KEY\x01" + b"7F0000010000" * 2 + b"\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
+
+
+def make_stores(folder: Path, *, files: int, replicas: int = 3) -> tuple[list[Path], int]:
+    """`replicas` equal stores with `files` whole files of 1 GiB; their roots, and the log's length in bytes."""
+    first = folder / "a"
+    length = _make(first, files)
+    roots = [first]
+    for number in range(1, replicas):
+        root = folder / "abcdefgh"[number]
+        shutil.copytree(first, root)
+        roots.append(root)
+    return roots, length
+
+
+def _make(root: Path, files: int) -> int:
+    record = encode_record(
+        topic=TOPIC,
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        queue_offset=0,
+        physical_offset=0,
+        born_timestamp=1_700_000_000_000,
+        born_host=_HOST,
+        store_timestamp=1_700_000_000_001,
+        store_host=_HOST,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=bytes(index * 7 % 251 for index in range(BODY)),
+        properties=_PROPERTIES,
+    )
+    size = len(record)
+    count = (SEGMENT - 8) // size
+    (root / "commitlog").mkdir(parents=True)
+    units: list[list[tuple[int, int, int]]] = [[] for _ in range(QUEUES)]
+    number = 0
+    for file in range(files):
+        start = file * SEGMENT
+        data = bytearray(record * count)
+        for index in range(count):
+            at = index * size
+            queue, place = number % QUEUES, number // QUEUES
+            _QUEUE_ID.pack_into(data, at + _QUEUE_AT, queue)
+            _PLACES.pack_into(data, at + _PLACES_AT, place, start + at)
+            units[queue].append((start + at, size, 0))
+            number += 1
+        data += encode_blank(SEGMENT - len(data)).ljust(SEGMENT - len(data), b"\0")
+        (root / "commitlog" / segment_name(start)).write_bytes(data)
+    for queue, own in enumerate(units):
+        _write_queue(root / "consumequeue" / TOPIC.decode() / str(queue), own)
+    end = files * SEGMENT
+    (root / epoch_file.FILE_NAME).write_bytes(encode_epochs(EpochList.of([(1, 0)])))
+    (root / checkpoint.FILE_NAME).write_bytes(encode_checkpoint(Checkpoint(confirm_offset=end)))
+    return end
+
+
+def _write_queue(folder: Path, units: list[tuple[int, int, int]]) -> None:
+    folder.mkdir(parents=True)
+    for first in range(0, len(units), _UNITS):
+        data = pack_units(units[first : first + _UNITS])
+        (folder / segment_name(first * 20)).write_bytes(data.ljust(_UNITS * 20, b"\0"))

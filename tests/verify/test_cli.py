@@ -1,0 +1,114 @@
+"""The command line: what is refused, what is over what, exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketmq_runtime.settings import SettingsError
+from rocketmq_verify import cli
+from rocketmq_verify.command_line import Options, parse, request_of
+from rocketmq_verify.sources import SpecError
+from tests.verify.faults import Group
+from tests.verify.stores import save_all
+
+TWO = ["--replica", "a=/data/a", "--replica", "b=/data/b"]
+
+
+def parsed(*arguments: str) -> Options:
+    options = parse(arguments)
+    assert options is not None
+    return options
+
+
+def test_options_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "verify.conf"
+    file.write_text("brokerName=of-file\nsample=0.5\nchunkSize=2Mi\nreplicas=x=/x;y=sidecar:h:1\n")
+    monkeypatch.setenv("ROCKETMQ_SAMPLE", "0.25")
+    monkeypatch.setenv("ROCKETMQ_FULL", "true")
+    options = parsed("--config", str(file), "--group", "said", "--no-structure")
+    assert (options.settings.broker_name, options.settings.sample, options.settings.full) == ("said", 0.25, True)
+    assert [place.spec for place in options.places] == ["files:/x", "sidecar:h:1"]
+    request = request_of(options)
+    assert (request.chunk_size, request.structure, request.queues) == (2 << 20, False, True)
+
+
+def test_replicas_of_both_kinds() -> None:
+    options = parsed("--replica", "a=/data/a", "--sidecar", "b=host:10920")
+    assert [place.spec for place in options.places] == ["files:/data/a", "sidecar:host:10920"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--replica", "a=/data/a"], "two replicas"),
+        (["--replica", "a=/data/a", "--replica", "a=/data/b"], "twice"),
+        (["--replica", "a=/data/a", "--replica", "b=/data/a/"], "same place"),
+        (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),
+        ([*TWO, "--sample", "2"], "sample"),
+        ([*TWO, "--chunk-size", "big"], "chunkSize"),
+        ([*TWO, "--tls-cert", "/x"], "go together"),
+        ([*TWO, "--config", "/nowhere"], "cannot read"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises((SpecError, SettingsError), match=why):
+        parse(arguments)
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.err.count("\n") == 1
+    assert why in printed.err
+
+
+def test_print_config(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--print-config", "--full"]) == 0
+    assert "full=true\n" in capsys.readouterr().out
+
+
+def test_no_log_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-q", "--replica", f"a={tmp_path}/x", "--replica", f"b={tmp_path}/y"]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_one_replica_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place, *_) = save_all(Group().fill(5), tmp_path)
+    file = tmp_path / "verify.conf"
+    file.write_text("patienceSeconds=0.1\n")
+    arguments = ["-q", "-c", str(file), "--replica", f"a={place.spec}", "--sidecar", "b=127.0.0.1:1"]
+    assert cli.main([*arguments, "-o", "json"]) == 3
+    said = json.loads(capsys.readouterr().out)
+    assert said["result"] == "unverified"
+    assert said["counts"]["unreachable"] == 1
+
+
+@pytest.mark.processes
+def test_the_whole_command(tmp_path: Path) -> None:
+    group = Group().fill()
+    bad = group.messages[20]
+    places = save_all(group, tmp_path)
+    command = [sys.executable, "-m", "rocketmq_verify"]
+    for place in places:
+        command += ["--replica", f"{place.name}={place.spec}"]
+    whole = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False, timeout=100)
+    assert (whole.returncode, json.loads(whole.stdout)["result"]) == (0, "aligned"), whole.stderr
+    assert "comparing" in whole.stderr
+    assert "WARN" not in whole.stderr
+    group["c"].flip(bad.body_start + 3)
+    (tmp_path / "c" / "commitlog").rename(tmp_path / "old")
+    data = group["c"].data
+    (tmp_path / "c" / "commitlog").mkdir()
+    for start in group["c"].log().segments:
+        name = f"{start:020d}"
+        (tmp_path / "c" / "commitlog" / name).write_bytes(
+            bytes(data[start : start + (16 << 10)]).ljust(16 << 10, b"\0")
+        )
+    report = tmp_path / "report.html"
+    flipped = subprocess.run(
+        [*command, "--plan", "--report", str(report)], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert flipped.returncode == 1, flipped.stderr
+    assert f"message {bad.queue_offset} of queue 3 of Orders at {bad.offset} is damaged in c" in flipped.stdout
+    assert "Plan (nothing of this was done):" in flipped.stdout
+    assert report.read_text().startswith("<!doctype html>")

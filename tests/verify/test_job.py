@@ -1,0 +1,143 @@
+"""Whole runs on one Spark session: faults in real directories, watermarks, and a group under load."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rocketmq_demo.apache.ports import PortPool
+from rocketmq_verify import job
+from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.history_rows import Group as HistoryGroup
+from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.run import Request, Run
+from rocketmq_verify.session import Engine
+from rocketmq_verify.sources import SourceOptions
+from rocketmq_verify.work import Place, parse_place
+from tests.processes.test_replica_admin import Sender, group
+from tests.verify.faults import CHUNK, SEGMENT, Group
+from tests.verify.stores import save_all
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+
+def request(places: tuple[Place, ...], **changes: object) -> Request:
+    asked = Request(group=HistoryGroup("C", "broker-a"), places=places, chunk_size=CHUNK)
+    return msgspec.structs.replace(asked, **changes)
+
+
+def run(engine: Engine, places: tuple[Place, ...], **changes: object) -> Run:
+    return job.run(request(places, **changes), engine, NoProgress())
+
+
+def test_aligned(engine: Engine, tmp_path: Path) -> None:
+    whole = Group().fill()
+    done = run(engine, save_all(whole, tmp_path))
+    confirmed = [message for message in whole.messages if message.end <= whole.master.confirm]
+    assert done.verdict.result is Result.ALIGNED, done.verdict
+    assert done.verdict.aligned_up_to == whole.master.confirm
+    assert done.verdict.read_bytes == 3 * whole.master.confirm
+    assert done.checked.structure is not None
+    assert done.checked.structure.records == len(confirmed)
+    assert done.checked.queues is not None
+    assert (done.checked.queues.units, done.checked.queues.faults) == (3 * len(confirmed), 0)
+
+
+def test_a_flipped_byte_is_found_again_until_it_is_gone(engine: Engine, tmp_path: Path) -> None:
+    damaged = Group().fill(120)
+    message = damaged.messages[30]
+    damaged["b"].flip(message.body_start)
+    places = save_all(damaged, tmp_path / "stores")
+    history = str(tmp_path / "history")
+    first = run(engine, places, history_path=history)
+    second = run(engine, places, history_path=history, sample=0.0)
+    for done in (first, second):
+        (finding,) = done.verdict.findings
+        assert finding.kind is Kind.CORRUPT_RECORD
+        assert finding.replicas == ("b",)
+        assert finding.record is not None
+        assert (finding.record.physical_offset, finding.record.queue_offset) == (message.offset, message.queue_offset)
+        assert done.verdict.exit_code == 1
+    assert 0 < second.verdict.compared_bytes < first.verdict.compared_bytes
+    damaged["b"].flip(message.body_start)
+    start = message.body_start - message.body_start % SEGMENT
+    file = tmp_path / "stores" / "b" / "commitlog" / f"{start:020d}"
+    file.write_bytes(bytes(damaged["b"].data[start : start + SEGMENT]))
+    third = run(engine, places, history_path=history, sample=0.0)
+    fourth = run(engine, places, history_path=history, sample=0.0)
+    assert (third.verdict.result, fourth.verdict.result) == (Result.ALIGNED, Result.ALIGNED)
+    assert fourth.verdict.compared_bytes == 0
+    assert len(fourth.earlier) == 4
+
+
+def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
+    damaged = Group().fill(120)
+    places = save_all(damaged, tmp_path)
+    (tmp_path / "c" / "commitlog" / f"{SEGMENT:020d}").unlink()
+    queue = tmp_path / "a" / "consumequeue" / "Orders" / "3" / f"{0:020d}"
+    units = bytearray(queue.read_bytes())
+    units[7 * 20 + 7] ^= 1
+    queue.write_bytes(units)
+    done = run(engine, places)
+    assert done.verdict.counts["missingSegment"] == 1
+    found = [finding for finding in done.findings if finding.kind is Kind.QUEUE_MISMATCH]
+    assert {finding.replicas for finding in found} == {("a",)}
+    assert {finding.record.queue_offset for finding in found if finding.record is not None} == {7}
+    assert done.verdict.exit_code == 1
+
+
+def test_bytes_that_are_wrong_alike_everywhere(engine: Engine, tmp_path: Path) -> None:
+    damaged = Group().fill(40)
+    message = damaged.messages[11]
+    for replica in damaged.replicas:
+        replica.flip(message.body_start + 1)
+    places = save_all(damaged, tmp_path / "stores")
+    for _ in range(2):  # what is found stays suspect
+        done = run(engine, places, history_path=str(tmp_path / "history"), sample=0.0)
+        (finding,) = done.verdict.findings
+        assert finding.kind is Kind.BAD_STRUCTURE
+        assert finding.replicas == ("a", "b", "c")
+        assert finding.first_difference == message.offset
+
+
+def test_a_replica_that_cannot_be_read(engine: Engine, tmp_path: Path) -> None:
+    places = (*save_all(Group().fill(), tmp_path)[:2], parse_place("c=sidecar:127.0.0.1:1"))
+    quick = SourceOptions(patience=0.1)
+    assert run(engine, places, options=quick).verdict.result is Result.UNVERIFIED
+    assert run(engine, places, options=quick, allow_unreachable=True).verdict.result is Result.ALIGNED
+
+
+def test_a_lagging_replica_is_no_alarm(engine: Engine, tmp_path: Path) -> None:
+    behind = Group(strict=False).fill()
+    for _ in range(30):
+        behind.put(500)
+    done = run(engine, save_all(behind, tmp_path))
+    assert done.verdict.result is Result.ALIGNED
+    assert done.verdict.counts["lagging"] == 2
+
+
+async def test_no_false_alarm_while_it_is_written(engine: Engine, tmp_path: Path, ports: PortPool) -> None:
+    async with group(tmp_path / "group", ports) as replicas:
+        master = await replicas.settled()
+        files = tuple(
+            parse_place(f"{member.replica.folder.name}={member.replica.folder}/store") for member in replicas.members
+        )
+        async with Sender(replicas.name_server) as sender:
+            await sender.more()
+            for number in range(6):
+                sidecars = tuple(
+                    parse_place(f"{member.replica.folder.name}=sidecar:{member.client.address}")
+                    for member in replicas.members
+                )
+                for kind, places in (("files", files), ("sidecars", sidecars)):
+                    done = await asyncio.to_thread(
+                        run, engine, places, chunk_size=64 << 10, history_path=str(tmp_path / kind), sample=0.5
+                    )
+                    assert done.verdict.result is Result.ALIGNED, (number, kind, done.verdict)
+                    assert not done.verdict.moved
+                await sender.more(20)
+                if number == 2:
+                    await master.client.hand_over(seconds=20.0)
+                    master = await replicas.settled()

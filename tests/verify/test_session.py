@@ -1,0 +1,40 @@
+"""Spark's settings, and who wins."""
+
+from pathlib import Path
+
+from rocketmq_verify import session
+from rocketmq_verify.session import QUICK, SHUFFLES, SessionOptions, session_settings
+
+
+def test_alone_it_runs_here() -> None:
+    settings = session_settings(SessionOptions(), frozenset(), has_master=False)
+    assert settings["spark.master"] == "local[*]"
+    assert settings["spark.driver.host"] == "127.0.0.1"
+    assert settings.items() >= QUICK.items()
+
+
+def test_spark_s_own_configuration_wins(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("# ours\nspark.ui.enabled true\n\nspark.driver.memory=1g\n")
+    given, has_master = session._given(
+        {
+            "SPARK_CONF_DIR": str(tmp_path),
+            "PYSPARK_SUBMIT_ARGS": "--master k8s://x --conf spark.driver.host=there pyspark-shell",
+        }
+    )
+    assert given == {"spark.ui.enabled", "spark.driver.memory", "spark.driver.host"}
+    assert has_master
+    settings = session_settings(SessionOptions(), given, has_master=has_master)
+    assert not settings.keys() & {"spark.master", "spark.ui.enabled", "spark.driver.host"}
+    assert settings[SHUFFLES] == "16"
+
+
+def test_the_user_s_own_words_win_over_all() -> None:
+    options = SessionOptions(master="spark://there:7077", conf={"spark.ui.enabled": "true"})
+    settings = session_settings(options, frozenset({"spark.ui.enabled"}), has_master=True)
+    assert settings["spark.master"] == "spark://there:7077"
+    assert settings["spark.ui.enabled"] == "true"
+    assert "spark.driver.host" not in settings
+
+
+def test_nothing_given() -> None:
+    assert session._given({}) == (frozenset(), False)
