@@ -64,6 +64,14 @@ STRUCTURE = (
     Refused("BrokerGroup", {"podTemplate": {"env": [{"name": "A"}, {"name": "A"}]}}, "Duplicate value"),
     Refused("BrokerGroup", {"verification": {}}, "spec.verification.schedule: Required value"),
     Refused("BrokerGroup", {"verification": {"schedule": "daily"}}, "spec.verification.schedule in body should match"),
+    Refused("BrokerGroup", {"verification": {"schedule": "@daily", "sample": 2}}, "should be less than or equal to 1"),
+    Refused(
+        "BrokerGroup", {"verification": {"schedule": "@daily", "chunkSize": "3Mi"}}, "chunkSize in body should match"
+    ),
+    Refused("BrokerGroup", {"verification": {"schedule": "@daily", "executors": 65}}, "less than or equal to 64"),
+    Refused(
+        "BrokerGroup", {"verification": {"schedule": "@daily", "timeoutSeconds": 5}}, "greater than or equal to 60"
+    ),
     Refused("ControllerCluster", {"members": 1}, "should be greater than or equal to 3"),
     Refused("ControllerCluster", {"members": 7}, "should be less than or equal to 5"),
     Refused("ControllerCluster", {"tuning": {"brokerSuspectTimeoutMs": 1}}, "should be greater than or equal to 300"),
@@ -71,14 +79,48 @@ STRUCTURE = (
 )
 """Types, bounds, enums, patterns."""
 
+_DAILY = {"schedule": "@daily"}
 _NAME = "beginning with a letter and ending with a letter or digit"
 
 RULES = (
     Refused("BrokerGroup", {}, "metadata.name: at most 50", name="x" * 51),
     Refused("BrokerGroup", {}, _NAME, name="1a"),
     Refused("BrokerGroup", {}, _NAME, name="a.b"),
-    Refused("BrokerGroup", {}, "must not end in -controller or -namesrv", name="main-controller"),
-    Refused("BrokerGroup", {}, "must not end in -controller or -namesrv", name="main-namesrv"),
+    Refused("BrokerGroup", {}, "must not end in -controller, -namesrv or -verify", name="main-controller"),
+    Refused("BrokerGroup", {}, "must not end in -controller, -namesrv or -verify", name="main-namesrv"),
+    Refused("BrokerGroup", {}, "must not end in -controller, -namesrv or -verify", name="main-verify"),
+    Refused(
+        "BrokerGroup", {"verification": _DAILY}, "spec.verification needs a metadata.name of at most 40", name="x" * 41
+    ),
+    Refused("BrokerGroup", {"verification": {**_DAILY, "rateLimit": "999k"}}, "rateLimit is at least 1M"),
+    Refused("BrokerGroup", {"verification": {**_DAILY, "history": {}}}, "set either path or storage"),
+    Refused(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "history": {"path": "s3a://b/h", "storage": {}}}},
+        "set either path or storage",
+    ),
+    Refused(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "resources": {"driver": {"limits": {"memory": "1023Mi"}}}}},
+        "memory is at least 1Gi",
+    ),
+    Refused(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "resources": {"executor": {"requests": {"memory": 2147483648}}}}},
+        "memory is at least 1Gi, with a unit",
+    ),
+    Refused(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "history": {"storage": {"storageClassName": "fast"}}}},
+        "storageClassName cannot change: take history away",
+        before={"verification": {**_DAILY, "history": {"storage": {}}}},
+    ),
+    Refused(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "history": {"storage": {"size": "1Gi"}}}},
+        "size cannot shrink",
+        before={"verification": {**_DAILY, "history": {"storage": {"size": "2Gi"}}}},
+    ),
     Refused("BrokerGroup", {"controllerAddr": "c:9878", "namesrvAddr": "n:9876"}, "set either controllerRef"),
     Refused("BrokerGroup", {"controllerRef": None, "namesrvAddr": "n:9876"}, "set either controllerRef"),
     Refused("BrokerGroup", {"controllerGrpcAddr": "c:9880"}, "controllerGrpcAddr goes with controllerAddr"),
@@ -202,6 +244,12 @@ ACCEPTED = (
     Accepted("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2g", "directMemory": "1Gi", "options": ["-Da=b"]}}),
     Accepted("BrokerGroup", {"replicas": 5, "priorities": [3, 2, 1], "minInSyncReplicas": 3}),
     Accepted("BrokerGroup", {"verification": {"schedule": "*/5 3-6 * * MON,FRI"}}),
+    Accepted("BrokerGroup", {"verification": {**_DAILY, "fullSchedule": "@weekly", "sample": 0}}, name="x" * 40),
+    Accepted("BrokerGroup", {"verification": {**_DAILY, "history": {"path": "s3a://b/h"}}}),
+    Accepted(
+        "BrokerGroup",
+        {"verification": {**_DAILY, "resources": {"driver": {"requests": {"cpu": 1, "memory": "1Gi"}}}}},
+    ),
     Accepted("BrokerGroup", {"resources": {"broker": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}}),
     Accepted("BrokerGroup", {"config": {"brokerPermission": "6", "messageDelayLevel": "1s 5s"}}),
     Accepted("BrokerGroup", {"podTemplate": {"env": [{"name": "TZ", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]}}),
