@@ -35,7 +35,7 @@ def java(installation: Installation, group: Group, apache_image: str) -> Iterato
     java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE, pace=PACE)
     yield java
     java.kubectl("delete", f"brokergroup/{java.name}", f"pod/load-{java.name}")
-    java.kubectl("wait", "--for=delete", "pods", "-l", f"rocketmq-ha.io/group={java.name}", "--timeout=90s")
+    java.kubectl("delete", "pods", "-l", f"rocketmq-ha.io/group={java.name}", "--grace-period=0", "--force")
 
 
 def test_switchover(installation: Installation, java: Group) -> None:
