@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import controller, engines, operator, replicas, report, stores
+from benchmarks import controller, engines, operator, replicas, report, stores, verification
 from benchmarks.controller import Figures
 
 Measure = Callable[[engines.Quorum], Coroutine[Any, Any, Figures | Sequence[Figures]]]
@@ -36,10 +36,11 @@ MEASUREMENTS: dict[str, Measure] = {
     "recovery": stores.recovery,
     "pulls": stores.pulls,
     "operator": operator.reconcile,
+    "verification": verification.verification,
 }
-OURS_ONLY = {"restart", "operator"}
-"""Java would need minutes to make 100,000 events, and has no operator."""
-ONCE = {"restart", "recovery", "operator"}
+OURS_ONLY = {"restart", "operator", "verification"}
+"""Java would need minutes to make 100,000 events, and has no operator and nothing that compares logs."""
+ONCE = {"restart", "recovery", "operator", "verification"}
 """Takes long to prepare, or has rounds of its own."""
 
 

@@ -1,0 +1,213 @@
+"""What is measured of the verification: stores of 1 GB and of 4 GB in files, and a group under load by its sidecars.
+
+Starting Spark, its first query (over nothing), and the scan are told apart; the stores are in the page cache.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import xxhash
+
+from benchmarks.brokers import BenchError
+from benchmarks.controller import Figures
+from benchmarks.engines import Quorum
+from benchmarks.groups import CLUSTER, NAME
+from benchmarks.made_logs import make_stores
+from benchmarks.sending import GroupView, create_topic, fill, send_for
+from rocketmq_client.producer import Producer
+from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.replica import NameServer, Replica
+from rocketmq_runtime.client import RemotingClient
+from rocketmq_verify import job
+from rocketmq_verify.batches import check_structure
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.history_rows import Group
+from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.run import Request, Run
+from rocketmq_verify.session import Engine, SessionOptions
+from rocketmq_verify.sources import open_source
+from rocketmq_verify.work import Place
+
+ROUNDS = 3
+SMALL, LARGE = 1, 4
+"""Files of 1 GiB."""
+PIECE = 1 << 20
+SERVED = 512 << 20
+"""Bytes of the group that is verified by its sidecars."""
+SEND_SECONDS = 5.0
+WARM_UP = 2.0
+SETTLE = 3.0
+IN_FLIGHT = 16
+NICE = ("nice", "-n", "19")
+_READER = """
+import sys, threading, time
+from rocketmq_verify.domain.model import Chunk, ReplicaName
+from rocketmq_verify.sources import open_source
+sources = [open_source(ReplicaName(n), "sidecar:" + a) for n, _, a in (s.partition("=") for s in sys.argv[2:])]
+ends = [source.describe().confirm_offset for source in sources]
+print("ready", flush=True)
+until = time.monotonic() + float(sys.argv[1])
+total = [0] * len(sources)
+def read(i):
+    while time.monotonic() < until:
+        for one in sources[i].digests([Chunk(at, 1 << 20, 0) for at in range(0, ends[i] - (1 << 20), 1 << 20)]):
+            total[i] += one.length
+            if time.monotonic() > until:
+                return
+threads = [threading.Thread(target=read, args=(i,)) for i in range(len(sources))]
+for t in threads: t.start()
+for t in threads: t.join()
+print(sum(total))
+"""
+"""All digests of all sidecars, each at the rate that it is configured for; prints how many bytes they are of."""
+
+
+async def verification(quorum: Quorum) -> Sequence[Figures]:
+    """Files, then sidecars."""
+    figures = list(await asyncio.to_thread(_files, quorum.folder / "stores"))
+    figures.append(await _sidecars(quorum))
+    return figures
+
+
+def _files(folder: Path) -> list[Figures]:
+    engine = Engine(SessionOptions(master="local[2]"))
+    engine.start()
+    try:
+        engine.spark()
+        found: list[Figures] = [{"verify_start": engine.started_seconds, "verify_first": engine.warm_seconds}]
+        seconds: dict[int, float] = {}
+        for files in (SMALL, LARGE):
+            roots, length = make_stores(folder, files=files)
+            places = tuple(Place(ReplicaName(root.name), f"files:{root}") for root in roots)
+            _hashed(roots)
+            for _ in range(ROUNDS):
+                plain = _hashed(roots)
+                run = _run(engine, places)
+                seconds[files] = min(seconds.get(files, run.timings.scan), run.timings.scan)
+                if files == SMALL:
+                    found.append(
+                        {
+                            "verify_scan": run.timings.scan,
+                            "verify_plain": plain,
+                            "verify_of_plain": run.timings.scan / plain,
+                            "verify_structure": length / 1e6 / _structure(places[0], length),
+                            "verify_structure_spark": length / 1e6 / run.timings.structure,
+                            "verify_queues": run.timings.queues,
+                        }
+                    )
+            shutil.rmtree(folder)
+        found.append({"verify_growth": seconds[LARGE] / seconds[SMALL] / (LARGE / SMALL)})
+        return found
+    finally:
+        engine.stop()
+
+
+def _run(engine: Engine, places: tuple[Place, ...]) -> Run:
+    run = job.run(Request(group=Group("bench", "files"), places=places), engine, NoProgress())
+    if run.verdict.result is not Result.ALIGNED:
+        raise BenchError(f"a false alarm: {run.verdict.summary}")
+    return run
+
+
+def _hashed(roots: Sequence[Path]) -> float:
+    """Seconds for the plainest loop that there is: every file of every store, one process, one buffer."""
+    began = time.perf_counter()
+    buffer = memoryview(bytearray(PIECE))
+    for root in roots:
+        for path in sorted((root / "commitlog").iterdir()):
+            digest = xxhash.xxh3_128()
+            with path.open("rb", buffering=0) as file:
+                while count := file.readinto(buffer):
+                    digest.update(buffer[:count])
+    return time.perf_counter() - began
+
+
+def _structure(place: Place, length: int) -> float:
+    """Seconds of the structural check in one process."""
+    source = open_source(place.name, place.spec)
+    began = time.perf_counter()
+    found = check_structure(source, Extent(0, length), length, 1 << 30)
+    if found.fault_count:
+        raise BenchError(f"a false alarm: {found.faults[:3]}")
+    return time.perf_counter() - began
+
+
+async def _sidecars(quorum: Quorum) -> Figures:
+    """A group with some log; sends to it alone, and while its sidecars digest all of it, over and over, in turn."""
+    client = RemotingClient()
+    try:
+        with ExitStack() as stack:
+            ports = stack.enter_context(PortPool())
+            name_server = NameServer(quorum.folder / "verified" / "namesrv", port=ports.single())
+            stack.callback(name_server.close)
+            name_server.wait_listening()
+            specs = [_replica(stack, quorum, ports, name_server.address, number) for number in range(3)]
+            await GroupView(client, quorum.addresses).wait_in_sync(3)
+            async with Producer([name_server.address], timeout=5.0) as producer:
+                await fill(await create_topic(producer), SERVED, body_size=1024)
+                await asyncio.sleep(SETTLE)
+                figures = await _beside(producer, specs)
+            said = await _command(specs)
+            return figures | {"verify_travelled": 100 * said["travelledBytes"] / said["readBytes"]}
+    finally:
+        await client.close()
+
+
+def _replica(stack: ExitStack, quorum: Quorum, ports: PortPool, name_server: str, number: int) -> str:
+    """Start one; what to give to `--sidecar`."""
+    port = ports.single()
+    replica = Replica(
+        f"verified-{number}",
+        folder=quorum.folder / "verified" / str(number),
+        ports=ports,
+        controllers=quorum.addresses,
+        nameservers=[name_server],
+        cluster=CLUSTER,
+        name=NAME,
+        config={"sidecarGrpcPort": port, "durability": "strict", "diskMaxUsedSpaceRatio": 95},
+    )
+    stack.callback(replica.close)
+    replica.launch()
+    return f"r{number}={HOST}:{port}"
+
+
+async def _beside(producer: Producer, specs: Sequence[str]) -> Figures:
+    alone = beside = digested = 0.0
+    await send_for(producer, IN_FLIGHT, WARM_UP)
+    for _ in range(ROUNDS):
+        alone += (await send_for(producer, IN_FLIGHT, SEND_SECONDS)).acknowledged
+        # another machine's work is done there: only what the replicas do for it is to be felt
+        reading = await asyncio.create_subprocess_exec(
+            *NICE, sys.executable, "-c", _READER, str(SEND_SECONDS), *specs, stdout=asyncio.subprocess.PIPE
+        )
+        assert reading.stdout is not None
+        await reading.stdout.readline()
+        beside += (await send_for(producer, IN_FLIGHT, SEND_SECONDS)).acknowledged
+        printed, _ = await reading.communicate()
+        digested += float(printed)
+    seconds = ROUNDS * SEND_SECONDS
+    return {
+        "verify_sends_alone": alone / seconds,
+        "verify_sends_beside": beside / seconds,
+        "verify_sends_slower": 100 * (1 - beside / alone),
+        "verify_sidecar_mb_per_second": digested / seconds / 1e6,
+    }
+
+
+async def _command(specs: Sequence[str]) -> dict[str, float]:
+    arguments = [part for spec in specs for part in ("--sidecar", spec)]
+    command = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "rocketmq_verify", "-q", "-o", "json", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await command.communicate()
+    if command.returncode:
+        raise BenchError(f"a false alarm: {printed.decode()[:500]}")
+    said: dict[str, float] = json.loads(printed)
+    return said
