@@ -85,7 +85,7 @@ def verify(options: Options) -> "Run":
             return job.run(request, engine, NoProgress())
         with Watched() as progress:
             return job.run(request, engine, progress)
-    except (SpecError, SegmentSizeError, HistoryError, ValueError) as error:
+    except (SpecError, SegmentSizeError, HistoryError) as error:
         raise _FailedError(str(error), EXIT_USAGE) from error
     except SessionError as error:
         keep_log = True

@@ -50,7 +50,6 @@ def run(
     Raises:
         SpecError: a replica's place is none.
         SegmentSizeError: logs of different configurations.
-        ValueError: a chunk size that cannot be.
         SessionError: Spark does not start.
         HistoryError: the history cannot be read.
     """

@@ -11,6 +11,7 @@ import msgspec
 
 from rocketmq_api.channels import ClientTls
 from rocketmq_runtime.settings import Settings
+from rocketmq_verify.domain.chunks import LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE
 from rocketmq_verify.sizes import parse_size
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -69,6 +70,9 @@ class VerifySettings(Settings, frozen=True, kw_only=True):
                 parse_size(text)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from error
+        chunk = parse_size(self.chunk_size)
+        if not SMALLEST_CHUNK_SIZE <= chunk <= LARGEST_CHUNK_SIZE or chunk & (chunk - 1):
+            raise ValueError(f"chunkSize: {self.chunk_size} has to be a power of two from 4Ki to 64Mi")
         self.conf()
 
     @property

@@ -19,7 +19,7 @@ PRELOADED: Final = (
     "rocketmq_verify.datasource",
     "rocketmq_verify.file_source",
 )
-"""gRPC is not among them: it does not survive a fork once it has threads, and does no harm if it comes later."""
+"""gRPC comes with the data source; it starts threads, which a fork would lose, only with its first channel."""
 
 
 def main() -> None:

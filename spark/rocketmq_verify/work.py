@@ -16,7 +16,8 @@ from rocketmq_verify.sources import FILES, SIDECAR, SourceOptions, SpecError
 
 PART_BYTES: Final = 512 << 20
 """What a task of Spark reads at the least: a task costs some 30 ms whatever it does."""
-MOST_PARTS: Final = 4096
+MOST_PARTS: Final = 1024
+"""Tasks of one replica."""
 SIDECAR_PARTS: Final = 2
 """A sidecar answers so many calls at once."""
 QUEUE_EXTENT: Final = 32 << 20
@@ -178,7 +179,9 @@ def _of_replica(place: Place, content: Content, work: Work, zone: Zone, at_once:
     options = work.options
     if rate:
         options = msgspec.structs.replace(options, bytes_per_second=max(rate // min(count, together), 1))
+    # each task carries its own pieces, not everybody's
+    slim = msgspec.structs.replace(work, plan=msgspec.structs.replace(work.plan, pieces=()))
     return [
-        Task(place=place, content=content, pieces=part, zone=zone, work=work, options=options)
+        Task(place=place, content=content, pieces=part, zone=zone, work=slim, options=options)
         for part in split(pieces, count, work.plan.chunk_size)
     ]

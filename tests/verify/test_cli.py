@@ -49,6 +49,7 @@ def test_replicas_of_both_kinds() -> None:
         (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),
         ([*TWO, "--sample", "2"], "sample"),
         ([*TWO, "--chunk-size", "big"], "chunkSize"),
+        ([*TWO, "--chunk-size", "5k"], "power of two"),
         ([*TWO, "--tls-cert", "/x"], "go together"),
         ([*TWO, "--config", "/nowhere"], "cannot read"),
     ],
