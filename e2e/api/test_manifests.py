@@ -9,6 +9,7 @@ import pytest
 
 from e2e.kit.cluster import Cluster
 from rocketmq_operator.domain import names
+from rocketmq_operator.domain.manifests.verification_config import TEMPLATE_FILE
 from tests.operator.manifests import cases
 
 Object = dict[str, Any]  # JSON of Kubernetes' API
@@ -37,11 +38,15 @@ def listed(items: list[Object]) -> str:
 
 
 def marks(answer: str) -> dict[tuple[str, str], object]:
-    """What moves when a spec is written, by kind and name: the generation, or the version where nobody else writes."""
-    return {
-        (one["kind"], one["metadata"]["name"]): one["metadata"].get("generation") or one["metadata"]["resourceVersion"]
-        for one in json.loads(answer)["items"]
-    }
+    """What moves when a spec is written, by kind and name: the generation, or the version where nobody else writes. A
+    claim, which is bound meanwhile, is known by what it asks for."""
+
+    def mark(one: Object) -> object:
+        if one["kind"] == "PersistentVolumeClaim":
+            return one["metadata"]["uid"], one["spec"]["resources"]
+        return one["metadata"].get("generation") or one["metadata"]["resourceVersion"]
+
+    return {(one["kind"], one["metadata"]["name"]): mark(one) for one in json.loads(answer)["items"]}
 
 
 @each_case
@@ -62,11 +67,25 @@ def test_a_second_apply_writes_nothing(cluster: Cluster, namespace: str, case: s
 @each_case
 def test_pods_are_admitted(cluster: Cluster, namespace: str, case: str) -> None:
     for each in EVERYTHING[case]:
+        if each["kind"] == "CronJob":
+            pod = named(each["spec"]["jobTemplate"]["spec"]["template"], "verify", namespace)
+            pod["spec"]["serviceAccountName"] = "default"
+            cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
+        if each["kind"] == "ConfigMap" and TEMPLATE_FILE in each["data"]:
+            pod = named(json.loads(each["data"][TEMPLATE_FILE]), "executor", namespace)
+            pod["spec"]["containers"][0]["image"] = "spark"  # as Spark adds it
+            cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
         if each["kind"] == "StatefulSet":
             pod = pod_of(each, namespace)
             pod["spec"].pop("serviceAccountName", None)  # the user's, not there
             pod["spec"].pop("priorityClassName", None)
             cluster.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
+
+
+def named(template: Object, name: str, namespace: str) -> Object:
+    """A pod of a template."""
+    copied = json.loads(json.dumps(template))
+    return {**copied, "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}
 
 
 def pod_of(stateful_set: Object, namespace: str) -> Object:
