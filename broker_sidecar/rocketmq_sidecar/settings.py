@@ -19,8 +19,9 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 _LEASE_MARGIN_MS = 100
 LONGEST_RELAXED_LEASE_MS = 4761
-"""A controller that has begun to lead waits 5 s for masters that it has not heard of, by a clock that may run 5 % faster
-than ours (invariant OneWriter). A strict master needs no such limit: once replaced it gets nothing acknowledged."""
+"""A controller that has begun to lead waits 5 s for masters that it has not heard of, by a clock that may run 5 %
+faster than ours (invariant OneWriter). A strict master needs no such limit: once replaced it gets nothing
+acknowledged."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
