@@ -1,4 +1,4 @@
-"""Last of all: nothing that was installed holds a deletion up."""
+"""Last of all, hence its name: nothing that was installed holds a deletion up."""
 
 from e2e.stories.conftest import RELEASE, Installation
 from e2e.story.group import Group, wait
