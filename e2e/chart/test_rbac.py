@@ -87,7 +87,7 @@ def test_no_rights_anywhere_else(release: Release) -> None:
     [
         "list secrets",
         "watch secrets",
-        "create pods/exec",
+        "create pods --subresource=exec",
         "escalate roles",
         "bind roles",
         "get nodes",
@@ -108,11 +108,14 @@ def test_these_rights_are_enough(release: Release, elsewhere: str) -> None:
         for name in ("c-controller", "routes-namesrv", "g"):
             cluster.wait(namespace, f"statefulset/{name}", "create")
         cluster.until(namespace, "brokergroup/g", lambda one: "phase" in one.get("status", {}), "a status")
-        change = '{"spec": {"config": {"fileReservedTime": "48"}}}'
+        cluster.wait(namespace, "cronjob/g-verify-full", "create")
+        change = '{"spec": {"config": {"fileReservedTime": "48"}, "verification": null}}'
         cluster.kubectl("-n", namespace, "patch", "brokergroup", "g", "--type=merge", "-p", change)
         cluster.until(
             namespace, "configmap/g-config", lambda one: "fileReservedTime=48" in one["data"]["g-0.conf"], "the change"
         )
+        for kind in ("cronjob", "networkpolicy", "service", "configmap", "rolebinding", "role", "serviceaccount"):
+            cluster.wait(namespace, f"{kind}/g-verify", "delete")
     events = cluster.json("-n", release.namespace, "get", "events")["items"]
     assert [one for one in events if one["metadata"].get("labels") or one["involvedObject"]["kind"] == "BrokerGroup"]
     for namespace in (release.namespace, elsewhere):
@@ -143,4 +146,5 @@ spec:
   controllerRef: {name: c}
   nameServerRef: {name: routes}
   storage: {size: 64Mi, reclaimPolicy: Delete}
+  verification: {schedule: "@yearly", fullSchedule: "@yearly", executors: 1, history: {storage: {size: 64Mi}}}
 """
