@@ -59,6 +59,15 @@ async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     return await asyncio.open_connection(host, int(port))
 
 
+async def read_one(address: str) -> bytes:
+    """OSError or IncompleteReadError when the port takes no more: one that is being closed may still queue us first."""
+    reader, writer = await opened(address)
+    try:
+        return await reader.readexactly(1)
+    finally:
+        writer.close()
+
+
 async def test_bytes_go_both_ways_and_connections_do_not_mix(kube: Kube, echo: None) -> None:
     async with Forwards(kube) as forwards:
         address = await forwards.address(NAMESPACE, "orders-0", PORT)
@@ -122,11 +131,7 @@ async def test_connections_are_bounded(kube: Kube, echo: None, monkeypatch: pyte
         writer.write(b"hello\n")
         assert await reader.readexactly(6) == b"hello\n"
         with pytest.raises((OSError, asyncio.IncompleteReadError)):
-            late, late_writer = await opened(address)  # perhaps in time for the queue of a port that is being closed
-            try:
-                await late.readexactly(1)
-            finally:
-                late_writer.close()
+            await read_one(address)
         with pytest.raises(UnreachableError, match="more than 1 ports"):
             await forwards.address(NAMESPACE, "orders-1", PORT)
         writer.close()
