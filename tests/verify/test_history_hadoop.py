@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from rocketmq_verify.history import HistoryStore
 from rocketmq_verify.history_folders import HistoryError
 from rocketmq_verify.history_hadoop import HadoopFolder
+from rocketmq_verify.session import Engine
 from tests.verify.report_kit import GROUP, NOW, figures, marks, verdict
 
 pytestmark = [
@@ -21,17 +21,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HadoopFolder, Path]]:
-    from pyspark.sql import SparkSession
-
+def folder(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> tuple[HadoopFolder, Path]:
     path = tmp_path_factory.mktemp("history")
-    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        yield HadoopFolder(session, f"file://{path}"), path
-        with pytest.raises(HistoryError, match="nope"):
-            HadoopFolder(session, "nope://x/y")
-    finally:
-        session.stop()
+    return HadoopFolder(engine.spark(), f"file://{path}"), path
+
+
+def test_an_unknown_file_system_is_refused(engine: Engine) -> None:
+    with pytest.raises(HistoryError, match="nope"):
+        HadoopFolder(engine.spark(), "nope://x/y")
 
 
 def test_files_of_hadoop_do_as_ours(folder: tuple[HadoopFolder, Path]) -> None:
