@@ -69,7 +69,8 @@ class UpdatableConfig(Generic[S]):
             write: keeps the updates; raises StorageError.
 
         Raises:
-            SettingsError: a value that does not parse, or values that contradict each other.
+            SettingsError: a value that does not parse, values that contradict each other, or kept updates that cannot
+                be looked for.
         """
         self._spec, self._at_once, self._wrong_value = spec, at_once, wrong_value
         self._objection, self._write = objection, write
@@ -79,7 +80,11 @@ class UpdatableConfig(Generic[S]):
         self.settings: S = loaded.settings
         self.unknown_keys = loaded.unknown_keys
         path = self.settings.update_path
-        if path.is_file():
+        try:
+            kept = path.is_file()
+        except OSError as error:
+            raise SettingsError(f"{error}: who runs this process must be able to read and write there") from error
+        if kept:
             self._updates = read_properties_file(path)
             self.settings = self._build(self._updates)
         self._listeners: list[Callable[[S], None]] = []

@@ -104,6 +104,12 @@ def test_an_update_that_cannot_be_written_is_not_done(tmp_path: Path) -> None:
     assert config.settings.broker_suspect_timeout_ms == 3000
 
 
+def test_a_folder_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
+    """As with a volume that belongs to somebody else; here by a name that no file may have."""
+    with pytest.raises(SettingsError, match="must be able to read and write there"):
+        LiveConfig({**GOOD, "controllerStorePath": str(tmp_path / ("x" * 300))}, {})
+
+
 def test_a_key_from_the_environment_cannot_be_updated(tmp_path: Path) -> None:
     config = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {"brokerSuspectTimeoutMs": "4000"})
     decision = config.update(b"brokerSuspectTimeoutMs=1500\n")
