@@ -1,9 +1,10 @@
 """Stores of many gigabytes, made in seconds: one record over and over, with what has to differ written into it.
 
 What a broker would have left: commit log, consume queues, epochs, checkpoint. Copies are real ones, each with its own
-pages in the page cache.
+pages in the page cache, unless they are asked for as links, where so many would fit neither disk nor memory.
 """
 
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -30,19 +31,22 @@ _HOST: Final = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 _PROPERTIES: Final = b"UNIQ_KEY\x01" + b"7F0000010000" * 2 + b"\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
 
 
-def make_stores(folder: Path, *, files: int, replicas: int = 3) -> tuple[list[Path], int]:
-    """`replicas` equal stores with `files` whole files of 1 GiB; their roots, and the log's length in bytes."""
+def make_stores(folder: Path, *, files: int, replicas: int = 3, linked: bool = False) -> tuple[list[Path], int]:
+    """`replicas` equal stores with `files` whole files of 1 GiB; their roots, and the log's length in bytes.
+
+    `linked`: hard links in the place of copies, and no consume queues.
+    """
     first = folder / "a"
-    length = _make(first, files)
+    length = _make(first, files, with_queues=not linked)
     roots = [first]
     for number in range(1, replicas):
         root = folder / "abcdefgh"[number]
-        shutil.copytree(first, root)
+        shutil.copytree(first, root, copy_function=os.link if linked else shutil.copy2)
         roots.append(root)
     return roots, length
 
 
-def _make(root: Path, files: int) -> int:
+def _make(root: Path, files: int, *, with_queues: bool) -> int:
     record = encode_record(
         topic=TOPIC,
         queue_id=0,
@@ -72,11 +76,12 @@ def _make(root: Path, files: int) -> int:
             queue, place = number % QUEUES, number // QUEUES
             _QUEUE_ID.pack_into(data, at + _QUEUE_AT, queue)
             _PLACES.pack_into(data, at + _PLACES_AT, place, start + at)
-            units[queue].append((start + at, size, 0))
+            if with_queues:
+                units[queue].append((start + at, size, 0))
             number += 1
         data += encode_blank(SEGMENT - len(data)).ljust(SEGMENT - len(data), b"\0")
         (root / "commitlog" / segment_name(start)).write_bytes(data)
-    for queue, own in enumerate(units):
+    for queue, own in enumerate(units if with_queues else ()):
         _write_queue(root / "consumequeue" / TOPIC.decode() / str(queue), own)
     end = files * SEGMENT
     (root / epoch_file.FILE_NAME).write_bytes(encode_epochs(EpochList.of([(1, 0)])))

@@ -150,7 +150,7 @@ class SidecarSettings(Settings, frozen=True):
     sidecar_grpc_tls_key_file: str = ""
     sidecar_grpc_tls_ca_file: str = ""
     """With all three, gRPC asks for client certificates signed by this authority (mutual TLS)."""
-    verify_max_bytes_per_second: Annotated[int, msgspec.Meta(ge=1_000_000, le=2**40)] = 200_000_000
+    verify_max_bytes_per_second: Annotated[int, msgspec.Meta(ge=1_000_000, le=2**40)] = 100_000_000
     """Ours: how quickly the log may be read for the verification (see log_reader.proto), all callers together."""
     metrics_prom_exporter_port: Port = 5558
     """0: off."""

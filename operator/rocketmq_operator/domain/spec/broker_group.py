@@ -107,7 +107,7 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     suspend: bool = False
     sample: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.01
     chunk_size: str = "1Mi"
-    rate_limit: str = "200M"
+    rate_limit: str = "100M"
     executors: Annotated[int, msgspec.Meta(ge=0, le=64)] = 1
     resources: VerificationResources = VerificationResources()
     history: VerificationHistory | None = None
