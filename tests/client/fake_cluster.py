@@ -29,11 +29,10 @@ from rocketmq_formats.remoting.nameserver import (
 )
 from rocketmq_formats.remoting.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketmq_formats.store.batch import BatchMessage, decode_batch
-from rocketmq_formats.store.message import encode_record
 from rocketmq_formats.store.message_properties import join_properties
 from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from tests.made_records import make_record
 
-HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 Key = tuple[str, int]
 
 
@@ -106,20 +105,13 @@ class FakeBroker:
         records = self.records[topic, queue_id]
         offset = len(records)
         records.append(
-            encode_record(
+            make_record(
+                offset,
+                body,
                 topic=topic.encode(),
                 queue_id=queue_id,
-                flag=0,
-                sys_flag=sys_flag,
                 queue_offset=offset,
-                physical_offset=offset,
-                born_timestamp=1,
-                born_host=HOST,
-                store_timestamp=2,
-                store_host=HOST,
-                reconsume_times=0,
-                prepared_transaction_offset=0,
-                body=body,
+                sys_flag=sys_flag,
                 properties=properties,
             )
         )

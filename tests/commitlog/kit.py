@@ -5,30 +5,15 @@ from pathlib import Path
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
 from rocketmq_formats.store.checkpoint import Checkpoint, encode_checkpoint
 from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
-from rocketmq_formats.store.message import BLANK_SIZE, encode_blank, encode_record
+from rocketmq_formats.store.message import BLANK_SIZE, encode_blank
 from rocketmq_formats.store.segment_names import segment_name
+from tests.made_records import make_record
 
 SEGMENT = 4096
-HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 
 
 def record(offset: int, body: bytes = b"hello", *, topic: bytes = b"T", properties: bytes = b"KEYS\x01k\x02") -> bytes:
-    return encode_record(
-        topic=topic,
-        queue_id=0,
-        flag=0,
-        sys_flag=0,
-        queue_offset=0,
-        physical_offset=offset,
-        born_timestamp=1,
-        born_host=HOST,
-        store_timestamp=2,
-        store_host=HOST,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=body,
-        properties=properties,
-    )
+    return make_record(offset, body, topic=topic, properties=properties)
 
 
 class Log:

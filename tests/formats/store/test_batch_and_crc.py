@@ -15,31 +15,16 @@ from rocketmq_formats.store.batch import (
     inner_batch_range,
     is_inner_batch,
 )
-from rocketmq_formats.store.message import Record, RecordError, RecordFault, encode_record, read_record
+from rocketmq_formats.store.message import Record, RecordError, RecordFault, read_record
 from rocketmq_formats.store.message_properties import MAX_PROPERTIES, PropertiesError, parse_properties
 from rocketmq_formats.store.record_crc import RECORD_CRC_SIZE, check_record_crc, reserve_record_crc, seal_record
+from tests.made_records import make_record
 
-HOST = bytes((127, 0, 0, 1, 0, 0, 0, 80))
 MESSAGES = st.builds(BatchMessage, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=20), st.binary(max_size=20))
 
 
 def record(properties: bytes, body: bytes = b"body", topic: bytes = b"T") -> bytes:
-    return encode_record(
-        topic=topic,
-        queue_id=1,
-        flag=2,
-        sys_flag=0,
-        queue_offset=3,
-        physical_offset=4,
-        born_timestamp=5,
-        born_host=HOST,
-        store_timestamp=6,
-        store_host=HOST,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=body,
-        properties=properties,
-    )
+    return make_record(4, body, topic=topic, queue_id=1, flag=2, queue_offset=3, timestamp=5, properties=properties)
 
 
 def read(data: bytes) -> Record:

@@ -13,33 +13,14 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.replica_link import Replication as Progress
-from rocketmq_formats.store.message import encode_blank, encode_record, record_size
+from rocketmq_formats.store.message import encode_blank, record_size
 from rocketmq_runtime.server import Peer, RemotingServer
 from rocketmq_sidecar.replication import Replication, ReplicationSettings
 from rocketmq_store.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
+from tests.made_records import make_record
 
 FILE_SIZE = 64 * 1024
-HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
-
-
-def record(offset: int, body: bytes) -> bytes:
-    return encode_record(
-        topic=b"T",
-        queue_id=0,
-        flag=0,
-        sys_flag=0,
-        queue_offset=0,
-        physical_offset=offset,
-        born_timestamp=1,
-        born_host=HOST,
-        store_timestamp=1,
-        store_host=HOST,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=body,
-        properties=b"",
-    )
 
 
 class Replica:
@@ -143,7 +124,7 @@ class Replica:
             if size + 8 > left:
                 self.files.write(self.end, encode_blank(left))
                 self.end += left
-            self.files.write(self.end, record(self.end, body))
+            self.files.write(self.end, make_record(self.end, body))
             self.end += size
         self.replication.appended(self.end, self.end)
         return self.end

@@ -16,7 +16,7 @@ from rocketmq_sidecar.domain.truncate import (
     consistent_point,
     corrected,
 )
-from tests.sidecar.replication.replica_kit import record
+from tests.made_records import make_record
 
 
 def point(ours: list[tuple[int, int]], end: int, theirs: list[tuple[int, int]], their_end: int, begin: int = 0) -> int:
@@ -63,7 +63,7 @@ def test_bytes_without_epochs_are_shared_up_to_the_first_epoch() -> None:
 def test_two_first_masters() -> None:
     assert point([(1, 0)], 300, [(2, 0)], 500) == 0
     assert point([(1, 0)], 300, [(2, 0)], 0) == 0
-    data = record(0, b"first")
+    data = make_record(0, b"first")
     check_cut(data, 0, len(data), 0, strict=False)
     with pytest.raises(ConfirmedDataError):
         check_cut(data, 0, len(data), len(data), strict=False)
@@ -140,7 +140,7 @@ def test_entries_behind_the_end_are_dropped() -> None:
 
 
 def test_a_cut_needs_a_record() -> None:
-    data = record(900, b"first") + record(1000, b"second")
+    data = make_record(900, b"first") + make_record(1000, b"second")
     check_cut(data, 900, 900 + len(data), 0, strict=True)
     with pytest.raises(NotAlignedError):
         check_cut(data[1:], 901, 900 + len(data), 0, strict=True)
@@ -151,7 +151,7 @@ def test_a_cut_needs_a_record() -> None:
 
 
 def test_a_record_cut_short_may_go_only_at_the_end() -> None:
-    data = record(900, b"first")[:-1]
+    data = make_record(900, b"first")[:-1]
     check_cut(data, 900, 900 + len(data), 899, strict=True)
     check_cut(data[:3], 900, 903, 899, strict=True)
     with pytest.raises(NotAlignedError):
@@ -159,7 +159,7 @@ def test_a_record_cut_short_may_go_only_at_the_end() -> None:
 
 
 def test_confirmed_messages_are_not_cut_with_strict_durability() -> None:
-    data = record(900, b"first")
+    data = make_record(900, b"first")
     end = 900 + len(data)
     check_cut(data, 900, end, end - 1, strict=True)  # confirmed up to the middle of a message: not the message
     check_cut(data, 900, end, end, strict=False)
