@@ -93,6 +93,8 @@ RULES = (
     ),
     Refused("BrokerGroup", {"verification": {**_DAILY, "rateLimit": "999k"}}, "rateLimit is at least 1M"),
     Refused("BrokerGroup", {"verification": {**_DAILY, "history": {}}}, "set either path or storage"),
+    Refused("BrokerGroup", {"verification": {**_DAILY, "executors": 0, "maxExecutors": 2}}, "needs executors to be at"),
+    Refused("BrokerGroup", {"verification": {**_DAILY, "executors": 3, "maxExecutors": 2}}, "needs executors to be at"),
     Refused(
         "BrokerGroup",
         {"verification": {**_DAILY, "history": {"path": "s3a://b/h", "storage": {}}}},
@@ -246,6 +248,7 @@ ACCEPTED = (
     Accepted("BrokerGroup", {"verification": {"schedule": "*/5 3-6 * * MON,FRI"}}),
     Accepted("BrokerGroup", {"verification": {**_DAILY, "fullSchedule": "@weekly", "sample": 0}}, name="x" * 40),
     Accepted("BrokerGroup", {"verification": {**_DAILY, "history": {"path": "s3a://b/h"}}}),
+    Accepted("BrokerGroup", {"verification": {**_DAILY, "maxExecutors": 8}}),
     Accepted(
         "BrokerGroup",
         {"verification": {**_DAILY, "resources": {"driver": {"requests": {"cpu": 1, "memory": "1Gi"}}}}},

@@ -121,8 +121,9 @@ class Engine:
 
     @property
     def cores(self) -> int:
-        """Tasks that run at the same time now."""
-        return max(int(self.spark().sparkContext.defaultParallelism), 1)
+        """Tasks that may run at the same time."""
+        context = self.spark().sparkContext
+        return slots(dict(context.getConf().getAll()), context.defaultParallelism)
 
     @contextmanager
     def watched(self, progress: Progress) -> Iterator[None]:
@@ -232,6 +233,17 @@ def session_settings(options: SessionOptions, given: AbstractSet[str], *, has_ma
     elif SHUFFLES not in given:
         settings[SHUFFLES] = "16"
     return settings | dict(options.conf)
+
+
+def slots(conf: Mapping[str, str], now: int) -> int:
+    """Tasks that may run at the same time, by Spark's settings and how many may `now`: with dynamic allocation
+    executors come while a run waits for them, and a limit of bytes per second holds for all of them together."""
+    most = 0
+    if conf.get("spark.dynamicAllocation.enabled") == "true":
+        executors, cores = conf.get("spark.dynamicAllocation.maxExecutors", "0"), conf.get("spark.executor.cores", "1")
+        with suppress(ValueError):
+            most = int(executors) * int(cores)
+    return max(now, most, 1)
 
 
 def _given(environ: Mapping[str, str]) -> tuple[frozenset[str], bool]:

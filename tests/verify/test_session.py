@@ -36,5 +36,14 @@ def test_the_user_s_own_words_win_over_all() -> None:
     assert "spark.driver.host" not in settings
 
 
+def test_executors_that_may_come_are_reckoned_with() -> None:
+    dynamic = {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "4"}
+    assert session.slots({}, 0) == 1
+    assert session.slots({}, 2) == 2
+    assert session.slots({**dynamic, "spark.executor.cores": "2"}, 2) == 8
+    assert session.slots({**dynamic, "spark.dynamicAllocation.enabled": "false"}, 2) == 2
+    assert session.slots({"spark.dynamicAllocation.enabled": "true"}, 2) == 2, "without an end of their own"
+
+
 def test_nothing_given() -> None:
     assert session._given({}) == (frozenset(), False)

@@ -120,6 +120,20 @@ def test_executors_are_as_restricted_as_all_pods_and_have_no_token() -> None:
     assert driver["securityContext"] == template["spec"]["securityContext"]
 
 
+def test_executors_come_and_go_only_where_that_is_asked_for() -> None:
+    fixed, dynamic = (
+        {key: value for key, value in files(made(spec))["spark-defaults.conf"].items() if "dynamicAllocation" in key}
+        for spec in ({**LEAST, "executors": 2}, {**LEAST, "executors": 2, "maxExecutors": 8})
+    )
+    assert fixed == {}
+    assert dynamic == {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "2",
+        "spark.dynamicAllocation.maxExecutors": "8",
+    }
+
+
 def test_the_drivers_own_pod_needs_no_rights_to_pods() -> None:
     objects = made({**LEAST, "executors": 0})
     assert all(rule["resources"] != ["pods"] for rule in one(objects, "Role")["rules"])
@@ -174,6 +188,8 @@ def test_a_volume_for_the_history() -> None:
         ({**LEAST, "history": {}}, "spec.verification.history"),
         ({**LEAST, "history": {"path": "s3a://b/h", "storage": {}}}, "spec.verification.history"),
         ({**LEAST, "sample": 2}, "spec.verification.sample"),
+        ({**LEAST, "executors": 0, "maxExecutors": 1}, "spec.verification.maxExecutors"),
+        ({**LEAST, "executors": 3, "maxExecutors": 2}, "spec.verification.maxExecutors"),
         ({**LEAST, "resources": {"driver": {"limits": {"memory": "lots"}}}}, "spec.verification.resources.driver"),
     ],
 )

@@ -106,6 +106,14 @@ def _cluster(group: BrokerGroup, wanted: Verification, image: str) -> dict[str, 
     }
     if limit is not None:
         values["spark.kubernetes.executor.limit.cores"] = limit
+    if wanted.max_executors is not None:
+        values |= {
+            "spark.dynamicAllocation.enabled": True,
+            # without a shuffle service an executor stays as long as somebody may ask for what it shuffled
+            "spark.dynamicAllocation.shuffleTracking.enabled": True,
+            "spark.dynamicAllocation.minExecutors": wanted.executors,
+            "spark.dynamicAllocation.maxExecutors": wanted.max_executors,
+        }
     return values
 
 

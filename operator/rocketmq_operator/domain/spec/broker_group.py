@@ -109,6 +109,8 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     chunk_size: str = "1Mi"
     rate_limit: str = "100M"
     executors: Annotated[int, msgspec.Meta(ge=0, le=64)] = 1
+    max_executors: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    """With Spark's dynamic allocation; None: always as many as `executors`."""
     resources: VerificationResources = VerificationResources()
     history: VerificationHistory | None = None
     timeout_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3600
@@ -251,6 +253,11 @@ def _check_verification(name: str, verification: Verification) -> None:
     history = verification.history
     if history is not None and (history.path is None) == (history.storage is None):
         raise SpecError("spec.verification.history", "set either path or storage")
+    if verification.max_executors is not None and not 1 <= verification.executors <= verification.max_executors:
+        raise SpecError(
+            "spec.verification.maxExecutors",
+            f"needs executors to be at least 1, and at most {verification.max_executors}",
+        )
     for field, text in (("chunkSize", verification.chunk_size), ("rateLimit", verification.rate_limit)):
         size_in_bytes(text, f"spec.verification.{field}")
     for field, resources in (
