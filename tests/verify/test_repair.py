@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from rocketmq_verify.domain.findings import Copy, Finding, Kind
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
 from rocketmq_verify.domain.repair import Repair, repairs
 
 A, B, C = (ReplicaName(f"broker-a-{index}") for index in range(3))
@@ -17,7 +19,7 @@ def corrupt(wrong: tuple[ReplicaName, ...], right: tuple[ReplicaName, ...] = ())
     copies += [Copy(replica=one, right=True, reason="body CRC right") for one in right]
     return Finding(
         kind=Kind.CORRUPT_RECORD, replicas=wrong, extent=Extent(5, 9), first_difference=7, copies=tuple(copies),
-        detail="message 7 is damaged",
+        segment=0, record=RecordName(physical_offset=5, size=4), detail="message 7 is damaged",
     )  # fmt: skip
 
 
@@ -33,17 +35,45 @@ def test_a_slave_is_rebuilt_and_verified() -> None:
     ]
 
 
-def test_a_master_hands_over_first_and_comes_last() -> None:
+def test_a_damaged_master_hands_over_before_anybody_copies_from_it() -> None:
     found = [corrupt((A,), (B, C)), corrupt((C,), (A, B))]
     plans = repairs(found, replicas=ALL, masters=[A], group="broker-a", on_kubernetes=True)
-    assert [one.replica for one in plans] == [C, A]
-    said = commands(plans)
-    assert said.index("kubectl rocketmq switchover broker-a <pod>") < said.index(
-        "kubectl rocketmq rebuild broker-a broker-a-0"
-    )
-    assert said.index("kubectl rocketmq verify broker-a --now") < said.index(
-        "kubectl rocketmq switchover broker-a <pod>"
-    )
+    assert [one.replica for one in plans] == [A, A, C]
+    assert commands(plans) == [
+        "kubectl rocketmq switchover broker-a broker-a-1",
+        "kubectl rocketmq rebuild broker-a broker-a-0",
+        "kubectl rocketmq verify broker-a --now",
+        "kubectl rocketmq rebuild broker-a broker-a-2",
+        "kubectl rocketmq verify broker-a --now",
+    ]
+
+
+def test_where_nobody_knows_who_leads_it_is_said_who_has_to() -> None:
+    plans = repairs([corrupt((A,), (B, C))], replicas=ALL)
+    assert [one.replica for one in plans] == [None, A]
+    assert "See that broker-a-1 or broker-a-2 leads" in plans[0].steps[0].text
+
+
+@pytest.mark.parametrize("masters", [[A], [B], []])
+@pytest.mark.parametrize("on_kubernetes", [True, False])
+def test_two_replicas_bad_in_different_places_are_not_copied_from_each_other(
+    masters: list[ReplicaName], on_kubernetes: bool
+) -> None:
+    found = [corrupt((A,), (B,)), corrupt((B,), (A,))]
+    for replicas in ((A, B), ALL):  # the third has neither: it began later
+        plans = repairs(found, replicas=replicas, masters=masters, group="broker-a", on_kubernetes=on_kubernetes)
+        assert [one.replica for one in plans] == [None]
+        assert not any("rebuild" in command or command.startswith("mv ") for command in commands(plans))
+    copies = [command for command in commands(plans) if command.startswith("dd ")]
+    assert len(copies) == 2
+    assert copies[0].startswith(f"dd if=<store of {B}>/commitlog/00000000000000000000 of=<store of {A}>/commitlog/")
+
+
+def test_bytes_that_are_wrong_alike_have_no_right_copy_though_somebody_has_none_of_them() -> None:
+    alike = Finding(kind=Kind.BAD_STRUCTURE, replicas=(A, B), extent=Extent(5, 9), detail="no sound record")
+    plans = repairs([alike], replicas=ALL, masters=[C])
+    assert [one.replica for one in plans] == [None]
+    assert "Rebuild nothing" in plans[0].steps[0].text
 
 
 def test_nothing_is_rebuilt_where_no_copy_is_right() -> None:
@@ -75,7 +105,7 @@ def test_every_kind_has_a_plan_and_information_needs_no_command() -> None:
     for kind, on_kubernetes in itertools.product(Kind, (True, False)):
         found = Finding(kind=kind, replicas=(B,), extent=Extent(0, 9), detail="why")
         plans = repairs([found], replicas=ALL, group="g", on_kubernetes=on_kubernetes)
-        assert len(plans) == 1
+        assert len(plans) in {1, 2}
         assert plans[0].steps
         if kind in {Kind.LAGGING, Kind.STALE_TAIL, Kind.UNUSED_BYTES}:
             assert commands(plans) == []

@@ -1,11 +1,12 @@
 """The steps that would repair what was found, as text and commands. For `--plan`; nothing here is ever executed.
 
-Rules that every plan keeps: never more than one replica at a time, and the next only after the group is aligned again;
-never the master before another one leads; never a replica without a right copy elsewhere: a rebuild copies what the
-others have, and what only the bad copy has is then gone for good.
+Rules that every plan keeps: never more than one replica at a time, and the next only after the group is verified again;
+nothing is rebuilt before a replica leads that this report finds no fault with, since a rebuild copies what the master
+has; never a replica that alone has something right: that would be gone for good. So where every replica has some fault,
+though each in another place, nothing is rebuilt: the right bytes are put into place by hand.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +15,8 @@ from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
 
 NOTHING_TO_DO: Final = "nothing to repair"
+MOST_COMMANDS: Final = 64
+"""Of one step."""
 _REBUILDS: Final = frozenset({Kind.CORRUPT_RECORD, Kind.MISSING_SEGMENT, Kind.DIVERGENT_HISTORY, Kind.BAD_STRUCTURE})
 
 
@@ -50,32 +53,37 @@ def repairs(
     """
     found = list(findings)
     leads = frozenset(masters)
-    hopeless = [finding for finding in found if _hopeless(finding, replicas)]
+    damage = [finding for finding in found if finding.kind in _REBUILDS]
+    bad: dict[ReplicaName, list[Finding]] = {}
+    for finding in damage:
+        for replica in finding.replicas:
+            bad.setdefault(replica, []).append(finding)
+    whole = [replica for replica in replicas if replica not in bad]
+    hopeless = [finding for finding in damage if not _right(finding, replicas)]
+    scattered = [finding for finding in damage if not _right(finding, whole)]
     plans = []
     if hopeless:
         plans.append(_keep(hopeless, group, on_kubernetes=on_kubernetes))
-    else:
-        bad: dict[ReplicaName, list[Finding]] = {}
-        for finding in found:
-            if finding.kind in _REBUILDS:
-                for replica in finding.replicas:
-                    bad.setdefault(replica, []).append(finding)
-        # slaves first: after that a master has somebody whole to hand over to
-        plans += [
-            _rebuild(replica, bad[replica], group, leads=replica in leads, on_kubernetes=on_kubernetes)
-            for replica in sorted(bad, key=lambda name: (name in leads, name))
-        ]
+    elif scattered:
+        plans.append(_mend(damage, bad, group, on_kubernetes=on_kubernetes))
+    elif damage:
+        # who has most of what the others lack
+        heirs = sorted(whole, key=lambda one: (-sum(one in _right(each, whole) for each in damage), one not in leads))
+        if not leads - bad.keys():
+            plans.append(_hand_over(heirs, sorted(leads & bad.keys()), group, on_kubernetes=on_kubernetes))
+        plans += [_rebuild(replica, bad[replica], group, on_kubernetes=on_kubernetes) for replica in sorted(bad)]
     plans += [_other(finding) for finding in found if finding.kind in _OTHERS]
     return tuple(plans)
 
 
-def _hopeless(finding: Finding, replicas: Sequence[ReplicaName]) -> bool:
-    """Whether nobody is known to have what this finding is about right."""
-    if finding.kind not in _REBUILDS:
-        return False
+def _right(finding: Finding, among: Sequence[ReplicaName]) -> list[ReplicaName]:
+    """Who of these has right what this finding is about, as far as that is known."""
     if finding.copies:
-        return not any(copy.right for copy in finding.copies)
-    return set(finding.replicas) >= set(replicas)
+        right = {copy.replica for copy in finding.copies if copy.right}
+        return [replica for replica in among if replica in right]
+    if finding.kind is Kind.BAD_STRUCTURE:
+        return []  # it is alike in all who have it
+    return [replica for replica in among if replica not in finding.replicas]
 
 
 def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool) -> Repair:
@@ -85,14 +93,7 @@ def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool
             text="No copy is known to be right. Rebuild nothing and let nothing expire: each copy may be the only one "
             "that has the message. Raise fileReservedTime on all replicas, or stop the group if it can be spared."
         ),
-        Step(
-            text="Copy every replica's commitlog directory and epochFileCheckpoint aside, all of them.",
-            commands=tuple(
-                f"kubectl cp {one}:<store>/commitlog ./{one}-commitlog -c sidecar" for one in findings[0].replicas
-            )
-            if on_kubernetes
-            else tuple(f"cp -a --sparse=always <store of {one}> <a safe place>/{one}" for one in findings[0].replicas),
-        ),
+        _aside(findings[0].replicas, on_kubernetes=on_kubernetes),
         Step(
             text=f"Look at the bytes at {places}: the report has them in hex. With all copies at hand, the producer's "
             "logs (UNIQ_KEY is the producer's msgId) or the consumers' side may tell which one is right.",
@@ -101,27 +102,84 @@ def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool
         Step(
             text="When it is decided whose copy stays, make that replica the master, then rebuild the others one by "
             "one.",
-            commands=(f"kubectl rocketmq switchover {group} <pod>",)
-            if on_kubernetes and group
-            else ("mqadmin electMaster -a <controllers> -c <cluster> -bn <brokerName> -b <brokerId>",),
+            commands=_switch("<pod>", group, on_kubernetes=on_kubernetes),
         ),
     ]
-    return Repair(replica=None, why="; ".join(finding.detail for finding in findings[:3]), steps=tuple(steps))
+    return Repair(replica=None, why=_why(findings), steps=tuple(steps))
 
 
-def _rebuild(
-    replica: ReplicaName, findings: Sequence[Finding], group: str | None, *, leads: bool, on_kubernetes: bool
+def _mend(
+    findings: Sequence[Finding], bad: Collection[ReplicaName], group: str | None, *, on_kubernetes: bool
 ) -> Repair:
+    """Each right copy is in a replica that has something else wrong."""
+    pods = on_kubernetes and group
+    store = "<store of {}>/commitlog/{:020d}"
+    copies: list[str] = []
+    for finding in findings:
+        source = next((copy.replica for copy in finding.copies if copy.right), None)
+        if source is None or finding.segment is None or finding.record is None or len(copies) >= MOST_COMMANDS:
+            continue
+        first = finding.extent.start - finding.segment
+        copies += [
+            f"dd if={store.format(source, finding.segment)} of={store.format(target, finding.segment)} bs=64K "
+            f"iflag=skip_bytes,count_bytes oflag=seek_bytes skip={first} seek={first} "
+            f"count={finding.extent.length} conv=notrunc"
+            for target in finding.replicas
+        ]
+    steps = [
+        Step(
+            text="Every replica that has a right copy of something has something else wrong. Rebuild nothing: a "
+            "rebuild copies the master's faults, and what only the rebuilt replica has right is gone for good. Let "
+            "nothing expire: raise fileReservedTime on all replicas."
+        ),
+        _aside(sorted(bad), on_kubernetes=on_kubernetes),
+        Step(
+            text="With brokers and sidecars of all replicas stopped, put the right bytes where they are wrong, from "
+            "the copies that were made aside.",
+            commands=tuple(copies),
+        ),
+        Step(
+            text="Start them and verify again, all of it, before anything else is touched.",
+            commands=(f"kubectl rocketmq verify {group} --now",) if pods else ("rocketmq-verify --full --replica ...",),
+        ),
+    ]
+    return Repair(replica=None, why=_why(findings), steps=tuple(steps))
+
+
+def _hand_over(
+    heirs: Sequence[ReplicaName], bad: Sequence[ReplicaName], group: str | None, *, on_kubernetes: bool
+) -> Repair:
+    """Before anything is rebuilt, which copies what the master has."""
+    whole = " or ".join(heirs)
+    why = f"{' and '.join(bad)} leads and is damaged" if bad else "a rebuild copies what the master has"
+    step = Step(
+        text=f"See that {whole} leads, which this report finds no fault with, before anything is rebuilt.",
+        commands=_switch(heirs[0], group, on_kubernetes=on_kubernetes),
+    )
+    return Repair(replica=bad[0] if len(bad) == 1 else None, why=why, steps=(step,))
+
+
+def _switch(to: str, group: str | None, *, on_kubernetes: bool) -> tuple[str, ...]:
+    if on_kubernetes and group:
+        return (f"kubectl rocketmq switchover {group} {to}",)
+    return ("mqadmin electMaster -a <controllers> -c <cluster> -bn <brokerName> -b <brokerId>",)
+
+
+def _aside(replicas: Sequence[ReplicaName], *, on_kubernetes: bool) -> Step:
+    return Step(
+        text="Copy every replica's commitlog directory and epochFileCheckpoint aside, all of them.",
+        commands=tuple(f"kubectl cp {one}:<store>/commitlog ./{one}-commitlog -c sidecar" for one in replicas)
+        if on_kubernetes
+        else tuple(f"cp -a --sparse=always <store of {one}> <a safe place>/{one}" for one in replicas),
+    )
+
+
+def _why(findings: Sequence[Finding]) -> str:
+    return "; ".join(finding.detail for finding in findings[:3])
+
+
+def _rebuild(replica: ReplicaName, findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool) -> Repair:
     steps = []
-    if leads:
-        steps.append(
-            Step(
-                text=f"{replica} leads: another replica has to lead first, one that this report finds no fault with.",
-                commands=(f"kubectl rocketmq switchover {group} <pod>",)
-                if on_kubernetes and group
-                else ("mqadmin electMaster -a <controllers> -c <cluster> -bn <brokerName> -b <brokerId>",),
-            )
-        )
     if on_kubernetes and group:
         steps += [
             Step(
@@ -154,7 +212,7 @@ def _rebuild(
                 commands=("rocketmq-verify --full --replica ...",),
             ),
         ]
-    return Repair(replica=replica, why="; ".join(finding.detail for finding in findings[:3]), steps=tuple(steps))
+    return Repair(replica=replica, why=_why(findings), steps=tuple(steps))
 
 
 _OTHERS: Final = {
