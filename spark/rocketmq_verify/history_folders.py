@@ -49,10 +49,10 @@ def open_folder(path: str, hadoop: Callable[[str], Folder] | None = None) -> Fol
     else (`hdfs://`, `viewfs://`, ...) goes through Hadoop's client in Spark's JVM.
 
     Args:
-        hadoop: makes a folder there; None where there is no Spark session.
+        hadoop: makes a folder there, when it is first used; None where there is no Spark session.
 
     Raises:
-        HistoryError: no file system has this scheme.
+        HistoryError: no file system has this scheme (of Hadoop's: when it is first used).
     """
     scheme = urlsplit(path).scheme.lower()
     if scheme in {"", "file"}:
@@ -66,7 +66,36 @@ def open_folder(path: str, hadoop: Callable[[str], Folder] | None = None) -> Fol
             f"{path}: only Spark's Hadoop client could know {scheme}://; give a directory, s3://, gs:// or abfss://, "
             "or run with Spark"
         )
-    return hadoop(path)
+    return _LaterFolder(lambda: hadoop(path))
+
+
+class _LaterFolder:
+    """Opened when it is first used: Spark starts only when it is known that there is something to compare."""
+
+    def __init__(self, open_it: Callable[[], Folder]) -> None:
+        self._open_it = open_it
+        self._folder: Folder | None = None
+
+    def _opened(self) -> Folder:
+        if self._folder is None:
+            self._folder = self._open_it()
+        return self._folder
+
+    def names(self, folder: str) -> list[str]:
+        """See `Folder`."""
+        return self._opened().names(folder)
+
+    def read(self, folder: str, name: str, longest: int) -> bytes:
+        """See `Folder`."""
+        return self._opened().read(folder, name, longest)
+
+    def write(self, folder: str, name: str, data: bytes) -> None:
+        """See `Folder`."""
+        self._opened().write(folder, name, data)
+
+    def remove(self, folder: str, name: str) -> None:
+        """See `Folder`."""
+        self._opened().remove(folder, name)
 
 
 def path_part(name: str) -> str:

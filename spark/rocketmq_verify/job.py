@@ -84,8 +84,9 @@ class _Job:
         if len(first.zones) < 2:
             return self._concluded(before, first, what=what, tally=tally, standing=(), marks=None)
         self._engine.start()
+        self._progress.phase("starting Spark")
         if self._store is not None:
-            marks = self._store.load(request.group) or marks
+            marks = self._store.load(request.group) or marks  # on a file system of Hadoop's it waits for Spark
         what = plan(
             first,
             fresh(marks, before, first),
@@ -94,7 +95,6 @@ class _Job:
             full=request.full,
             seed=time.time_ns() if request.seed is None else request.seed,
         )
-        self._progress.phase("starting Spark")
         self._engine.spark()
         self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
         tally = self._timed("scan", lambda: self._compare(what, first))
@@ -266,6 +266,9 @@ class _Job:
         )
 
     def _hadoop(self, uri: str) -> Folder:
-        from rocketmq_verify.history_hadoop import HadoopFolder  # noqa: PLC0415 - as above
+        self._engine.start()  # a run that has nothing to compare is kept, too
+        spark = self._engine.spark()
+        # only now: two threads that import pyspark at once disturb each other
+        from rocketmq_verify.history_hadoop import HadoopFolder  # noqa: PLC0415
 
-        return HadoopFolder(self._engine.spark(), uri)
+        return HadoopFolder(spark, uri)

@@ -253,7 +253,13 @@ def test_schemes_say_who_speaks(tmp_path: Path) -> None:
         asked.append(uri)
         return LocalFolder(tmp_path)
 
-    history_folders.open_folder("hdfs://name/x", hadoop)
+    folder = history_folders.open_folder("hdfs://name/x", hadoop)
+    assert asked == []  # it would start Spark before anybody knows whether there is something to compare
+    folder.write("a", "one", b"1")
+    assert folder.names("a") == ["one"]
+    assert folder.read("a", "one", 10) == b"1"
+    folder.remove("a", "one")
+    assert folder.names("a") == []
     assert asked == ["hdfs://name/x"]
 
 
