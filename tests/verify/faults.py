@@ -77,7 +77,8 @@ class Replica:
         self.end = offset + len(data)
 
     def read(self, extent: Extent) -> bytes | None:
-        if extent.start < self.min or extent.end > self.end:
+        """Files are preallocated: there is something behind the log's end."""
+        if extent.start < self.min or extent.end > len(self.data):
             return None
         for start, left in self.lost.items():
             if extent.start < start + SEGMENT and extent.end > start + left:

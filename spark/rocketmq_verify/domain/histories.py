@@ -80,13 +80,9 @@ def history(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
     Raises:
         SegmentSizeError: files of different sizes.
     """
-    sizes = {log.segment_size: log.name for log in before}
-    if len(sizes) > 1:
-        (one, a), (two, b), *_ = sizes.items()
-        raise SegmentSizeError(
-            f"files of {a} have {one} bytes, those of {b} {two}: mappedFileSizeCommitLog must be equal in a group; "
-            "verify only directories of one group"
-        )
+    size = segment_size((*before, *(after or ())))
+    before = [msgspec.structs.replace(log, segment_size=size) for log in before]
+    after = None if after is None else [msgspec.structs.replace(log, segment_size=size) for log in after]
     latest = {log.name: log for log in (before if after is None else after)}
     logs = settled(before, tuple(latest.values()))
     gone = {log.name for log in before} - {log.name for log in logs}
@@ -96,7 +92,7 @@ def history(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
             reference=None,
             epochs=EpochList(),
             confirm_offset=0,
-            segment_size=next(iter(sizes), 0),
+            segment_size=size,
             zones=(),
             findings=(),
             moved=tuple(sorted(gone)),
@@ -112,7 +108,7 @@ def history(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
         *contradictions(filled, confirm),
         *(finding for log in filled for finding in missing(log)),
         *lagging(before, latest, gone, confirm),
-        *longer(before, latest, gone, reference),
+        *longer(before, latest, gone, reference, looks=1 if after is None else 2),
     ]
     return History(
         reference=reference.name,
@@ -123,6 +119,28 @@ def history(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
         findings=tuple(findings),
         moved=tuple(sorted(gone)),
     )
+
+
+def segment_size(logs: Iterable[ReplicaLog]) -> int:
+    """Of all files of the group; 0 without files.
+
+    A log without files has none to see it from, and one whose only file was cut takes its length for it: both count as
+    of the others' size. (A length that divides the others' is taken for another configuration.)
+
+    Raises:
+        SegmentSizeError: see there.
+    """
+    ordered = sorted(logs, key=lambda log: log.segment_size)
+    size = ordered[-1].segment_size if ordered else 0
+    for log in ordered:
+        if log.segment_size == size or not log.segments:
+            continue
+        if len(log.segments) > 1 or log.segments[0] % size or not log.segment_size or size % log.segment_size == 0:
+            raise SegmentSizeError(
+                f"files of {log.name} have {log.segment_size} bytes, those of {ordered[-1].name} {size}: "
+                "mappedFileSizeCommitLog must be equal in a group; verify only directories of one group"
+            )
+    return size
 
 
 def _zone(log: ReplicaLog, point: int | None, reference: ReplicaLog, confirm: int) -> Zone:

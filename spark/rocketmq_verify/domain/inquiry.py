@@ -5,7 +5,8 @@ In this order:
    is left out from there on, or it would hide what else differs in the same chunks;
 2. the other differences, by the way in which replicas differ, so that a replica which is wrong everywhere does not use
    up the questions for one that has lost a bit: down to bytes, records, and which copy is right;
-3. what should be there and is not: asked for once more.
+3. what should be there and is not: asked for once more;
+4. where a log ends before others do: is that its end, or damage?
 However much differs, findings are bounded; the last of a kind says how much more there is.
 """
 
@@ -16,11 +17,12 @@ import msgspec
 
 from rocketmq_verify.domain.chunks import common, without
 from rocketmq_verify.domain.compare import ChunkResult, Groups, Rest, Tally
+from rocketmq_verify.domain.ends import ENDS, damage_at, early_ends
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import Ask, Extent, ReplicaName
-from rocketmq_verify.domain.narrow import Questions, Suspect, narrow
+from rocketmq_verify.domain.narrow import Questions, Suspect, first_difference, narrow
 from rocketmq_verify.domain.records import RecordKind
 from rocketmq_verify.domain.table_findings import missing_segment
 from rocketmq_verify.domain.tails import find_tails
@@ -49,6 +51,7 @@ def inquire(history: History, tally: Tally) -> Questions[tuple[Finding, ...]]:
         found = yield from _records(history, groups, differing, rest, done)
         findings += found
     findings += yield from _missing(history, tally)
+    findings += yield from _ends(history, findings)
     return tuple(findings)
 
 
@@ -65,11 +68,20 @@ def _stands(finding: Finding, planned: History, latest: History) -> bool:
         before, after = planned.zone(replica), latest.zone(replica)
         if before is None or after is None:
             return False
+        if finding.extent.end > before.end and not _still_ends(finding, latest):
+            return False
         if after.extent.meet(finding.extent) != before.extent.meet(finding.extent):
             return False
         if (finding.extent.start < before.sure) != (finding.extent.start < after.sure):
             return False
     return True
+
+
+def _still_ends(finding: Finding, latest: History) -> bool:
+    """Whether the tables still tell of an end where this finding is: who moves on writes there."""
+    return any(
+        one.kind in ENDS and finding.extent.start <= one.extent.start < finding.extent.end for one in latest.findings
+    )
 
 
 def _counting(result: ChunkResult, history: History, tails: dict[ReplicaName, int]) -> Groups:
@@ -127,8 +139,23 @@ def _records(
     return findings
 
 
-def _finding(history: History, found: Found, difference: int) -> Finding:
-    contents, compared = contents_of(found, history)
+def _ends(history: History, told: Sequence[Finding]) -> Questions[list[Finding]]:
+    """Where a log seems to end and is damaged."""
+    findings: list[Finding] = []
+    for end in early_ends(history):
+        found = yield from damage_at(end, history)
+        if isinstance(found, Finding):
+            findings.append(found)
+        elif found is not None and not any(one.extent.meet(found.extent).length for one in told):
+            copies = found.window.copies
+            first = first_difference(copies[end.replica], copies[end.partner]) or 0
+            findings.append(_finding(history, found, found.extent.start + first, copies))
+    return findings
+
+
+def _finding(history: History, found: Found, difference: int, whole: dict[ReplicaName, bytes] | None = None) -> Finding:
+    """`whole`: the record as each has it, where replicas are concerned that end before it."""
+    contents, compared = (whole, found.extent.length) if whole else contents_of(found, history)
     unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
     copies = judge(contents, found.extent.start, found.extent.length, compared)
     wrong = tuple(copy.replica for copy in copies if copy.right is False)

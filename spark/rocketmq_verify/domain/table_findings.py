@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.findings import Copy, Finding, Kind
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.points import table
 
@@ -111,14 +111,14 @@ def lagging(
         limit = max(confirm, log.confirm_offset)
         if end >= limit:
             continue
-        why = f"has confirmed up to {confirm}"
-        if log.confirm_offset > confirm:
-            why = f"once had: it has noted {log.confirm_offset} as confirmed and lost what is between (cut, or a crash)"
+        why = ""
+        if log.confirm_offset > end:
+            why = f"; it has noted {log.confirm_offset} as confirmed and lost what is between (cut, or a crash)"
         yield Finding(
             kind=Kind.LAGGING,
             replicas=(log.name,),
             extent=Extent(end, limit),
-            detail=f"{log.name} ends at {end}, {limit - end} bytes before what the group {why}",
+            detail=f"{log.name} ends at {end}, {limit - end} bytes before {limit}, which is confirmed{why}",
         )
 
 
@@ -127,15 +127,41 @@ def longer(
     latest: Mapping[ReplicaName, ReplicaLog],
     gone: AbstractSet[ReplicaName],
     reference: ReplicaLog,
+    *,
+    looks: int,
 ) -> Iterator[Finding]:
-    """Who has bytes behind the end of a log with a newer epoch, and does not move."""
+    """Who has bytes behind the end of a log with a newer epoch, and does not move.
+
+    What a `strict` replica has noted of them as confirmed was promised, and the newer master has it not: lost. To be
+    sure of that takes two looks, as the replicas are not looked at in one moment.
+    """
     end = max(reference.max_offset, latest[reference.name].max_offset)
     newest = table(reference).last_epoch
     for log in before:
         if log.name in gone or min(log.max_offset, latest[log.name].max_offset) <= end:
             continue
         if log.max_offset == latest[log.name].max_offset and table(log).find(newest) is None and newest >= 0:
-            yield stale_tail(log.name, Extent(end, log.max_offset), None, reference.name)
+            promised = min(log.confirm_offset, log.max_offset) if log.strict and looks > 1 else 0
+            if promised > end:
+                yield _lost(log.name, Extent(end, promised), reference)
+            if promised < log.max_offset:
+                yield stale_tail(log.name, Extent(max(end, promised), log.max_offset), None, reference.name)
+
+
+def _lost(replica: ReplicaName, extent: Extent, reference: ReplicaLog) -> Finding:
+    return Finding(
+        kind=Kind.DIVERGENT_HISTORY,
+        replicas=tuple(sorted((replica, reference.name))),
+        extent=extent,
+        first_difference=extent.start,
+        segment=extent.start - extent.start % reference.segment_size,
+        copies=(
+            Copy(replica=replica, right=None, reason="it has noted this as confirmed"),
+            Copy(replica=reference.name, right=None, reason="it has a newer epoch and ends before this"),
+        ),
+        detail=f"{replica} has noted as confirmed what is from {extent.start} to {extent.end}; {reference.name}, which "
+        f"has a newer epoch, ends at {extent.start} and has it not: it goes when {replica} connects to its master",
+    )
 
 
 def stale_tail(replica: ReplicaName, extent: Extent, epoch: int | None, reference: ReplicaName) -> Finding:

@@ -1,0 +1,113 @@
+"""Damage that looks like something harmless: behind a replica's end, behind its consistent point, in a stale tail."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.histories import history
+from rocketmq_verify.domain.model import Extent
+from rocketmq_verify.domain.repair import repairs
+from rocketmq_verify.domain.verdict import Result
+from tests.verify.faults import SEGMENT, Group, verify
+from tests.verify.logs_kit import log
+
+deterministic = settings(
+    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)  # fmt: skip
+
+
+def mismatches(replicas: object) -> list[tuple[Kind, tuple[str, ...], int]]:
+    run = verify(replicas)  # type: ignore[arg-type] # a group's
+    assert (run.verdict.result is Result.MISMATCH) == (run.verdict.exit_code == 1)
+    return [(one.kind, one.replicas, one.extent.start) for one in run.findings if one.severity is Severity.MISMATCH]
+
+
+# tables and ends
+
+
+def test_what_a_strict_replica_noted_and_its_new_master_has_not_is_lost() -> None:
+    old, new = log("a", end=1000, confirm=960, strict=True), log("b", [(1, 0), (2, 900)], 950, strict=True)
+    lost, tail = history([old, new], [old, new]).findings
+    assert (lost.kind, lost.replicas, lost.extent) == (Kind.DIVERGENT_HISTORY, ("a", "b"), Extent(950, 960))
+    assert (tail.kind, tail.replicas, tail.extent) == (Kind.STALE_TAIL, ("a",), Extent(960, 1000))
+    (plan,) = (one for one in repairs([lost], replicas=(old.name, new.name, log("c").name)) if one.steps)
+    assert "Rebuild nothing" in plan.steps[0].text
+    # one look: the master may have written it after it was looked at
+    assert {one.kind for one in history([old, new]).findings} == {Kind.STALE_TAIL}
+    grown = log("b", [(1, 0), (2, 900)], 1200, strict=True)
+    assert history([old, new], [old, grown]).findings == ()
+
+
+def test_a_log_without_a_file_has_no_size_that_differs() -> None:
+    seen = history([log("a"), log("b"), msgspec.structs.replace(log("c", [], 0), segment_size=0)])
+    assert (seen.segment_size, [one.kind for one in seen.findings]) == (1000, [Kind.LAGGING])
+    cut = history(
+        [
+            log("a", end=1900),
+            log("b", end=1900),
+            msgspec.structs.replace(log("c", end=1300, begin=1000), segment_size=437),
+        ]
+    )
+    assert (cut.segment_size, [one.kind for one in cut.findings]) == (1000, [Kind.LAGGING])
+
+
+# ends
+
+
+@pytest.mark.parametrize("who", ["a", "b", "c"])
+@pytest.mark.parametrize("elected_again", [False, True])
+def test_a_log_that_seems_to_end_at_a_damaged_record_is_damaged(who: str, elected_again: bool) -> None:
+    """Read from files, a log ends where no record follows: a broken head is taken for its end."""
+    made = Group().fill(40)
+    if elected_again:  # its slaves label what comes with the old epoch
+        made.elect(made.master)
+    for _ in range(30):
+        made.put(600)
+    made.sync()
+    message = made.messages[60]
+    made[who].flip(message.offset + 5)
+    made[who].end = made[who].confirm = message.offset
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, (who,), message.offset)]
+    run = verify(made.replicas)
+    damaged = next(one for one in run.findings if one.kind is Kind.CORRUPT_RECORD)
+    assert damaged.extent == Extent(message.offset, message.end)
+    assert damaged.record is not None
+    assert damaged.record.queue_offset == message.queue_offset
+    assert {copy.replica: copy.right for copy in damaged.copies} == {name: name != who for name in "abc"}
+
+
+def test_a_log_that_ends_where_its_file_was_cut_is_damaged() -> None:
+    made = Group().fill()
+    b, end = made["b"], made.messages[50].end
+    b.lost = {end - end % SEGMENT: end % SEGMENT + 100}
+    b.end = b.confirm = end
+    assert mismatches(made.replicas) == [(Kind.MISSING_SEGMENT, ("b",), end)]
+
+
+@deterministic
+@given(index=st.integers(30, 58), zeros=st.booleans())
+def test_a_log_that_is_behind_with_nothing_or_another_history_there_is_behind(index: int, zeros: bool) -> None:
+    made = Group().fill()
+    b, end = made["b"], made.messages[index].end
+    b.end = b.confirm = end
+    if zeros:
+        b.data[end:] = bytes(len(b.data) - end)
+    else:
+        other = Group().fill(index + 1)
+        other.clock += 1_000_000
+        other.fill(40)
+        b.data[end:] = other.master.data[end : len(b.data)]
+    assert mismatches(made.replicas) == []
+
+
+def test_a_log_that_moves_on_over_what_looks_broken_is_not_damaged() -> None:
+    made = Group().fill()
+    b, message = made["b"], made.messages[50]
+    b.flip(message.offset + 5)
+    b.end = b.confirm = message.offset
+    run = verify(made.replicas, meanwhile=lambda: made.copy(b, 50), every=100)
+    assert run.verdict.result is Result.ALIGNED
