@@ -111,3 +111,32 @@ def test_a_log_that_moves_on_over_what_looks_broken_is_not_damaged() -> None:
     b.end = b.confirm = message.offset
     run = verify(made.replicas, meanwhile=lambda: made.copy(b, 50), every=100)
     assert run.verdict.result is Result.ALIGNED
+
+
+# behind the consistent point
+
+
+@deterministic
+@given(offset=st.integers(90, 680), bit=st.integers(0, 7))
+def test_a_last_record_with_a_wrong_body_behind_the_consistent_point_is_no_stale_tail(offset: int, bit: int) -> None:
+    made = Group(2).fill(20)
+    made.elect(made.master)  # again; b does not hear of it while it is connected
+    for _ in range(5):
+        made.put(700)
+    made.sync()
+    message = made.messages[-1]
+    made["b"].flip(message.offset + offset, bit)
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), message.offset)]
+
+
+def test_a_stale_tail_of_one_damaged_and_one_sound_record_is_a_stale_tail() -> None:
+    made = Group(2, strict=False).fill(20)
+    for _ in range(3):
+        made.put(500)
+    made.elect(made["b"])
+    for _ in range(30):
+        made.put(500)
+    tail = made["b"].epochs[-1][1]
+    made["a"].flip(tail + 200)
+    run = verify(made.replicas)
+    assert [one.kind for one in run.findings if one.replicas == ("a",)] == [Kind.STALE_TAIL, Kind.LAGGING]

@@ -14,7 +14,7 @@ from rocketmq_verify.domain.histories import History, Zone
 from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, Suspect, narrow
-from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, next_record_start, walk
+from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, body_ok, next_record_start, walk
 from rocketmq_verify.domain.table_findings import stale_tail
 from rocketmq_verify.domain.windows import NEAR, Found, Window, contents_of, locate, read_window, sound
 
@@ -114,7 +114,10 @@ def is_tail(found: Found, zone: Zone, partner: ReplicaName, history: History) ->
     if (yield from _equal_again(first, start, zone.replica, partner, history)):
         return False
     last = Extent(max(first.end, end - REACH), end)
-    return not (yield from _equal_again(last, None, zone.replica, partner, history))
+    if (yield from _equal_again(last, None, zone.replica, partner, history)):
+        return False
+    # a broken record is no other history by itself: that takes a sound one
+    return ours or (yield from _has_sound(Extent(found.extent.start, end), zone.replica, history))
 
 
 def ends_alike(zone: Zone, partner: ReplicaName, history: History) -> Questions[bool]:
@@ -138,6 +141,20 @@ def _equal_again(
     """Whether a whole record of `partner` in here is the same in `replica`."""
     window, records = yield from _records(extent, start, (replica, partner), history)
     return any(window.of(partner, record) == window.of(replica, record) for record in records)
+
+
+def _has_sound(extent: Extent, replica: ReplicaName, history: History) -> Questions[bool]:
+    """Whether a whole record with the right body checksum begins in the first bytes of this range."""
+    extent = Extent(extent.start, min(extent.start + REACH, extent.end))
+    window = yield from read_window(extent, (replica,), history)
+    data, size = window.copies.get(replica, b""), history.segment_size
+    start = next_record_start(data, extent.start, extent.start, segment_size=size)
+    if start is None:
+        return False
+    return any(
+        kind is RecordKind.RECORD and body_ok(data, extent.start, at) is not False
+        for at, _, kind in walk(data, extent.start, start, extent.end, segment_size=size)
+    )
 
 
 def _records(
