@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from rocketmq_verify.domain.chunks import plan
-from rocketmq_verify.domain.compare import Tally
+from rocketmq_verify.domain.compare import ChunkResult, Tally
 from rocketmq_verify.domain.findings import SEVERITY, Copy, Finding, Kind
 from rocketmq_verify.domain.histories import history
-from rocketmq_verify.domain.model import Extent, RecordName, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, Extent, RecordName, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.table_findings import unreachable
 from rocketmq_verify.domain.verdict import Result, Verdict, in_order, verdict
 from tests.verify.logs_kit import log
@@ -73,6 +73,20 @@ def test_nothing_to_compare() -> None:
     assert said([log("a", [], 0), log("b", [], 0)]).summary == "2 replicas, all without a message"
     apart = said([log("a", end=1000), log("b", [(1, 0)], begin=1000, end=1000, confirm=1000)])
     assert apart.result is Result.UNVERIFIED
+
+
+def test_what_expired_meanwhile_does_not_hold_back() -> None:
+    before = [log("a", end=5000), log("b", end=5000), log("c", end=5000)]
+    seen = history(before, [log(name, begin=2000, end=5500) for name in "abc"])
+    what = plan(seen, (), chunk_size=4096)
+    tally = Tally()
+    for replica in (A, B):
+        tally.add(ChunkResult(chunk=Chunk(1000, 1000, 1), groups=(), missing=(replica,)))
+    found = verdict(before, seen, what, tally, seen.findings)
+    assert (found.result, found.aligned_up_to) == (Result.ALIGNED, 5000)
+    tally.add(ChunkResult(chunk=Chunk(3000, 500, 1), groups=(), missing=(A, B)))
+    found = verdict(before, seen, what, tally, seen.findings)
+    assert (found.result, found.aligned_up_to) == (Result.ALIGNED, 3000)
 
 
 def test_a_replica_of_another_history_is_not_verified() -> None:

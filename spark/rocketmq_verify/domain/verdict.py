@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.chunks import Plan
+from rocketmq_verify.domain.chunks import Plan, common
 from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.histories import History
@@ -172,9 +172,10 @@ def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) 
         if finding.kind in _REACH or finding.kind is Kind.MISSING_SEGMENT:
             for replica in set(finding.replicas) & reach.keys():
                 reach[replica] = min(reach[replica], at)
-    for replica, extents in tally.missing.items():
-        if replica in reach and extents:
-            reach[replica] = min(reach[replica], max(extents[0].start, 0))
+    for zone in history.zones:
+        # what was read, and has expired since, is in front of the zone
+        for lack in common(tally.missing.get(zone.replica, ()), [zone.extent])[:1]:
+            reach[zone.replica] = min(reach[zone.replica], lack.start)
     starts = {zone.replica: zone.extent.start for zone in history.zones}
     have = sorted((end for replica, end in reach.items() if end > starts[replica]), reverse=True)
     if len(have) < 2:
