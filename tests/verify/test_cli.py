@@ -113,3 +113,13 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert f"message {bad.queue_offset} of queue 3 of Orders at {bad.offset} is damaged in c" in flipped.stdout
     assert "Plan (nothing of this was done):" in flipped.stdout
     assert report.read_text().startswith("<!doctype html>")
+
+
+def test_grpc_is_told_of_forks_before_it_is_imported() -> None:
+    """Else it starts threads in the process that is to become the JVM, which now and then aborts."""
+    script = (
+        "import os, sys; from rocketmq_verify import __main__ as program; before = 'grpc' in sys.modules;"
+        "program.main(['--print-config']); print(before, 'grpc' in sys.modules, os.environ['GRPC_ENABLE_FORK_SUPPORT'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1:] == ["False True false"], done.stderr
