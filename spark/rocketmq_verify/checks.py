@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from rocketmq_verify import scan
-from rocketmq_verify.domain.chunks import ALL, Piece, merged
-from rocketmq_verify.domain.compare import Tally
-from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.chunks import ALL, Piece
+from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.queues import QueueCheck
@@ -32,19 +31,12 @@ WINDOW: Final = 64 << 10
 MOST_WINDOWS: Final = 1024
 
 
-def told(tally: Tally, findings: Sequence[Finding]) -> tuple[Extent, ...]:
-    """Where replicas differ: what is wrong there is told already, with the copy that is right."""
-    extents = [result.chunk.extent for result in tally.results()]
-    extents += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
-    extents += [finding.extent for finding in findings]
-    return merged(extents)
-
-
-def witness(places: Sequence[Place], history: History) -> Place | None:
-    """Whose log is looked at: files before sidecars, then who has most of it."""
+def witness(places: Sequence[Place], history: History, found: Sequence[Finding]) -> Place | None:
+    """Whose log is looked at: files before sidecars, the common history before others', then who has most of it."""
     zones = {zone.replica: zone.extent.length for zone in history.zones}
+    apart = {one for finding in found if finding.kind is Kind.STALE_TAIL for one in finding.replicas}
     there = [place for place in places if place.name in zones]
-    return max(there, key=lambda place: (place.has_files, zones[place.name]), default=None)
+    return max(there, key=lambda place: (place.has_files, place.name not in apart, zones[place.name]), default=None)
 
 
 def check_structure(

@@ -17,10 +17,11 @@ from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Severity
 from rocketmq_verify.domain.histories import History, history
 from rocketmq_verify.domain.inquiry import inquire, still_true
-from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.narrow import drive
 from rocketmq_verify.domain.repair import Repair, repairs
 from rocketmq_verify.domain.table_findings import unreachable
+from rocketmq_verify.domain.unsettled import lasting, told, unsettled
 from rocketmq_verify.domain.verdict import in_order, verdict
 from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
 from rocketmq_verify.history import HistoryError, HistoryStore, new_run_id
@@ -69,6 +70,8 @@ class _Job:
         self._began, self._started_ms = time.perf_counter(), now_ms()
         self._seconds: dict[str, float] = {}
         self._checked = Checked()
+        self._unsettled: tuple[Extent, ...] = ()
+        self._lasting: tuple[Extent, ...] = ()
         self._store: HistoryStore | None = None
         if request.history_path:
             self._store = HistoryStore(request.history_path, now_ms=now_ms, hadoop=self._hadoop)
@@ -105,6 +108,8 @@ class _Job:
         last = self._look(before)
         standing = still_true(found, second, last)
         dropped = tuple(finding for finding in found if finding not in standing)
+        self._unsettled = unsettled(tally, last, found, standing)
+        self._lasting = lasting(self._unsettled, marks)
         marks = self._marks(marks, before, last, what=what, tally=tally, standing=standing, dropped=dropped)
         return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
 
@@ -131,11 +136,11 @@ class _Job:
 
         request, engine = self._request, self._engine
         places = [place for place in request.places if place.name not in self._replicas.failed]
-        place = checks.witness(places, second)
+        place = checks.witness(places, second, found)
         if place is None:
             return ()
         work = Work.of(what, second, request.options)
-        known = checks.told(tally, found)
+        known = told(tally, found)
         if request.structure:
             self._progress.phase(f"checking the structure of the log of {place.name}")
             with engine.watched(self._progress):
@@ -204,6 +209,8 @@ class _Job:
             findings,
             group=request.group.broker_name or None,
             allow_unreachable=request.allow_unreachable,
+            unsettled=self._unsettled,
+            lasting=self._lasting,
         )
         masters = tuple(log.name for log in before if log.master)
         figures = Figures(

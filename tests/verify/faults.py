@@ -20,6 +20,7 @@ from rocketmq_verify.domain.histories import History, history
 from rocketmq_verify.domain.inquiry import inquire, still_true
 from rocketmq_verify.domain.model import Ask, ChunkDigest, Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.narrow import drive
+from rocketmq_verify.domain.unsettled import lasting, unsettled
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
 from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
 
@@ -340,6 +341,7 @@ def verify(
     standing = still_true(found, second, last)
     findings = in_order((*last.findings, *standing))
     dropped = tuple(finding for finding in found if finding not in standing)
-    said = verdict(before, last, what, tally, findings, group="broker-a")
+    left = unsettled(tally, last, found, standing)
+    said = verdict(before, last, what, tally, findings, group="broker-a", unsettled=left, lasting=lasting(left, marks))
     new_marks = advanced(marks, before, last, plan=what, tally=tally, unsettled=dropped, now_ms=now_ms)
     return Run(said, findings, what, tally, new_marks, dropped, rounds, asked)

@@ -15,7 +15,7 @@ from rocketmq_verify.domain.chunks import Plan, common
 from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.histories import History
-from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.reports import FindingReport, report
 
 __all__ = [
@@ -109,6 +109,8 @@ def verdict(
     *,
     group: str | None = None,
     allow_unreachable: bool = False,
+    unsettled: Sequence[Extent] = (),
+    lasting: Sequence[Extent] = (),
 ) -> Verdict:
     """What to say of a run.
 
@@ -116,16 +118,18 @@ def verdict(
         history: of both looks.
         findings: all of them, the history's own too.
         allow_unreachable: a replica that could not be read does not make the run unverified, while two could.
+        unsettled: what differed and changed while it was looked at: nothing is said of it.
+        lasting: of that, what an earlier run could not settle either: not verified.
     """
     ordered = in_order(findings)
-    up_to = _aligned_up_to(history, tally, ordered)
+    up_to = _aligned_up_to(history, tally, ordered, unsettled)
     mismatches = [one for one in ordered if one.severity is Severity.MISMATCH]
     unread = [one for one in ordered if one.severity is Severity.UNVERIFIED]
     strange = _strangers(history, ordered)
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
-    elif (up_to is None and not empty) or (unread and not allow_unreachable) or strange:
+    elif (up_to is None and not empty) or (unread and not allow_unreachable) or strange or lasting:
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
@@ -142,6 +146,7 @@ def verdict(
             mismatches=mismatches,
             unread=unread,
             strange=strange,
+            lasting=lasting,
             logs=logs,
             history=history,
         ),
@@ -161,7 +166,9 @@ def verdict(
     )
 
 
-def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) -> int | None:
+def _aligned_up_to(
+    history: History, tally: Tally, findings: Iterable[Finding], unsettled: Sequence[Extent]
+) -> int | None:
     """The second highest of what each replica has alike, but nothing behind the first mismatch."""
     reach = {zone.replica: zone.extent.end for zone in history.zones}
     limit: int | None = None
@@ -180,7 +187,7 @@ def _aligned_up_to(history: History, tally: Tally, findings: Iterable[Finding]) 
     have = sorted((end for replica, end in reach.items() if end > starts[replica]), reverse=True)
     if len(have) < 2:
         return None if limit is None or not reach else min(limit, max(reach.values()))
-    return have[1] if limit is None else min(have[1], limit)
+    return min([have[1], *([] if limit is None else [limit]), *(extent.start for extent in unsettled)])
 
 
 def _strangers(history: History, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:
@@ -223,6 +230,7 @@ def _summary(
     mismatches: Sequence[Finding],
     unread: Sequence[Finding],
     strange: Sequence[ReplicaName],
+    lasting: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     history: History,
 ) -> str:
@@ -238,7 +246,14 @@ def _summary(
         apart = (
             "" if not unread else f"; not read: {', '.join(sorted(name for one in unread for name in one.replicas))}"
         )
-        return f"{len(history.zones)} replicas {where}{apart}"
+        moved = f"; not judged, as it changed meanwhile: {', '.join(history.moved)}" if history.moved else ""
+        return f"{len(history.zones)} replicas {where}{apart}{moved}"
+    if lasting and not unread:
+        others = "" if up_to is None else f"; the replicas are {where}"
+        return (
+            f"not verified: what is from {lasting[0].start} to {lasting[0].end} differs in every run and changes while "
+            f"it is looked at{others}"
+        )
     return f"not verified: {_why_not(where if up_to is not None else None, unread, strange, logs, history)}"
 
 
