@@ -19,7 +19,7 @@ from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
 from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_demo.replica import NameServer, Replica
+from rocketmq_demo.replica import Config, NameServer, Replica
 from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_runtime.client import RemotingClient, RemotingError
 
@@ -93,7 +93,9 @@ class Group:
 
 
 @asynccontextmanager
-async def group(tmp_path: Path, ports: PortPool, *, count: int = 3, durability: str = "strict") -> AsyncIterator[Group]:
+async def group(
+    tmp_path: Path, ports: PortPool, *, count: int = 3, durability: str = "strict", config: Config | None = None
+) -> AsyncIterator[Group]:
     async with AsyncExitStack() as stack:
         cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
         cluster.start()
@@ -110,7 +112,12 @@ async def group(tmp_path: Path, ports: PortPool, *, count: int = 3, durability: 
                 nameservers=[name_server.address],
                 cluster="C",
                 name="broker-a",
-                config={"sidecarGrpcPort": port, "durability": durability, "mappedFileSizeCommitLog": 16 * 1024 * 1024},
+                config={
+                    "sidecarGrpcPort": port,
+                    "durability": durability,
+                    "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+                    **(config or {}),
+                },
             )
             stack.callback(replica.close)
             members.append(Member(replica, port))

@@ -1,12 +1,10 @@
-"""Whole runs on one Spark session: faults in real directories, watermarks, and a group under load."""
+"""Whole runs on one Spark session: faults in real directories, and watermarks."""
 
-import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from rocketmq_demo.apache.ports import PortPool
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.verdict import Result
@@ -16,7 +14,6 @@ from rocketmq_verify.run import Request, Run
 from rocketmq_verify.session import Engine
 from rocketmq_verify.sources import SourceOptions
 from rocketmq_verify.work import Place, parse_place
-from tests.processes.test_replica_admin import Sender, group
 from tests.verify.faults import CHUNK, SEGMENT, Group
 from tests.verify.stores import save_all
 
@@ -116,28 +113,3 @@ def test_a_lagging_replica_is_no_alarm(engine: Engine, tmp_path: Path) -> None:
     done = run(engine, save_all(behind, tmp_path))
     assert done.verdict.result is Result.ALIGNED
     assert done.verdict.counts["lagging"] == 2
-
-
-async def test_no_false_alarm_while_it_is_written(engine: Engine, tmp_path: Path, ports: PortPool) -> None:
-    async with group(tmp_path / "group", ports) as replicas:
-        master = await replicas.settled()
-        files = tuple(
-            parse_place(f"{member.replica.folder.name}={member.replica.folder}/store") for member in replicas.members
-        )
-        async with Sender(replicas.name_server) as sender:
-            await sender.more()
-            for number in range(6):
-                sidecars = tuple(
-                    parse_place(f"{member.replica.folder.name}=sidecar:{member.client.address}")
-                    for member in replicas.members
-                )
-                for kind, places in (("files", files), ("sidecars", sidecars)):
-                    done = await asyncio.to_thread(
-                        run, engine, places, chunk_size=64 << 10, history_path=str(tmp_path / kind), sample=0.5
-                    )
-                    assert done.verdict.result is Result.ALIGNED, (number, kind, done.verdict)
-                    assert not done.verdict.moved
-                await sender.more(20)
-                if number == 2:
-                    await master.client.hand_over(seconds=20.0)
-                    master = await replicas.settled()

@@ -1,0 +1,255 @@
+"""A group under full write load is verified over and over while its masters die, hang and are restarted and its oldest
+files expire: no run may find a difference. In the end one is made, and has to be found.
+
+Files are made to expire by their time of change, which is all that a broker goes by; it looks every 10 s.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from rocketmq_client.errors import ClientError
+from rocketmq_client.producer import Producer
+from rocketmq_demo.apache.ports import PortPool
+from rocketmq_runtime.client import RemotingError
+from rocketmq_verify import job
+from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.history_rows import Group as HistoryGroup
+from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.run import Request, Run
+from rocketmq_verify.session import Engine
+from rocketmq_verify.sources import SourceOptions
+from rocketmq_verify.work import Place, parse_place
+from tests.interop.verifying import Store, assert_names
+from tests.processes.test_replica_admin import TOPIC, Group, Member, group
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+
+RUNS: Final = 50
+FILE: Final = 8 << 20
+KEPT: Final = 2
+"""Files in front of what has been compared that do not expire."""
+CONFIG: Final = {
+    "mappedFileSizeCommitLog": FILE,
+    "mappedFileSizeConsumeQueue": 20 * 2000,
+    "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
+    "fileReservedTime": 1,
+}
+QUIET: Final = 3
+"""Runs between two blows."""
+LANES: Final = 16
+"""Sends in flight."""
+MODES: Final = ("files", "sidecars", "mixed")
+PATIENCE: Final = 2.0
+"""Seconds that a sidecar may be silent."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One run of the command."""
+
+    mode: str
+    began: float
+    ended: float
+    run: Run
+
+    def __str__(self) -> str:
+        said, took = self.run.verdict, self.run.timings
+        parts = ", ".join(f"{key} {getattr(took, key):.1f}" for key in ("states", "scan", "structure", "queues"))
+        return (
+            f"{self.mode:<9}{'full' if said.full else '':<5}{self.ended - self.began:5.1f} s ({parts}) "
+            f"new {said.new_bytes / 1e6:.1f} MB, old {said.old_bytes / 1e6:.1f} MB, moved {said.moved}: {said.summary}"
+        )
+
+
+class Live:
+    """The group, who is down, and the runs so far."""
+
+    def __init__(self, replicas: Group, engine: Engine, history: Path) -> None:
+        self.replicas, self._engine, self._history = replicas, engine, history
+        self.looks: list[Look] = []
+        self.troubles: list[tuple[str, str, float, float]] = []
+        """What was done to whom, from when until all were in sync again."""
+        self.sent = 0
+
+    def places(self, mode: str) -> tuple[Place, ...]:
+        found = []
+        for number, member in enumerate(self.replicas.members):
+            by_files = mode == "files" or (mode == "mixed" and number % 2 == 0)
+            where = f"{member.replica.folder}/store" if by_files else f"sidecar:{member.client.address}"
+            found.append(parse_place(f"{member.replica.label}={where}"))
+        return tuple(found)
+
+    async def look(self, mode: str, *, full: bool = False, sample: float = 0.1) -> Look:
+        asked = Request(
+            group=HistoryGroup("C", "broker-a"),
+            places=self.places(mode),
+            options=SourceOptions(patience=PATIENCE),
+            chunk_size=256 << 10,
+            sample=sample,
+            full=full,
+            history_path=str(self._history),
+        )
+        began = time.monotonic()
+        run = await asyncio.to_thread(job.run, asked, self._engine, NoProgress())
+        self.looks.append(Look(mode, began, time.monotonic(), run))
+        print(f"{len(self.looks):>2} {self.looks[-1]}")
+        return self.looks[-1]
+
+    @contextlib.contextmanager
+    def trouble(self, what: str, member: Member) -> Iterator[None]:
+        began = time.monotonic()
+        self.troubles.append((what, member.replica.label, began, float("inf")))
+        try:
+            yield
+        finally:
+            self.troubles[-1] = (what, member.replica.label, began, time.monotonic())
+
+    def was_down(self, replica: str, look: Look) -> bool:
+        return any(
+            whose == replica and began < look.ended and ended > look.began for _, whose, began, ended in self.troubles
+        )
+
+    async def kill_master(self) -> None:
+        master = await self.replicas.settled()
+        with self.trouble("kill -9", master):
+            master.kill()
+            await self.more(200)
+            master.start_again()
+            await self.replicas.settled()
+
+    async def hang_master(self) -> None:
+        master = await self.replicas.settled()
+        with self.trouble("SIGSTOP", master):
+            master.replica.process.suspend()
+            try:
+                await self.more(200)
+            finally:
+                master.replica.process.resume()
+            await self.replicas.settled()
+
+    async def restart_all(self) -> None:
+        for member in self.replicas.members:
+            await self.replicas.settled()
+            with self.trouble("restart", member):
+                await asyncio.to_thread(member.replica.process.stop)
+                member.start_again()
+                await self.replicas.settled()
+
+    async def break_on(self) -> None:
+        """Until it is cancelled."""
+        for blow in itertools.cycle((self.kill_master, self.hang_master, self.restart_all)):
+            await blow()
+            quiet = len(self.looks) + QUIET
+            while len(self.looks) < quiet:
+                await asyncio.sleep(0.05)
+
+    async def expire(self) -> None:
+        """Make files old that were compared some time ago, over and over."""
+        while True:
+            old = (self.aligned_up_to // FILE - KEPT) * FILE
+            long_ago = time.time() - 2 * 3600
+            for member in self.replicas.members:
+                for file in (member.replica.folder / "store" / "commitlog").iterdir():
+                    if int(file.name) < old:
+                        with contextlib.suppress(FileNotFoundError):
+                            os.utime(file, (long_ago, long_ago))
+            await asyncio.sleep(1)
+
+    @property
+    def aligned_up_to(self) -> int:
+        """As the last run says."""
+        return (self.looks[-1].run.verdict.aligned_up_to or 0) if self.looks else 0
+
+    async def more(self, count: int) -> None:
+        """Until so many more sends were acknowledged."""
+        wanted = self.sent + count
+        while self.sent < wanted:
+            await asyncio.sleep(0.02)
+
+    async def send_on(self, producer: Producer) -> None:
+        for number in itertools.count():
+            try:
+                result = await producer.send(TOPIC, b"%d " % number + b"x" * (number * 37 % 2000))
+            except (ClientError, RemotingError):
+                await asyncio.sleep(0.01)
+                continue
+            self.sent += result.acknowledged
+
+
+@contextlib.asynccontextmanager
+async def at_work(*coroutines: object) -> AsyncIterator[list["asyncio.Task[None]"]]:
+    """Tasks that go on until the block ends; one that fails fails the test."""
+    tasks = [asyncio.ensure_future(one) for one in coroutines]  # type: ignore[arg-type]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+
+async def test_no_false_alarm_in_fifty_runs(engine: Engine, tmp_path: Path, ports: PortPool) -> None:
+    async with group(tmp_path / "group", ports, config=CONFIG) as replicas:
+        await replicas.settled()
+        live = Live(replicas, engine, tmp_path / "history")
+        producer = Producer([replicas.name_server], group="P", attempts=1, timeout=2.0)
+        async with producer, at_work(*(live.send_on(producer) for _ in range(LANES))):
+            await live.more(1000)
+            async with at_work(live.break_on(), live.expire()) as tasks:
+                for number, mode in zip(range(RUNS), itertools.cycle(MODES), strict=False):
+                    judge(live, await live.look(mode, full=number % 10 == 9))
+                    assert not any(task.done() for task in tasks)
+            all_was_there(live)
+            await find_one_byte(live)
+
+
+def all_was_there(live: Live) -> None:
+    """What could have made an alarm."""
+    print(f"{live.sent} sent, {len(live.troubles)} troubles")
+    said = [look.run.verdict for look in live.looks]
+    reached = [one.aligned_up_to for one in said if one.aligned_up_to is not None]
+    assert reached[-1] - reached[0] > 4 * FILE
+    assert {what for what, *_ in live.troubles} == {"kill -9", "SIGSTOP", "restart"}
+    assert max(replica.min_offset for replica in said[-1].replicas) > 0
+    assert sum(one.old_bytes > 0 for one in said) > RUNS // 2
+    assert sum(one.full for one in said) == RUNS // 10
+    assert sum(one.result is Result.ALIGNED for one in said) > RUNS // 2
+
+
+async def find_one_byte(live: Live) -> None:
+    """While it is written, in a slave: by its files, again by its sidecar because it is known, and no more once it is
+    right again."""
+    slave = live.replicas.others(await live.replicas.settled())[0].replica
+    store = Store(slave.folder / "store")
+    message = store.messages(TOPIC, below=live.aligned_up_to)[-10]
+    at = message.physical_offset + message.body_start - message.position
+    store.flip(at)
+    found = [await live.look("files", full=True), await live.look("sidecars", sample=0.0)]
+    store.flip(at)
+    for look in found:
+        (finding,) = (one for one in look.run.findings if one.severity is Severity.MISMATCH)
+        assert (finding.kind, finding.replicas, finding.first_difference) == (Kind.CORRUPT_RECORD, (slave.label,), at)
+        assert_names(finding.record, message)
+    judge(live, await live.look("mixed"))
+
+
+def judge(live: Live, look: Look) -> None:
+    """No alarm; what could not be verified was down."""
+    said = look.run.verdict
+    assert not look.run.history_error
+    bad = [one for one in look.run.findings if one.severity is Severity.MISMATCH]
+    assert not bad, (str(look), bad)
+    unread = {name for one in look.run.findings if one.kind is Kind.UNREACHABLE for name in one.replicas}
+    assert all(live.was_down(name, look) for name in unread), (str(look), live.troubles)
+    assert said.result is (Result.UNVERIFIED if unread else Result.ALIGNED), str(look)
