@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_kubectl import change, output, resources
+from rocketmq_kubectl import change, output
 from rocketmq_kubectl.change import Seen
-from rocketmq_kubectl.errors import ForbiddenError, NotFoundError, PluginError, RefusedError, TimedOutError
+from rocketmq_kubectl.errors import NotFoundError, PluginError, RefusedError
+from rocketmq_kubectl.follow import POLL, Follower, mapping
 from rocketmq_kubectl.run import Report
 from rocketmq_kubectl.session import Session
 from rocketmq_operator.domain import names
@@ -20,10 +21,8 @@ from rocketmq_operator.domain import names
 INSTANTIATE: Final = "cronjob.kubernetes.io/instantiate"
 MAX_NAME: Final = 61
 """Of a Job: the host name of its pod is made of it, with two characters more."""
-POLL: Final = 1.0
 STATUS_SECONDS: Final = 10.0
 """After the Job's end its word is in the status."""
-MAX_LOG: Final = 4 * 1024 * 1024
 
 
 class DifferentError(PluginError):
@@ -81,72 +80,18 @@ async def now(session: Session, name: str, *, full: bool, follow: bool, seconds:
             f" does this operator's release make it? see kubectl rocketmq status {name}"
         ) from error
     made = await session.kube.create(f"{base}/jobs", _job(body, cron_job, session, full=full))
-    job = str(_mapping(made, "metadata").get("name"))
+    job = str(mapping(made, "metadata").get("name"))
     if not follow:
         text = f"Job {job} compares the logs of {name}: kubectl -n {session.namespace} logs -f job/{job}"
         return change.done(seen, text, job=job)
     session.progress(f"Job {job} compares the logs of {name}")
     patience = wanted.timeout_seconds + 60.0 if seconds is None else seconds
-    failed = await _Follower(session, job).end(f"{base}/jobs/{job}", patience)
-    return await _told(session, name, job, failed)
+    follower = Follower(session, name, job)
+    failed = await follower.end(f"{base}/jobs/{job}", patience)
+    return await _told(session, name, job, failed, follower.trouble)
 
 
-class _Follower:
-    """Shows the log of a Job's pods as it grows."""
-
-    def __init__(self, session: Session, job: str) -> None:
-        self._session, self._job = session, job
-        self._shown: dict[str, int] = {}
-        self._allowed = True
-
-    async def end(self, path: str, seconds: float) -> str | None:
-        """Wait for the Job's end: why it failed, or None.
-
-        Raises:
-            TimedOutError: not within `seconds`; it goes on.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while True:
-            body = await self._session.kube.get(path)
-            ended, failed = _ended(body)
-            await self._show()
-            if ended:
-                return failed
-            if loop.time() >= deadline:
-                raise TimedOutError(
-                    f"Job {self._job} has not ended after {seconds:g} s; it goes on:"
-                    f" kubectl -n {self._session.namespace} logs -f job/{self._job}"
-                )
-            await asyncio.sleep(POLL)
-
-    async def _show(self) -> None:
-        if not self._allowed:
-            return
-        pods = resources.core(self._session.namespace, "pods")
-        try:
-            found = await self._session.kube.items(pods, {"labelSelector": f"job-name={self._job}"})
-            for pod in sorted(str(_mapping(body, "metadata").get("name")) for body in found):
-                await self._show_pod(f"{pods}/{pod}/log", pod)
-        except ForbiddenError as error:
-            self._allowed = False
-            self._session.progress(f"its log is not shown: {error}")
-
-    async def _show_pod(self, path: str, pod: str) -> None:
-        query = {"container": names.CONTAINER_VERIFY, "limitBytes": str(MAX_LOG)}
-        try:
-            text = await self._session.kube.text(path, query)
-        except ForbiddenError:
-            raise
-        except PluginError:
-            return  # it has not started yet, or is gone
-        whole = text[: text.rfind("\n") + 1]
-        for line in whole[self._shown.get(pod, 0) :].splitlines():
-            self._session.progress(output.cell(line.rstrip()))
-        self._shown[pod] = len(whole)
-
-
-async def _told(session: Session, name: str, job: str, failed: str | None) -> Report:
+async def _told(session: Session, name: str, job: str, failed: str | None, trouble: str) -> Report:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + STATUS_SECONDS
     while True:
@@ -156,6 +101,7 @@ async def _told(session: Session, name: str, job: str, failed: str | None) -> Re
             return _report(session, change.seen(body), found)
         if loop.time() >= deadline:
             why = f"it failed: {failed}" if failed else "it ended"
+            why += f"; {trouble}" if trouble else ""
             raise NotVerifiedError(
                 f"Job {job} has not told what it found; {why}; see kubectl -n {session.namespace} logs job/{job}"
             )
@@ -183,7 +129,7 @@ def _report(session: Session, seen: Seen, found: LastVerification) -> Report:
             ("Message", found.message),
             ("Aligned up to", _up_to(found)),
             ("Differences", found.findings or None),
-            ("Compared", f"{output.size(found.bytes)} in {output.duration(found.duration_seconds or 0)}"),
+            ("Compared", _compared(found)),
             ("When", f"{found.last_time} ({ago} ago)" if ago else found.last_time),
             ("Last in full", f"{found.last_full_time} ({full_ago} ago)" if full_ago else "never"),
             ("Job", found.job),
@@ -210,6 +156,12 @@ def _problems(name: str, found: LastVerification) -> tuple[PluginError, ...]:
             )
 
 
+def _compared(found: LastVerification) -> str | None:
+    if found.bytes is None:
+        return None
+    return f"{output.size(found.bytes)} in {output.duration(found.duration_seconds or 0)}"
+
+
 def _up_to(found: LastVerification) -> str | None:
     if found.aligned_up_to is None:
         return None
@@ -218,24 +170,15 @@ def _up_to(found: LastVerification) -> str | None:
 
 def _last(body: Mapping[str, object]) -> LastVerification:
     try:
-        return msgspec.convert(_mapping(_mapping(body, "status"), "verification"), LastVerification)
+        return msgspec.convert(mapping(mapping(body, "status"), "verification"), LastVerification)
     except msgspec.ValidationError as error:
         raise NotVerifiedError(f"status.verification is not what this plugin knows: {error}") from error
 
 
-def _ended(job: Mapping[str, object]) -> tuple[bool, str | None]:
-    """Whether the Job has, and why it failed."""
-    conditions = _mapping(job, "status").get("conditions")
-    for one in conditions if isinstance(conditions, list) else []:
-        if isinstance(one, Mapping) and one.get("status") == "True" and one.get("type") in ("Complete", "Failed"):
-            return True, None if one["type"] == "Complete" else str(one.get("message") or one.get("reason") or "")
-    return False, None
-
-
 def _job(cron_job: Mapping[str, object], cron_name: str, session: Session, *, full: bool) -> Mapping[str, object]:
     """As `kubectl create job --from=cronjob/...` makes it: owned by the CronJob, so that it is cleaned up with it."""
-    template = _mapping(_mapping(cron_job, "spec"), "jobTemplate")
-    metadata = _mapping(template, "metadata")
+    template = mapping(mapping(cron_job, "spec"), "jobTemplate")
+    metadata = mapping(template, "metadata")
     suffix = session.now().strftime("-%m%d%H%M%S")
     spec = template.get("spec")
     return {
@@ -244,13 +187,13 @@ def _job(cron_job: Mapping[str, object], cron_name: str, session: Session, *, fu
         "metadata": {
             "name": cron_name[: MAX_NAME - len(suffix)] + suffix,
             "labels": metadata.get("labels") or {},
-            "annotations": {**_mapping(metadata, "annotations"), INSTANTIATE: "manual"},
+            "annotations": {**mapping(metadata, "annotations"), INSTANTIATE: "manual"},
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",
                     "kind": "CronJob",
                     "name": cron_name,
-                    "uid": _mapping(cron_job, "metadata").get("uid"),
+                    "uid": mapping(cron_job, "metadata").get("uid"),
                 }
             ],
         },
@@ -260,8 +203,8 @@ def _job(cron_job: Mapping[str, object], cron_name: str, session: Session, *, fu
 
 def _of_everything(spec: Mapping[str, object]) -> Mapping[str, object]:
     """The Job's spec, told to read what was compared before as well."""
-    template = _mapping(spec, "template")
-    pod = _mapping(template, "spec")
+    template = mapping(spec, "template")
+    pod = mapping(template, "spec")
     containers = pod.get("containers")
     changed = [
         {**one, "env": [*_others(one.get("env")), {"name": names.ENV_FULL, "value": "true"}]}
@@ -277,8 +220,3 @@ def _others(env: object) -> list[object]:
         if isinstance(env, list)
         else []
     )
-
-
-def _mapping(body: Mapping[str, object], key: str) -> Mapping[str, object]:
-    value = body.get(key)
-    return value if isinstance(value, Mapping) else {}

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from rocketmq_kubectl import verify
+from rocketmq_kubectl import follow, verify
+from rocketmq_operator.domain import names
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
 BATCH = f"/apis/batch/v1/namespaces/{NAMESPACE}"
 JOB = "orders-verify-0101120000"
 POD = f"{JOB}-0-abcde"
+LABELS = {**names.selector("verify", "orders"), "job-name": JOB}
 ALIGNED = {
     "lastTime": "2026-01-01T11:58:00Z",
     "result": "Aligned",
@@ -105,12 +107,13 @@ def test_of_everything(configured: FakeCluster, plugin: Tool) -> None:
 
 
 def test_it_is_followed(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "POLL", 0.01)
     monkeypatch.setattr(verify, "POLL", 0.01)
     found = configured.api.put
 
     def put(path: str, body: dict[str, Any]) -> dict[str, Any]:
         if path.endswith(JOB):
-            pod = {"metadata": {"name": POD, "labels": {"job-name": JOB}}}
+            pod = {"metadata": {"name": POD, "labels": LABELS}}
             found(f"/api/v1/namespaces/{NAMESPACE}/pods/{POD}", pod)
             configured.api.logs[POD, "verify", False] = "asking 3 replicas\ncomparing\nhalf a li"
             body = {**body, "status": {"conditions": [{"type": "Failed", "status": "True", "message": "exit 1"}]}}
@@ -126,6 +129,7 @@ def test_it_is_followed(configured: FakeCluster, plugin: Tool, monkeypatch: pyte
 
 
 def test_a_job_that_says_nothing(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "POLL", 0.01)
     monkeypatch.setattr(verify, "POLL", 0.01)
     monkeypatch.setattr(verify, "STATUS_SECONDS", 0.0)
     outcome = plugin("verify", "orders", "--now", "--timeout", "1")
@@ -137,6 +141,46 @@ def test_a_job_that_says_nothing(configured: FakeCluster, plugin: Tool, monkeypa
     outcome = plugin("verify", "orders", "--now")
     assert outcome.code == 3
     assert "has not told what it found; it failed: DeadlineExceeded" in outcome.err
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Job is looked at without a pause."""
+    monkeypatch.setattr(follow, "POLL", 0.0)
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize(
+    ("role", "status", "told"),
+    [
+        (
+            "driver",
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}}}]},
+            "ImagePullBackOff: no such tag",
+        ),
+        (
+            "executor",
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}]},
+            "Unschedulable: 0/1",
+        ),
+    ],
+)
+def test_why_a_pod_does_not_start(
+    configured: FakeCluster, plugin: Tool, role: str, status: dict[str, Any], told: str
+) -> None:
+    labels = names.selector("verify", "orders")
+    metadata: dict[str, dict[str, Any]] = {
+        "driver": {"name": POD, "uid": "d", "labels": LABELS},
+        "executor": {"name": "e-1", "labels": labels, "ownerReferences": [{"kind": "Pod", "uid": "d"}]},
+        "stranger": {"name": "f-1", "labels": labels},
+    }
+    for kind, one in metadata.items():
+        waits = kind in {role, "stranger"}
+        body = {"metadata": one, **({"status": status} if waits else {})}
+        configured.api.put(f"/api/v1/namespaces/{NAMESPACE}/pods/{one['name']}", body)
+    outcome = plugin("verify", "orders", "--now", "--timeout", "1")
+    assert outcome.err.count("does not start") == 1
+    assert f"pod {metadata[role]['name']} does not start: {told}\n" in outcome.err
 
 
 def test_what_is_refused(cluster: FakeCluster, plugin: Tool) -> None:
