@@ -17,7 +17,7 @@ from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
 from rocketmq_operator.domain.observed import CronJob
 from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.verification import last_verification, verification_due
+from rocketmq_operator.domain.plan.verification import known_difference, last_verification, verification_due
 from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
 from rocketmq_operator.domain.spec.common import Json
 from rocketmq_operator.domain.spec.decoding import SpecError, mapping
@@ -221,4 +221,5 @@ def _verification(cache: Cache, group: BrokerGroup) -> Verification | None:
     last, due = last_verification(group), verification_due(group, since)
     if not last.result and due is None:
         return None
-    return Verification(last.result, last.ended, due, last.aligned_up_to)
+    result = last.result if known_difference(group) is None else "Different"
+    return Verification(result, last.ended, due, last.aligned_up_to)

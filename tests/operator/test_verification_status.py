@@ -88,6 +88,26 @@ def test_a_silence_is_told_but_heals_no_difference(whole: ObservedGroup, result:
     assert f"{status} {reason}" == expected
 
 
+def test_a_first_one_that_never_came_is_told(whole: ObservedGroup) -> None:
+    status, reason, message = aligned(planned(whole, HOURLY, now=NOW + OVERDUE))
+    assert (status, reason) == ("Unknown", "Stale")
+    assert message.startswith("never compared, one is overdue since ")
+    assert "describe jobs,pods -l rocketmq-ha.io/group=" in message
+
+
+def test_a_failure_hides_no_difference(whole: ObservedGroup) -> None:
+    """Neither the first one nor those after it; what aligns does."""
+    found: Json = {"type": "LogsAligned", "status": "False", "reason": "Different", "message": "a differs from b"}
+    for why in ("a is not heard", "interrupted"):
+        group = msgspec.structs.replace(whole.group, status={**whole.group.status, "conditions": [found]})
+        now = msgspec.structs.replace(whole, group=group)
+        status, reason, message = aligned(planned(now, HOURLY, said("Failed", why)))
+        assert (status, reason) == ("False", "Different")
+        assert message == f"a differs from b; what was to look again since then failed: {why}"
+        found = {**found, "message": message}
+    assert aligned(planned(now, HOURLY, said("Aligned")))[0] == "True"
+
+
 def test_it_is_looked_at_again_when_it_becomes_overdue(whole: ObservedGroup) -> None:
     plan = planned(whole, HOURLY, said("Aligned"))
     assert plan.requeue is not None

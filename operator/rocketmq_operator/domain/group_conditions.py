@@ -8,7 +8,7 @@ import msgspec
 from rocketmq_operator.domain.conditions import Condition, condition, rfc3339, troubles
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
-from rocketmq_operator.domain.plan.verification import last_verification, verification_due
+from rocketmq_operator.domain.plan.verification import known_difference, last_verification, verification_due
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -90,14 +90,19 @@ def _aligned(state: GroupState, now: float) -> Condition:
     """What the last comparison said, as long as it is not too old to mean anything."""
     kind, last = "LogsAligned", last_verification(state.group)
     due = verification_due(state.group, state.world.verified_since)
-    if not last.result:
+    different = known_difference(state.group)
+    if different is not None:
+        # no time heals that
+        return condition(kind, holds=False, reason="Different", message=different)
+    if not last.result and not (due is not None and now > due):
         message = "never compared" if state.group.spec.verification else "never compared: spec.verification is not set"
         return condition(kind, holds=None, reason="NotVerified", message=message)
-    if last.result == "Different":
-        # no time heals that
-        return condition(kind, holds=False, reason="Different", message=last.message)
     if due is not None and now > due:
-        message = f"the last comparison ended at {last.text}, another one is overdue since {rfc3339(due)}"
+        ended = f"the last comparison ended at {last.text}, another one" if last.result else "never compared, one"
+        message = (
+            f"{ended} is overdue since {rfc3339(due)}: kubectl -n {state.group.namespace} describe jobs,pods"
+            f" -l rocketmq-ha.io/group={state.group.name},app.kubernetes.io/component=verify"
+        )
         return condition(kind, holds=None, reason="Stale", message=message)
     if last.result == "Aligned":
         return condition(kind, holds=True, reason="Aligned", message=last.message)

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_operator.domain.conditions import timestamp
+from rocketmq_operator.domain.conditions import find, timestamp
 from rocketmq_operator.domain.plan.state import GroupState
 from rocketmq_operator.domain.plan.step import NOTHING, Step
 from rocketmq_operator.domain.schedule import ScheduleError, parse_schedule
@@ -12,6 +12,8 @@ from rocketmq_operator.domain.spec.broker_group import BrokerGroup
 
 PATIENCE: Final = 600.0
 """Seconds, beside its time-out, that a comparison may take to start and to be told of."""
+
+_SINCE: Final = "; what was to look again since then failed: "
 
 
 class LastVerification(msgspec.Struct, frozen=True):
@@ -41,6 +43,19 @@ def last_verification(group: BrokerGroup) -> LastVerification:
         ended=None if ended < 0 else ended,
         aligned_up_to=up_to if isinstance(up_to, int) else None,
     )
+
+
+def known_difference(group: BrokerGroup) -> str | None:
+    """What the last comparison that came to a result found different; None: it found nothing, or there was none. One
+    that failed since then (a replica was not heard, its job was ended) has mended nothing."""
+    last = last_verification(group)
+    if last.result == "Different":
+        return last.message
+    before = find(group.status.get("conditions"), "LogsAligned")
+    if last.result != "Failed" or before.get("reason") != "Different":
+        return None
+    found = str(before.get("message") or "").partition(_SINCE)[0]
+    return f"{found}{_SINCE}{last.message}"
 
 
 def verification_due(group: BrokerGroup, since: float | None) -> float | None:
