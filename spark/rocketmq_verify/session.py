@@ -23,12 +23,16 @@ from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import structlog
 
 from rocketmq_verify.progress import Progress
+from rocketmq_verify.submitted import GATEWAY
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
+
+log = structlog.get_logger(__name__)
 
 NAME: Final = "rocketmq-verify"
 _LOG_SETTINGS: Final = """\
@@ -60,9 +64,12 @@ QUICK: Final = {
 SHUFFLES: Final = "spark.sql.shuffle.partitions"
 _WATCH: Final = 0.5
 """Seconds between two looks at Spark's stages."""
+_LONELY: Final = 30.0
+"""Seconds between two looks whether there are executors."""
 _PATIENCE: Final = 10.0
 """Seconds for the JVM to end."""
 _LOG_FILE: Final = "LOG4J_CONFIGURATION_FILE"
+_LOG_LEVEL: Final = "spark.log.level"
 LOCAL: Final = {SHUFFLES: "2", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -87,6 +94,7 @@ class Engine:
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
         self._spark: SparkSession | None = None
+        self._made: SparkSession | None = None
         self._error: Exception | None = None
         self._thread: threading.Thread | None = None
         self._began = 0.0
@@ -94,6 +102,8 @@ class Engine:
         """From `start` until queries could run."""
         self.warm_seconds = 0.0
         """Of these, a first query over nothing, after which the next ones are quick."""
+        self.trouble = ""
+        """What it has been waiting for, half a minute at the least."""
         self._folder = Path(tempfile.mkdtemp(prefix="rocketmq-verify-"))
         self.log_file = self._folder / "spark.log"
         """What the JVM and Spark's workers say, unless `verbose`; gone after `stop`, unless it is asked to stay."""
@@ -113,8 +123,12 @@ class Engine:
             SessionError: there is none.
         """
         assert self._thread is not None
+        look = self._began + _LONELY
         while self._thread.is_alive():
             self._thread.join(0.2)  # a join without a limit could not be interrupted
+            if time.perf_counter() > look:
+                look += _LONELY
+                self._look_for_executors()
         if self._error is not None or self._spark is None:
             raise SessionError(_why(self._error, self.log_file)) from self._error
         return self._spark
@@ -170,13 +184,30 @@ class Engine:
         if not keep_log:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _look_for_executors(self) -> None:
+        """Spark waits for them for ever, and says so to its own log alone."""
+        made = self._made
+        if made is None or str(made.sparkContext.master).startswith("local"):
+            return
+        there = 0
+        with suppress(Exception):  # the JVM has ended, which is told elsewhere
+            there = int(made.sparkContext._jsc.sc().getExecutorMemoryStatus().size())  # noqa: SLF001 - nobody else tells
+        self.trouble = "no executor has started" if there == 1 else ""  # that one is the driver
+        if self.trouble:
+            log.warning(
+                self.trouble,
+                seconds=round(time.perf_counter() - self._began),
+                hint="do its pods find a place and their image? kubectl describe pods -l spark-role=executor",
+            )
+
     def _start(self) -> None:
         try:
-            self._spark = self._session()
+            self._made = made = self._session()
             began = time.perf_counter()
             from rocketmq_verify import scan  # noqa: PLC0415 - it needs pyspark, which takes a while to import
 
-            scan.warm_up(self._spark)
+            scan.warm_up(made)
+            self._spark = made
             now = time.perf_counter()
             self.warm_seconds, self.started_seconds = now - began, now - self._began
         except Exception as error:  # noqa: BLE001 - told by whoever waits
@@ -192,6 +223,8 @@ class Engine:
 
         given, has_master = _given(os.environ)
         settings = session_settings(self.options, given, has_master=has_master)
+        if GATEWAY in os.environ and not (self.options.verbose or {_LOG_LEVEL} & given or _has_log_settings()):
+            settings.setdefault(_LOG_LEVEL, "ERROR")  # that JVM was there before us, and would tell its every step
         if settings.get("spark.master", "").startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.appName(NAME)
@@ -248,7 +281,7 @@ def slots(conf: Mapping[str, str], now: int) -> int:
 
 def _given(environ: Mapping[str, str]) -> tuple[frozenset[str], bool]:
     """What Spark is told by others than us, and whether that names a master."""
-    if "PYSPARK_GATEWAY_PORT" in environ:  # spark-submit has started the JVM, and us from there
+    if GATEWAY in environ:  # spark-submit has started the JVM, and us from there
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415
 
         SparkContext._ensure_initialized()  # noqa: SLF001 - before that a SparkConf is empty
@@ -264,6 +297,12 @@ def _given(environ: Mapping[str, str]) -> tuple[frozenset[str], bool]:
     return frozenset(keys), "spark.master" in keys or "--master" in arguments
 
 
+def _has_log_settings() -> bool:
+    """Others have said what the JVM is to tell."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    return _LOG_FILE in os.environ or bool(folder and (Path(folder) / "log4j2.properties").exists())
+
+
 class _LogSettings:
     """Log4j's settings for a JVM that is started within; those in SPARK_CONF_DIR win."""
 
@@ -272,8 +311,7 @@ class _LogSettings:
         self._set = False
 
     def __enter__(self) -> None:
-        folder = os.environ.get("SPARK_CONF_DIR")
-        if _LOG_FILE in os.environ or (folder and (Path(folder) / "log4j2.properties").exists()):
+        if _has_log_settings():
             return
         self._path.write_text(_LOG_SETTINGS.format(level=self._level))
         os.environ[_LOG_FILE] = str(self._path)
