@@ -3,6 +3,8 @@
 import sys
 
 from rocketmq_verify.__main__ import main
+from rocketmq_verify.submitted import keep_apart
 
 if __name__ == "__main__":
+    keep_apart()
     sys.exit(main())

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rocketmq_verify import session
 from rocketmq_verify.session import QUICK, SHUFFLES, SessionOptions, session_settings
+from rocketmq_verify.submitted import Elsewhere
 
 
 def test_alone_it_runs_here() -> None:
@@ -43,6 +44,19 @@ def test_executors_that_may_come_are_reckoned_with() -> None:
     assert session.slots({**dynamic, "spark.executor.cores": "2"}, 2) == 8
     assert session.slots({**dynamic, "spark.dynamicAllocation.enabled": "false"}, 2) == 2
     assert session.slots({"spark.dynamicAllocation.enabled": "true"}, 2) == 2, "without an end of their own"
+
+
+def test_spark_submit_s_standard_error_is_its_own() -> None:
+    said: list[str] = []
+    print("one", file=Elsewhere(said.append), flush=True)
+    assert "".join(said) == "one\n"
+
+
+def test_a_jvm_that_is_gone_hears_nothing() -> None:
+    def gone(text: str) -> None:
+        raise ConnectionError(text)
+
+    print("one", file=Elsewhere(gone), flush=True)
 
 
 def test_nothing_given() -> None:
