@@ -17,6 +17,7 @@ from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
 
 MOST_CELLS: Final = 160
 """Cells of the map in a row."""
+_SHORTEST_COLUMN: Final = 4096
 MOST_REPLICAS: Final = 32
 """Rows of the map."""
 MOST_SPANS: Final = 100_000
@@ -156,14 +157,7 @@ def chart(of: Sequence[Span], segment_size: int, *, unread: Iterable[ReplicaName
         return None
     start = min(span.start for span in of) // segment_size * segment_size
     end = max(span.end for span in of)
-    files = max(-(-(end - start) // segment_size), 1)
-    # a column is a whole part of a file or several whole files, so that files' borders are columns' borders
-    width = -(-files // MOST_CELLS) * segment_size
-    if files <= MOST_CELLS // 2:
-        parts = MOST_CELLS // files
-        while segment_size % parts:
-            parts -= 1
-        width = segment_size // parts
+    width = _column(end - start, segment_size)
     columns = -(-(end - start) // width)
     shown = names[:MOST_REPLICAS]
     cells: list[Cell] = []
@@ -182,6 +176,17 @@ def chart(of: Sequence[Span], segment_size: int, *, unread: Iterable[ReplicaName
         left_out=len(names) - len(shown),
         cells=tuple(cells),
     )
+
+
+def _column(length: int, segment_size: int) -> int:
+    """Bytes of a column: a whole part of a file or several whole files, so that files' borders are columns' borders."""
+    if length > segment_size * MOST_CELLS // 2:
+        return -(-length // (segment_size * MOST_CELLS)) * segment_size
+    # of a log that has only begun to fill its file, a column is a small part: one bad byte must not paint it all
+    parts = max(min(segment_size * MOST_CELLS // max(length, 1), segment_size // _SHORTEST_COLUMN), 1)
+    while segment_size % parts:
+        parts -= 1
+    return segment_size // parts
 
 
 def _cells(name: ReplicaName, own: Iterable[Span], start: int, width: int, columns: int) -> list[Cell]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from rocketmq_runtime import logs
 from rocketmq_runtime.settings import SettingsError
-from rocketmq_runtime.version import __version__
 from rocketmq_verify.command_line import PROGRAM, Options, parse, request_of
 from rocketmq_verify.sources import SpecError
 
@@ -113,19 +112,10 @@ def _print(options: Options, run: "Run") -> None:
 
 
 def _write_report(path: Path, run: "Run") -> bool:
-    from rocketmq_verify.html_report import render  # noqa: PLC0415 - draws, which takes a second to import
+    from rocketmq_verify import html_report  # noqa: PLC0415 - draws, which takes a second to import
 
-    page = render(
-        run.verdict,
-        spans=run.spans,
-        segment_size=run.plan.segment_size,
-        figures=run.figures,
-        runs=run.earlier,
-        repairs=run.repairs,
-        version=__version__,
-    )
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_text(html_report.page(run), encoding="utf-8")
     except OSError as error:
         _refused(f"no report: {path}: {error.strerror or error}", EXIT_USAGE)
         return False

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
 
+from rocketmq_runtime.version import __version__
 from rocketmq_verify.alignment import Map, Span, State, chart, totals
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.repair import Repair
@@ -17,7 +18,8 @@ from rocketmq_verify.domain.verdict import Result, Verdict
 from rocketmq_verify.history_rows import Figures, RunSummary
 from rocketmq_verify.markup import Html, el, join, table
 from rocketmq_verify.pictures import alignment_map, lag_chart, seconds, size, swatch, throughput_chart
-from rocketmq_verify.report_findings import findings_section, repair_section, when
+from rocketmq_verify.report_findings import checks_section, findings_section, repair_section, when
+from rocketmq_verify.run import Checked, Run
 
 MOST_EPOCHS: Final = 50
 """Of one replica, the newest."""
@@ -39,6 +41,7 @@ STATES: Final = {
     State.ALONE: ("nowhere else", "no other replica has it any more, nothing to compare it with"),
     State.UNREAD: ("not compared", "could not be read, or changed too much meanwhile"),
 }
+_UNCHECKED: Final = Checked()
 _READING: Final = (
     (
         "Replicas of a group promise one thing: up to the confirm offset their commit logs are equal byte for byte. "
@@ -57,12 +60,27 @@ _READING: Final = (
 )
 
 
+def page(run: Run) -> str:
+    """The file's text, of a run."""
+    return render(
+        run.verdict,
+        spans=run.spans,
+        segment_size=run.plan.segment_size,
+        figures=run.figures,
+        checked=run.checked,
+        runs=run.earlier,
+        repairs=run.repairs,
+        version=__version__,
+    )
+
+
 def render(
     verdict: Verdict,
     *,
     spans: Sequence[Span],
     segment_size: int,
     figures: Figures,
+    checked: Checked = _UNCHECKED,
     runs: Sequence[RunSummary] = (),
     repairs: Sequence[Repair] = (),
     version: str = "",
@@ -72,6 +90,7 @@ def render(
     Args:
         spans: `alignment.spans` of this run.
         segment_size: bytes of a file of the log; 0 where nobody knows.
+        checked: what came of checking the log by itself.
         runs: earlier ones and this one, oldest first (`HistoryStore.last`); without a history none.
         repairs: what would repair it (`domain.repair`).
         version: of this program.
@@ -93,10 +112,11 @@ def render(
         ],
         "\n",
     )
+    sections = _sections(verdict, checked, spans=spans, segment_size=segment_size, runs=runs, repairs=repairs)
     body = join(
         [
-            _header(verdict, figures),
-            el("main", *_sections(verdict, spans, segment_size, runs, repairs)),
+            _header(verdict, figures, repairs),
+            el("main", *sections),
             el("footer", f"rocketmq-verify {version}".strip(), " · all offsets are physical, in bytes, ends exclusive"),
         ],
         "\n",
@@ -106,6 +126,8 @@ def render(
 
 def _sections(
     verdict: Verdict,
+    checked: Checked,
+    *,
     spans: Sequence[Span],
     segment_size: int,
     runs: Sequence[RunSummary],
@@ -116,12 +138,15 @@ def _sections(
     yield from findings_section(verdict)
     yield from repair_section(repairs)
     yield from _replicas(verdict)
+    yield from checks_section(checked)
     yield from _history(runs)
     yield from _reading()
 
 
-def _header(verdict: Verdict, figures: Figures) -> Html:
+def _header(verdict: Verdict, figures: Figures, repairs: Sequence[Repair]) -> Html:
     look, word = _WORDS[verdict.result]
+    links = [("findings", f"{len(verdict.findings)} findings")] if verdict.findings else []
+    links += [("repair", "what would repair it")] if repairs else []
     mismatches = sum(one.severity is Severity.MISMATCH for one in verdict.findings)
     up_to = verdict.aligned_up_to
     rate = verdict.read_bytes / figures.reading_seconds if figures.reading_seconds else 0.0
@@ -130,7 +155,7 @@ def _header(verdict: Verdict, figures: Figures) -> Html:
         ("at epoch", "-" if verdict.epoch is None else str(verdict.epoch)),
         ("confirm offset of the group", f"{verdict.confirm_offset}"),
         ("findings", f"{mismatches} mismatches, {len(verdict.findings) - mismatches} others"),
-        ("read", "everything" if verdict.full else "what is new, and a sample"),
+        ("read", "everything" if verdict.full or not verdict.old_bytes else "what is new, and a sample"),
         ("new since the last run", size(verdict.new_bytes)),
         ("compared", f"{size(verdict.compared_bytes)} of the log, {size(verdict.read_bytes)} with all replicas"),
         ("time", seconds(figures.seconds) + (f", reading at {size(rate)}/s" if rate else "")),
@@ -142,6 +167,7 @@ def _header(verdict: Verdict, figures: Figures) -> Html:
         el("p", f"Commit logs of {verdict.group or 'a group'}, compared at {when(figures.started_ms)}", cls="over"),
         el("h1", word),
         el("p", verdict.summary, cls="sentence"),
+        el("p", join([el("a", text, href=f"#{id_}") for id_, text in links], " · "), cls="links") if links else None,
         el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts), cls="facts"),
         cls=look,
     )
@@ -162,7 +188,7 @@ def _alignment(drawn: Map | None, spans: Sequence[Span]) -> Iterable[Html]:
     column = f"{size(drawn.width)}" + (f", {per:.0f} files" if per > 1 else "")
     left_out = f" {drawn.left_out} more replicas are in the table only." if drawn.left_out else ""
     note = f"One row is a replica, one column {column}; gaps are files' borders. Arrows point at trouble.{left_out}"
-    yield el("figure", alignment_map(drawn, f"Map of what was compared. {told}"), el("figcaption", note))
+    yield _figure("map", alignment_map(drawn, f"Map of what was compared. {told}"), note)
     items = [el("li", swatch(s), el("span", el("b", STATES[s][0]), f": {STATES[s][1]}")) for s in present]
     yield el("ul", *items, cls="legend")
     heads = ["replica", *(STATES[state][0] for state in present)]
@@ -172,6 +198,12 @@ def _alignment(drawn: Map | None, spans: Sequence[Span]) -> Iterable[Html]:
     ]
     numbers = table(heads, rows, caption="Bytes of each replica's log, by what is known of them", cls="numbers")
     yield el("details", el("summary", "The same in numbers"), numbers)
+
+
+def _figure(name: str, picture: Html, note: str) -> Html:
+    """On a narrow screen a picture scrolls, by keyboard too: shrunk, nobody could read it."""
+    framed = el("div", picture, cls="scroll", tabindex=0, role="region", aria_label=name)
+    return el("figure", framed, el("figcaption", note))
 
 
 def _in(drawn: Map, state: State) -> bool:
@@ -217,12 +249,12 @@ def _history(runs: Sequence[RunSummary]) -> Iterable[Html]:
     lags = ", ".join(f"{one.name} {size(last.lag(one))}" for one in last.replicas[:MOST_ROWS])
     if any(run.replicas for run in runs):
         told = f"Lag of each replica in {len(runs)} runs; in the last: {lags}"
-        yield el("figure", lag_chart(runs, told), el("figcaption", "How far each replica was behind, at each run."))
+        yield _figure("lag", lag_chart(runs, told), "How far each replica was behind, at each run.")
     rates = [run.bytes_per_second for run in runs if run.bytes_per_second]
     if rates:
         told = f"Reading speed of {len(rates)} runs, from {size(min(rates))} to {size(max(rates))} a second"
         note = "How fast all replicas together were read and digested, at each run."
-        yield el("figure", throughput_chart(runs, told), el("figcaption", note))
+        yield _figure("reading speed", throughput_chart(runs, told), note)
     rows = [
         [
             when(run.started_ms),

@@ -40,6 +40,7 @@ MOST_POINTS: Final = 1000
 LONGEST_NAME: Final = 40
 _WIDTH: Final = 860
 _MOST_TICKS: Final = 8
+_FEWEST_TICKS: Final = 3
 _MOST_BORDERS: Final = 80
 
 _TIMES: Final = {
@@ -159,7 +160,7 @@ def throughput_chart(runs: Sequence[RunSummary], told: str) -> Html:
 def _over_time(points: Sequence[Point], series: list[str], title: str, per: str, told: str) -> Html:
     values: Values = [{"time": one.time_ms, "series": one.series, "value": one.value} for one in points]
     first, last = min(one.time_ms for one in points), max(one.time_ms for one in points)
-    margin = max((last - first) // 40, 60_000)
+    margin = max((last - first) // 40, 1000)
     ticks = byte_ticks(max(one.value for one in points))
     labels = json.dumps({str(tick): size(tick) + per for tick in ticks})
     x = alt.X("time:T").scale(alt.Scale(type="utc", domain=[first - margin, last + margin]))
@@ -189,8 +190,10 @@ def byte_ticks(largest: int) -> list[int]:
 
 
 def _file_ticks(start: int, end: int, segment_size: int) -> list[int]:
-    """Starts of files, evenly, few."""
+    """Starts of files, evenly, few; of a log that has hardly any, places in them."""
     step = segment_size
+    while (end - start) // step < _FEWEST_TICKS and step % 2 == 0:
+        step //= 2
     while (end - start) / step > _MOST_TICKS:
         step *= 2
     return list(range(start, end + 1, step))

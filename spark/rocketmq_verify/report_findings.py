@@ -1,4 +1,4 @@
-"""The report's sections about what was found, and what would repair it. Called by `html_report`."""
+"""The report's sections about what was found, what would repair it, and the log by itself. Called by `html_report`."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -9,12 +9,15 @@ from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.reports import FindingReport, RecordReport
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.hex_view import hex_view
-from rocketmq_verify.markup import Html, el
+from rocketmq_verify.markup import Html, el, table
+from rocketmq_verify.pictures import size
+from rocketmq_verify.run import Checked
 
 MOST_FINDINGS: Final = 100
 MOST_HEX: Final = 32
 """Findings whose bytes are shown."""
 MOST_REPAIRS: Final = 50
+MOST_TOPICS: Final = 50
 
 _LOOK: Final = {Severity.MISMATCH: "bad", Severity.UNVERIFIED: "unsure", Severity.INFORMATION: ""}
 _KINDS: Final = {
@@ -55,6 +58,30 @@ def repair_section(repairs: Sequence[Repair]) -> Iterable[Html]:
         yield el("article", el("h3", plan.replica or "All replicas"), why, el("ol", *steps))
     if len(repairs) > MOST_REPAIRS:
         yield el("p", f"{len(repairs) - MOST_REPAIRS} more: rocketmq-verify --plan prints all.")
+
+
+def checks_section(checked: Checked) -> Iterable[Html]:
+    """Whether the log is a chain of sound records, and consume queues lead to them; nothing where neither was asked."""
+    if checked.structure is None and checked.queues is None:
+        return
+    yield el("h2", "The log by itself", id="structure")
+    if (found := checked.structure) is not None:
+        part = "A sample of what is new" if checked.sampled else "What is new"
+        text = f"{found.records} sound records, {size(found.record_bytes)}; {found.fault_count} faults."
+        yield el("p", f"{part} is a chain of records: {text}" if not found.fault_count else f"{part}: {text}")
+    if (queues := checked.queues) is not None:
+        lag = f", {queues.lag} records not in their queue yet" if queues.lag else ""
+        yield el(
+            "p",
+            f"Consume queues of all replicas: {queues.units} units lead to their records{lag}; ",
+            f"{queues.faults} faults.",
+        )
+    topics = sorted(found.topics.items(), key=lambda item: (-item[1].bytes, item[0])) if found is not None else []
+    if topics:
+        rows = [[topic, str(count.records), size(count.bytes)] for topic, count in topics[:MOST_TOPICS]]
+        left = f", the largest {MOST_TOPICS} of {len(topics)} topics" if len(topics) > MOST_TOPICS else ""
+        listed = table(["topic", "records", "bytes"], rows, caption=f"In what was checked{left}", cls="numbers")
+        yield el("details", el("summary", "Records by topic"), listed)
 
 
 def _finding(number: int, finding: FindingReport) -> Html:

@@ -15,11 +15,13 @@ from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.reports import CopyReport
+from rocketmq_verify.domain.structure import Structure, TopicCount
 from rocketmq_verify.hex_view import hex_view
 from rocketmq_verify.history_rows import summary
 from rocketmq_verify.html_report import render
 from rocketmq_verify.markup import Html, el, table, visible
-from rocketmq_verify.pictures import COLOURS, byte_ticks, size
+from rocketmq_verify.pictures import COLOURS, alignment_map, byte_ticks, size
+from rocketmq_verify.run import Checked, QueueSummary
 from tests.verify.report_kit import GROUP, NOW, SEGMENT, A, B, C, figures, flipped, plan, replica, verdict
 
 EVIL = "<script>alert('x')</script>\"'&"
@@ -139,6 +141,35 @@ def test_replicas_that_could_not_be_read_have_a_row() -> None:
     assert drawn.replicas == (A, B)
     assert drawn.cells[-1].state is State.UNREAD
     assert chart([], SEGMENT) is None
+
+
+def test_a_log_that_has_hardly_begun_its_file_is_not_one_column() -> None:
+    """One bad byte must not paint all of it."""
+    bad = Span(A, 200_000, 200_001, State.DIFFERING)
+    around = [Span(A, 0, bad.start, State.VERIFIED), bad, Span(A, bad.end, 461_482, State.VERIFIED)]
+    drawn = chart(around, 64 << 20)
+    assert drawn is not None
+    assert (drawn.width, drawn.columns) == (4096, 113)
+    assert [cell.state for cell in drawn.cells] == [State.VERIFIED, State.DIFFERING, State.VERIFIED]
+    picture = Page(alignment_map(drawn, "told")).text
+    for label in ("0 B", "128 KiB", "256 KiB", "384 KiB"):
+        assert label in picture
+
+
+def test_the_page_says_what_the_log_is_made_of() -> None:
+    found = Structure(
+        extent=Extent(0, 4000),
+        first=0,
+        next=4000,
+        records=12,
+        record_bytes=4000,
+        topics={EVIL: TopicCount(records=12, bytes=4000)},
+    )
+    checked = Checked(structure=found, queues=QueueSummary(units=36, lag=2, superseded=0, faults=0))
+    said = verdict()
+    seen = Page(render(said, spans=spans(said, plan()), segment_size=SEGMENT, figures=figures(), checked=checked)).text
+    for part in ("12 sound records, 3.91 KiB; 0 faults", "36 units", "2 records not in their queue yet", EVIL):
+        assert part in seen, part
 
 
 def test_more_replicas_than_fit_are_counted() -> None:
