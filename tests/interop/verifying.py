@@ -89,12 +89,13 @@ class Store:
         assert entry is not None
         return entry.epoch
 
-    def messages(self, topic: str, *, below: int | None = None) -> list[Record]:
-        """Of the topic, all that begin below `below`; their `position` is in their file."""
+    def messages(self, topic: str, *, files_from: int = 0, below: int | None = None) -> list[Record]:
+        """Of the topic, all that begin below `below`, in files that begin at `files_from` at the least; their
+        `position` is in their file."""
         return [
             record
             for file in self.files
-            if below is None or int(file.name) < below
+            if files_from <= int(file.name) and (below is None or int(file.name) < below)
             for record in _records(file.read_bytes(), None if below is None else below - int(file.name))
             if record.topic == topic.encode()
         ]
