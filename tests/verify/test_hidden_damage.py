@@ -140,3 +140,66 @@ def test_a_stale_tail_of_one_damaged_and_one_sound_record_is_a_stale_tail() -> N
     made["a"].flip(tail + 200)
     run = verify(made.replicas)
     assert [one.kind for one in run.findings if one.replicas == ("a",)] == [Kind.STALE_TAIL, Kind.LAGGING]
+
+
+@deterministic
+@given(offset=st.integers(12, 39), bit=st.integers(0, 7))
+def test_a_last_record_with_another_queue_is_no_stale_tail_if_it_was_stored_in_the_same_moment(
+    offset: int, bit: int
+) -> None:
+    made = Group(3).fill(20)
+    made.elect(made.master)
+    for _ in range(5):
+        made.put(700)
+    made.sync()
+    message = made.messages[-1]
+    made["b"].flip(message.offset + offset, bit)
+    if 28 <= offset < 36:
+        return  # its place: no record any more
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), message.offset)]
+
+
+def test_a_slave_that_ends_within_a_damaged_record_is_damaged() -> None:
+    made = Group(3).fill(40)
+    for _ in range(3):
+        made.put(2000)
+    message = made.messages[-3]
+    made.copy(made["b"])
+    made.copy(made["c"], message.end - 300 - made["c"].end)
+    made.master.confirm = made["c"].end
+    made["c"].flip(message.offset + 500)
+    assert made["c"].end < message.end
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("c",), message.offset)]
+
+
+def test_the_last_record_of_all_with_a_broken_head_is_damaged_though_nothing_follows() -> None:
+    made = Group(3).fill(40)
+    message = made.messages[-1]
+    made["b"].flip(message.offset + 5)
+    made["b"].end = made["b"].confirm = message.offset
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), message.offset)]
+
+
+@deterministic
+@given(got=st.integers(1, 700), remnants=st.booleans())
+def test_a_record_that_has_not_come_whole_is_no_damage(got: int, remnants: bool) -> None:
+    """A slave whose master died within a record: behind it are zeros, or what was cut there, of the same size."""
+    made, other = Group(3).fill(40), Group(3).fill(40)
+    other.clock += 1_000_000
+    for one in (made, other):
+        one.put(700)
+        one.copy(one["b"])
+    message, c = made.messages[-1], made["c"]
+    whole = made.master.data[: message.end]
+    c.data = bytearray(whole[: message.offset + got])
+    c.data += other.master.data[len(c.data) :] if remnants else bytes(len(made.master.data) - len(c.data))
+    assert c.end == message.offset
+    assert mismatches(made.replicas) == []
+
+
+def test_a_blank_of_another_file_accuses_nobody() -> None:
+    made = Group(2).fill(100)
+    data = made["a"].data
+    one, other = SEGMENT, 3 * SEGMENT
+    data[one : one + SEGMENT], data[other : other + SEGMENT] = data[other : other + SEGMENT], data[one : one + SEGMENT]
+    assert {replicas for _, replicas, _ in mismatches(made.replicas)} == {("a",)}

@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.store.walk import V4_HEAD_SIZE
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import Ask, Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, first_difference
-from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, name_record, record_start, walk
+from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, name_record, record_start, same_put, walk
 from rocketmq_verify.domain.table_findings import missing_segment
 from rocketmq_verify.domain.windows import MOST_AT_ONCE, NEAR, Found, Window
 
@@ -82,12 +83,15 @@ def damage_at(end: End, history: History) -> Questions[Found | Finding | None]:
             for place, length, kind in walk(theirs, extent.start, start, extent.end, segment_size=size)
             if kind is RecordKind.RECORD
         ]
-        same = any(
-            window.of(end.replica, Extent(p, p + n)) == window.of(end.partner, Extent(p, p + n)) for p, n in pieces
-        )
-        if same and pieces[0][0] == start:
+        if not pieces or pieces[0][0] != start:
+            continue
+        record = Extent(start, start + pieces[0][1])
+        mine, other = window.of(end.replica, record), window.of(end.partner, record)
+        # only its head is broken: of the last record, behind which there is nothing
+        same = mine[V4_HEAD_SIZE:] == other[V4_HEAD_SIZE:] and same_put(mine, other)
+        rests = (Extent(place, place + length) for place, length in pieces)
+        if same or any(window.of(end.replica, rest) == window.of(end.partner, rest) for rest in rests):
             name = name_record(theirs, extent.start, start, segment_size=size)
-            record = Extent(start, start + pieces[0][1])
             others = tuple(zone.replica for zone in history.zones if zone.replica not in window.copies)
             more = yield from _window(record, tuple(o for o in others if _has(history, o, record)))
             copies = {one: window.of(one, record) for one in window.copies} | more.copies

@@ -68,7 +68,8 @@ def _stands(finding: Finding, planned: History, latest: History) -> bool:
         before, after = planned.zone(replica), latest.zone(replica)
         if before is None or after is None:
             return False
-        if finding.extent.end > before.end and not _still_ends(finding, latest):
+        beyond = finding.first_difference is not None and finding.first_difference >= before.end
+        if beyond and not _still_ends(finding, latest):
             return False
         if after.extent.meet(finding.extent) != before.extent.meet(finding.extent):
             return False

@@ -37,6 +37,9 @@ LARGEST_RECORD: Final = (4 << 20) + (64 << 10) + 512
 LATEST_TIMESTAMP: Final = 253_402_300_800_000
 """The year 10000, ms. A clock may be wrong, but a later time than this is damage."""
 MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
+_BORN_AT: Final = 40
+_STORED_END: Final = 72
+"""In a record: bornTimestamp, bornHost, storeTimestamp and some of storeHost, or all of it."""
 _HIGHEST_QUEUE_ID: Final = 65_535
 _FIRST_WINDOW: Final = 4 << 10
 _LARGEST_WINDOW: Final = 256 << 10
@@ -141,6 +144,13 @@ def name_record(buffer: Buffer, base_offset: int, offset: int, *, segment_size: 
         queue_id=_queue_id(queue_id),
         queue_offset=_at_least_0(queue_offset),
     )
+
+
+def same_put(one: Buffer, other: Buffer) -> bool:
+    """Whether two copies of a record, from its start on, were made by one send and one append: born and stored in the
+    same milliseconds, by the same hosts. Records of different histories were not, whatever else they have in common."""
+    stamps = [bytes(copy[_BORN_AT:_STORED_END]) for copy in (one, other)]
+    return len(stamps[0]) == _STORED_END - _BORN_AT and stamps[0] == stamps[1] and any(stamps[0])
 
 
 def body_ok(buffer: Buffer, base_offset: int, offset: int) -> bool | None:

@@ -2,7 +2,8 @@
 
 There the tables allow the replica other bytes than the reference's, up to its end. Records of another history differ in
 every record from the first on: they were written at another time. So one whole record that is equal again behind the
-difference proves the same history, and the difference is damage. Equal bytes alone prove nothing: bodies repeat.
+difference proves the same history, and the difference is damage; as do the times in the differing record. Equal bytes
+alone prove nothing: bodies repeat.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rocketmq_verify.domain.histories import History, Zone
 from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, Suspect, narrow
-from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, body_ok, next_record_start, walk
+from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, body_ok, next_record_start, same_put, walk
 from rocketmq_verify.domain.table_findings import stale_tail
 from rocketmq_verify.domain.windows import NEAR, Found, Window, contents_of, locate, read_window, sound
 
@@ -109,6 +110,8 @@ def is_tail(found: Found, zone: Zone, partner: ReplicaName, history: History) ->
     ours = sound(found.window, zone.replica, found, size)
     if ours and not sound(found.window, partner, found, size):
         return False  # the partner's record is the damaged one
+    if ours and same_put(*(found.window.of(one, found.extent) for one in (zone.replica, partner))):
+        return False
     start, end = found.extent.end, zone.extent.end
     first = Extent(start, min(start + REACH, end))
     if (yield from _equal_again(first, start, zone.replica, partner, history)):

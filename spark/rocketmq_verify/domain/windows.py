@@ -129,6 +129,7 @@ def _file(offset: int, size: int) -> Extent:
 
 def _voted(offset: int, window: Window, history: History) -> Found | None:
     votes: dict[tuple[int, int, RecordKind], list[ReplicaName]] = {}
+    chained: set[tuple[int, int, RecordKind]] = set()
     size = history.segment_size
     for replica, data in window.copies.items():
         end = window.start + len(data)
@@ -136,18 +137,22 @@ def _voted(offset: int, window: Window, history: History) -> Found | None:
         # a file's start is given even if it is not in the window
         if start is None or start < window.start or start > offset:
             continue
+        lost = False
         for at, length, kind in walk(data, window.start, start, end, segment_size=size):
             if at + length > offset:
                 if kind in {RecordKind.RECORD, RecordKind.BLANK}:
                     votes.setdefault((at, length, kind), []).append(replica)
+                    # a record says where it belongs; a blank behind a gap may be of another file
+                    chained |= {(at, length, kind)} if kind is RecordKind.RECORD or not lost else set()
                 break
+            lost = kind is RecordKind.GAP
     if not votes:
         return None
 
-    def weight(vote: tuple[int, int, RecordKind]) -> tuple[int, int, bool, int]:
+    def weight(vote: tuple[int, int, RecordKind]) -> tuple[bool, int, int, bool, int]:
         voters = votes[vote]
         good = sum(body_ok(window.copies[one], window.start, vote[0]) is not False for one in voters)
-        return good, len(voters), history.reference in voters, -vote[0]
+        return vote in chained, good, len(voters), history.reference in voters, -vote[0]
 
     best = max(votes, key=weight)
     at, length, kind = best
