@@ -122,6 +122,8 @@ class _Mark(msgspec.Struct, frozen=True):
     broker_id: int | None
     offset: Offset
     epochs: Annotated[tuple[_Start, ...], msgspec.Meta(max_length=MAX_ENTRIES)]
+    anchor: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32})?$")] | None = None
+    """In hex."""
 
 
 class _Range(msgspec.Struct, frozen=True):
@@ -152,7 +154,11 @@ class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
                 raise FileError(f"epochs of {mark.replica!r}: {error}") from error
             replicas.append(
                 Watermark(
-                    replica=ReplicaName(mark.replica), broker_id=mark.broker_id, offset=mark.offset, epochs=epochs
+                    replica=ReplicaName(mark.replica),
+                    broker_id=mark.broker_id,
+                    offset=mark.offset,
+                    epochs=epochs,
+                    anchor=bytes.fromhex(mark.anchor or ""),
                 )
             )
         if len({one.replica for one in replicas}) != len(replicas):
@@ -225,7 +231,13 @@ def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Waterm
         base=base,
         last_full_ms=marks.last_full_ms,
         marks=tuple(
-            _Mark(one.replica, one.broker_id, one.offset, tuple(_Start(*pair) for pair in one.epochs.starts()))
+            _Mark(
+                one.replica,
+                one.broker_id,
+                one.offset,
+                tuple(_Start(*pair) for pair in one.epochs.starts()),
+                one.anchor.hex(),
+            )
             for one in marks.replicas
         ),
         suspects=tuple(_Range(one.start, one.end) for one in marks.suspects),
@@ -279,6 +291,7 @@ _MARKS: Final = _HEAD | {
                     "broker_id": _INT,
                     "offset": _INT,
                     "epochs": pa.list_(pa.struct(_fields({"epoch": _INT, "start_offset": _INT}))),
+                    "anchor": _TEXT,
                 }
             )
         )

@@ -23,7 +23,7 @@ from rocketmq_verify.domain.repair import Repair, repairs
 from rocketmq_verify.domain.table_findings import unreachable
 from rocketmq_verify.domain.unsettled import lasting, told, unsettled
 from rocketmq_verify.domain.verdict import in_order, verdict
-from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
+from rocketmq_verify.domain.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
 from rocketmq_verify.history import HistoryError, HistoryStore, new_run_id
 from rocketmq_verify.history_folders import Folder
 from rocketmq_verify.history_rows import Figures, RunSummary
@@ -92,7 +92,7 @@ class _Job:
             marks = self._store.load(request.group) or marks  # on a file system of Hadoop's it waits for Spark
         what = plan(
             first,
-            fresh(marks, before, first),
+            fresh(drive(still_anchored(marks, before), replicas.answer), before, first),
             chunk_size=request.chunk_size,
             sample=request.sample,
             full=request.full,
@@ -111,6 +111,8 @@ class _Job:
         self._unsettled = unsettled(tally, last, found, standing)
         self._lasting = lasting(self._unsettled, marks)
         marks = self._marks(marks, before, last, what=what, tally=tally, standing=standing, dropped=dropped)
+        if self._store is not None:
+            marks = drive(anchored(marks, last), replicas.answer)
         return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
 
     def _look(self, before: Sequence[ReplicaLog]) -> History:

@@ -22,7 +22,7 @@ from rocketmq_verify.domain.model import Ask, ChunkDigest, Extent, ReplicaLog, R
 from rocketmq_verify.domain.narrow import drive
 from rocketmq_verify.domain.unsettled import lasting, unsettled
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
-from rocketmq_verify.domain.watermarks import Watermarks, advanced, fresh
+from rocketmq_verify.domain.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
 
 SEGMENT = 16 << 10
 CHUNK = 4 << 10
@@ -312,7 +312,8 @@ def verify(
 
     before = [replica.log() for replica in replicas]
     first = history(before)
-    what = plan(first, fresh(marks, before, first), chunk_size=CHUNK, sample=sample, full=full, seed=seed)
+    held = drive(still_anchored(marks, before), answer)
+    what = plan(first, fresh(held, before, first), chunk_size=CHUNK, sample=sample, full=full, seed=seed)
     tally = Tally()
     for part in split(what.pieces, 3, CHUNK):
         mine = Tally()
@@ -344,4 +345,5 @@ def verify(
     left = unsettled(tally, last, found, standing)
     said = verdict(before, last, what, tally, findings, group="broker-a", unsettled=left, lasting=lasting(left, marks))
     new_marks = advanced(marks, before, last, plan=what, tally=tally, unsettled=dropped, now_ms=now_ms)
+    new_marks = drive(anchored(new_marks, last), answer)
     return Run(said, findings, what, tally, new_marks, dropped, rounds, asked)

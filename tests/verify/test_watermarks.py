@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.chunks import plan
 from rocketmq_verify.domain.compare import ChunkResult, Tally
 from rocketmq_verify.domain.histories import history
 from rocketmq_verify.domain.model import Chunk, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.domain.watermarks import (
     DAY_MS,
     MOST_SUSPECTS,
@@ -16,6 +19,7 @@ from rocketmq_verify.domain.watermarks import (
     fresh,
     valid_up_to,
 )
+from tests.verify.faults import Group, verify
 from tests.verify.logs_kit import log
 
 A, B = ReplicaName("a"), ReplicaName("b")
@@ -93,3 +97,38 @@ def test_a_full_run_is_due_after_a_week() -> None:
     assert not marks.full_due(5 + 7 * DAY_MS - 1)
     assert marks.full_due(5 + 7 * DAY_MS)
     assert run(marks, [log("a"), log("b")]).last_full_ms == 5
+
+
+def test_a_group_that_was_deleted_and_made_anew_is_read_as_a_whole() -> None:
+    """With the same names, broker ids and epochs."""
+    old, new = Group().fill(60), Group()
+    new.clock += 5_000_000
+    new.fill(80)
+    marks = verify(old.replicas).marks
+    message = new.messages[5]
+    new["b"].flip(message.body_start)
+    assert verify(new.replicas, marks=marks).verdict.result is Result.MISMATCH
+    shorter = Group()
+    shorter.clock += 5_000_000
+    shorter.fill(30)
+    shorter["b"].flip(shorter.messages[5].body_start)
+    assert verify(shorter.replicas, marks=marks).verdict.result is Result.MISMATCH
+
+
+def test_a_mark_whose_last_bytes_have_expired_or_have_no_anchor_is_believed() -> None:
+    made = Group().fill(60)
+    marks = verify(made.replicas).marks
+    assert all(len(one.anchor) == 16 for one in marks.replicas)
+    for _ in range(80):
+        made.put(700)
+    made.sync()
+    for one in made.replicas:
+        made.expire(one, 4)
+    begin = made.master.min
+    assert begin > marks.replicas[0].offset
+    assert verify(made.replicas, marks=marks).plan.new_bytes == made.master.end - begin
+    again = verify(made.replicas).marks
+    plain = msgspec.structs.replace(
+        again, replicas=tuple(msgspec.structs.replace(one, anchor=b"") for one in again.replicas)
+    )
+    assert verify(made.replicas, marks=plain).plan.new_bytes == 0

@@ -1,7 +1,9 @@
 """What earlier runs have compared, so that a run reads only what is new, and a sample of the rest. Kept in the history.
 
 A watermark belongs to a replica's log, not to its name: when the replica was rebuilt (another broker id), lost bytes,
-or wrote some anew in another epoch, it holds no further than the log that was compared and the log of now agree. What
+or wrote some anew in another epoch, it holds no further than the log that was compared and the log of now agree. A
+group that was deleted and made anew has the same names, ids and epochs: so the digest of the last bytes that were
+compared is kept (the anchor), and a mark whose bytes are not there, or are others, does not hold at all. What
 differed or was missing is kept as `suspects` and read again in every run, so that one bad file does not make every run
 read all that was written after it.
 """
@@ -16,9 +18,12 @@ from rocketmq_verify.domain.chunks import Plan, common, covered, merged
 from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.histories import History
-from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Ask, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.narrow import Questions
 from rocketmq_verify.domain.points import consistent_point
 
+ANCHOR: Final = 4 << 10
+"""Bytes: some records, with their times."""
 MOST_SUSPECTS: Final = 1024
 """Extents; of more the last ones are joined to one."""
 DAY_MS: Final = 24 * 3600 * 1000
@@ -33,6 +38,8 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True):
     """All that it had below was compared with what others had."""
     epochs: EpochList
     """Its table at that time."""
+    anchor: bytes = b""
+    """xxh3-128 of the ANCHOR bytes in front of `offset`; empty: not known."""
 
 
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +65,35 @@ def valid_up_to(mark: Watermark | None, log: ReplicaLog) -> int:
         return log.min_offset
     point = consistent_point(compared, log)
     return log.min_offset if point is None else max(point, log.min_offset)
+
+
+def still_anchored(marks: Watermarks, logs: Iterable[ReplicaLog]) -> Questions[Watermarks]:
+    """Without the marks of logs that were made anew since: those are to be read again as a whole. A mark below a log's
+    first byte marks nothing."""
+    begins = {log.name: log.min_offset for log in logs}
+    asked = [mark for mark in marks.replicas if mark.anchor and begins.get(mark.replica, mark.offset) < mark.offset]
+    answers = (yield _anchors(asked)) if asked else ()
+    gone = {mark.replica for mark, digest in zip(asked, answers, strict=True) if digest != mark.anchor}
+    kept = tuple(mark for mark in marks.replicas if mark.replica not in gone)
+    return msgspec.structs.replace(marks, replicas=kept)
+
+
+def anchored(marks: Watermarks, history: History) -> Questions[Watermarks]:
+    """With anchors, for the next run, where a mark is of this one."""
+    ends = {zone.replica: zone.extent.end for zone in history.zones}
+    asked = [mark for mark in marks.replicas if ends.get(mark.replica) == mark.offset]
+    answers = (yield _anchors(asked)) if asked else ()
+    found = {mark.replica: digest or b"" for mark, digest in zip(asked, answers, strict=True)}
+    return msgspec.structs.replace(
+        marks,
+        replicas=tuple(
+            msgspec.structs.replace(mark, anchor=found.get(mark.replica, mark.anchor)) for mark in marks.replicas
+        ),
+    )
+
+
+def _anchors(marks: Iterable[Watermark]) -> tuple[Ask, ...]:
+    return tuple(Ask(mark.replica, Extent(max(mark.offset - ANCHOR, 0), mark.offset), digest=True) for mark in marks)
 
 
 def fresh(marks: Watermarks, logs: Iterable[ReplicaLog], history: History) -> tuple[Extent, ...]:
