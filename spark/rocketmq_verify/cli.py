@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EXIT_USAGE: Final = 2
 EXIT_UNVERIFIED: Final = 3
 EXIT_INTERRUPTED: Final = 130
+SHOWN_LINES: Final = 60
+"""Of Spark's log."""
 
 
 class _FailedError(Exception):
@@ -54,8 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _FailedError as error:
         _publish(options, None, str(error), began)
         return _refused(str(error), error.code)
-    except KeyboardInterrupt:
-        _publish(options, None, "interrupted, or not done in time: nothing was decided", began)
+    except KeyboardInterrupt as error:
+        why = f" ({error})" if str(error) else ""
+        _publish(options, None, f"interrupted, or not done in time{why}: nothing was decided", began)
         return _refused("interrupted: nothing was decided, and nothing is kept of this run", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # whoever reads our output is gone
@@ -69,6 +72,7 @@ def verify(options: Options) -> "Run":
 
     Raises:
         _FailedError: there is no verdict.
+        KeyboardInterrupt: with what was waited for, if that is known.
     """
     from rocketmq_verify import job  # noqa: PLC0415 - --help need not wait for Arrow
     from rocketmq_verify.domain.histories import SegmentSizeError  # noqa: PLC0415
@@ -86,19 +90,30 @@ def verify(options: Options) -> "Run":
             return job.run(request, engine, progress)
     except (SpecError, SegmentSizeError, HistoryError) as error:
         raise _FailedError(str(error), EXIT_USAGE) from error
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(engine.trouble) from None
     except SessionError as error:
         keep_log = True
+        _show_log(options, engine.log_file)
         raise _FailedError(f"{error}; its log is {engine.log_file}", EXIT_UNVERIFIED) from error
     except Exception as error:  # Spark's own are of many kinds
         if options.verbose:
             raise
         keep_log = True
+        _show_log(options, engine.log_file)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise _FailedError(
             f"Spark failed: {first}; its log is {engine.log_file}, --verbose shows all", EXIT_UNVERIFIED
         ) from error
     finally:
         engine.stop(keep_log=keep_log)
+
+
+def _show_log(options: Options, path: Path) -> None:
+    """The end of what Spark said, on standard error, where a pod would take the file away with it."""
+    if options.settings.broker_group and path.exists():
+        lines = path.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
+        print("\n".join(lines), file=sys.stderr)
 
 
 def _print(options: Options, run: "Run") -> None:
@@ -129,7 +144,10 @@ def _publish(options: Options, run: "Run | None", problem: str, began: float) ->
         return
     from rocketmq_verify import kube_status  # noqa: PLC0415
 
-    outcome = kube_status.failure(problem, full=settings.full) if run is None else kube_status.outcome_of(run.verdict)
+    if run is None:
+        outcome = kube_status.failure(problem, full=settings.full)
+    else:
+        outcome = kube_status.outcome_of(run.verdict, history_error=run.history_error)
     kube_status.publish(settings.namespace, settings.broker_group, outcome, seconds=time.monotonic() - began)
 
 

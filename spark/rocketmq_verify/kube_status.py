@@ -70,12 +70,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Of the log, that were compared."""
 
 
-def outcome_of(verdict: Verdict) -> Outcome:
-    """Of a run that came to a verdict."""
+def outcome_of(verdict: Verdict, *, history_error: str = "") -> Outcome:
+    """Of a run that came to a verdict; `history_error`: why it is not kept, so that the next one reads as much."""
     told = [one for one in verdict.findings if one.severity is not Severity.INFORMATION]
     return Outcome(
         result=_RESULTS[verdict.result],
-        message=verdict.summary,
+        message=verdict.summary + (f"; not kept: {history_error}" if history_error else ""),
         full=verdict.full,
         aligned_up_to=verdict.aligned_up_to,
         epoch=verdict.epoch,

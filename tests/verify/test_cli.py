@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -123,3 +124,18 @@ def test_grpc_is_told_of_forks_before_it_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[-1:] == ["False True false"], done.stderr
+
+
+def test_what_an_interrupted_run_waited_for_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def interrupted(options: Options) -> NoReturn:
+        raise KeyboardInterrupt("no executor has started")
+
+    monkeypatch.setattr(cli, "verify", interrupted)
+    monkeypatch.setattr(cli, "_publish", lambda options, run, problem, began: told.append(problem))
+    assert cli.main(["-q", "--replica", f"a={tmp_path}/x", "--replica", f"b={tmp_path}/y"]) == 130
+    assert told == ["interrupted, or not done in time (no executor has started): nothing was decided"]
+    assert "nothing is kept" in capsys.readouterr().err

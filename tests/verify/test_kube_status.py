@@ -109,6 +109,13 @@ def test_words_of_a_verdict(result: Result, word: str) -> None:
     assert outcome_of(verdict_with(result)).result == word
 
 
+def test_a_history_that_is_full_is_told() -> None:
+    """The run counts all the same; but each one after it costs as much as all before."""
+    outcome = outcome_of(verdict_with(Result.ALIGNED), history_error="/history: No space left on device")
+    assert outcome.result == "Aligned"
+    assert outcome.message == "said in a sentence; not kept: /history: No space left on device"
+
+
 def test_mismatches_are_counted_and_come_first_and_information_is_left_out() -> None:
     found = [finding(Kind.CORRUPT_RECORD, f"record {number}", number) for number in range(30)]
     noise = [finding(Kind.STALE_TAIL, "stale"), finding(Kind.UNREACHABLE, "not heard")]
