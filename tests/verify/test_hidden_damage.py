@@ -80,6 +80,17 @@ def test_a_log_that_seems_to_end_at_a_damaged_record_is_damaged(who: str, electe
     assert {copy.replica: copy.right for copy in damaged.copies} == {name: name != who for name in "abc"}
 
 
+def test_a_file_whose_first_record_is_broken_is_damaged_and_one_that_is_not_there_yet_is_not() -> None:
+    made = Group().fill(100)
+    start = made.master.end - made.master.end % SEGMENT
+    b = made["b"]
+    b.flip(start + 5)
+    b.end = b.confirm = start
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), start)]
+    del b.data[start:]
+    assert mismatches(made.replicas) == []
+
+
 def test_a_log_that_ends_where_its_file_was_cut_is_damaged() -> None:
     made = Group().fill()
     b, end = made["b"], made.messages[50].end
@@ -203,3 +214,28 @@ def test_a_blank_of_another_file_accuses_nobody() -> None:
     one, other = SEGMENT, 3 * SEGMENT
     data[one : one + SEGMENT], data[other : other + SEGMENT] = data[other : other + SEGMENT], data[one : one + SEGMENT]
     assert {replicas for _, replicas, _ in mismatches(made.replicas)} == {("a",)}
+
+
+@pytest.mark.parametrize("known_strict", [False, True])
+def test_who_has_a_stale_tail_is_decided_without_the_reference_where_that_has_no_bytes(known_strict: bool) -> None:
+    """`a` is in step with the reference `c`, whose table has forgotten why."""
+    made = Group(3, known_strict=known_strict).fill(10)
+    stale, made.replicas = made["b"], [made["a"], made["c"]]
+    stale_group = Group(2, known_strict=known_strict).fill(10)
+    stale_group.clock += 500_000
+    for _ in range(30):
+        stale_group.put(700)  # alone: nobody copies it
+    stale.data, stale.end = stale_group.master.data, stale_group.master.end
+    made.elect(made["a"])
+    made.elect(made["c"])
+    for _ in range(60):
+        made.put(700)
+    made.sync()
+    made.expire(made["c"], 3)
+    made["c"].epochs = [(7, made["c"].min - 100)]
+    stale.min = SEGMENT
+    made["a"].flip(made.messages[20].body_start, 3)
+    made.replicas.append(stale)
+    run = verify(made.replicas)
+    assert [one.replicas for one in run.findings if one.kind is Kind.STALE_TAIL] == [("b",)]
+    assert not [one for one in run.findings if one.kind is Kind.DIVERGENT_HISTORY]

@@ -504,7 +504,7 @@ def test_a_second_run_reads_what_is_new_and_a_third_what_was_bad() -> None:
     made.sync()
     second = verify(made.replicas, marks=first.marks)
     assert [piece.extent for piece in second.plan.pieces] == [Extent(end, made.master.end)]
-    made["b"].flip(made.messages[-2].body_start)
+    made["b"].flip(made.messages[30].body_start)
     assert verify(made.replicas, marks=second.marks).findings == ()
     scrub = verify(made.replicas, marks=second.marks, full=True, now_ms=5_000)
     assert kinds(scrub) == [Kind.CORRUPT_RECORD]
@@ -512,7 +512,7 @@ def test_a_second_run_reads_what_is_new_and_a_third_what_was_bad() -> None:
     again = verify(made.replicas, marks=scrub.marks)
     assert kinds(again) == [Kind.CORRUPT_RECORD]
     assert again.plan.expected_bytes <= 2 * 4096
-    made["b"].flip(made.messages[-2].body_start)
+    made["b"].flip(made.messages[30].body_start)
     mended = verify(made.replicas, marks=again.marks)
     assert mended.findings == ()
     assert mended.marks.suspects == ()

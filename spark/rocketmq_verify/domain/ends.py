@@ -59,10 +59,10 @@ def early_ends(history: History) -> Iterator[End]:
 def damage_at(end: End, history: History) -> Questions[Found | Finding | None]:
     """What is damaged where the replica seems to end: a record, or its file, which is told as it is; None: nothing."""
     size = history.segment_size
-    if end.offset % size == 0:
-        return None  # in the next file; whether that is there, nobody knows
     file_end = end.offset - end.offset % size + size
     (there,) = yield (Ask(end.replica, Extent(file_end - 1, file_end), digest=False),)
+    if there is None and end.offset % size == 0:
+        return None  # that file was not made yet, for all that is known
     if there is None:  # files are made as long as they will ever be
         return missing_segment(end.replica, Extent(end.offset, min(file_end, end.reach)), size)
     for reach in (NEAR, REACH):

@@ -43,6 +43,8 @@ class Zone(msgspec.Struct, frozen=True, kw_only=True):
     """STALE_TAIL, or DIVERGENT_HISTORY where nothing explains another history."""
     end: int
     """Of its log: bytes up to here help to see what the last compared bytes are part of."""
+    last_epoch: int = -1
+    """Of its table."""
     promised: int = 0
     """Below, it is DIVERGENT_HISTORY whatever explains it: a `strict` replica's own confirm offset."""
 
@@ -159,6 +161,7 @@ def _zone(log: ReplicaLog, point: int | None, reference: ReplicaLog, confirm: in
         sure=max(min(sure, extent.end), extent.start),
         beyond=beyond,
         end=log.max_offset,
+        last_epoch=table(log).last_epoch,
         promised=min(log.confirm_offset, extent.end) if log.strict else 0,
     )
 

@@ -50,15 +50,19 @@ def find_tails(history: History, results: Sequence[ChunkResult]) -> Questions[di
 
 
 def _partner(zone: Zone, result: ChunkResult, history: History) -> ReplicaName | None:
-    """With whom to compare; None if the replica does not differ here."""
-    own = next((group for group in result.groups if zone.replica in group), None)
-    others = [group for group in result.groups if group != own]
-    if own is None or not others or history.reference in own:
+    """With whom to compare: who of those that were compared here has the newest history; None if that is the same.
+
+    It is the reference, unless that has not got these bytes.
+    """
+    here = {one for group in result.groups for one in group}
+    newest = max(
+        (one for one in history.zones if one.replica in here),
+        key=lambda one: (one.last_epoch, one.end, one.replica == history.reference),
+        default=None,
+    )
+    if newest is None or any({zone.replica, newest.replica} <= set(group) for group in result.groups):
         return None
-    for group in others:
-        if history.reference in group:
-            return history.reference
-    return others[0][0]
+    return newest.replica if zone.replica in here else None
 
 
 def _tail(history: History, zone: Zone, partner: ReplicaName, result: ChunkResult) -> Questions[Tail | None]:
