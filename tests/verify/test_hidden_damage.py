@@ -239,3 +239,25 @@ def test_who_has_a_stale_tail_is_decided_without_the_reference_where_that_has_no
     run = verify(made.replicas)
     assert [one.replicas for one in run.findings if one.kind is Kind.STALE_TAIL] == [("b",)]
     assert not [one for one in run.findings if one.kind is Kind.DIVERGENT_HISTORY]
+
+
+def test_a_cut_file_hides_no_damage_in_front_of_the_cut() -> None:
+    made = Group().fill(100)
+    message = made.messages[20]
+    file = message.offset - message.offset % SEGMENT
+    made["a"].lost = {file: message.end - file + 300}
+    made["b"].flip(message.body_start)
+    found = mismatches(made.replicas)
+    assert (Kind.CORRUPT_RECORD, ("b",), message.offset) in found
+    assert (Kind.MISSING_SEGMENT, ("a",)) in {(kind, replicas) for kind, replicas, _ in found}
+
+
+def test_logs_without_a_byte_in_common_are_not_aligned() -> None:
+    made = Group(2).fill(20)
+    for _ in range(100):
+        made.put(700)
+    made.master.confirm = made.master.end
+    made.expire(made.master, 3)
+    assert made["a"].min > made["b"].end
+    run = verify(made.replicas)
+    assert (run.verdict.result, run.verdict.aligned_up_to) == (Result.UNVERIFIED, None)

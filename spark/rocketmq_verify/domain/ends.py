@@ -13,7 +13,7 @@ import msgspec
 
 from rocketmq_formats.store.walk import V4_HEAD_SIZE
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.histories import History
+from rocketmq_verify.domain.histories import History, Zone
 from rocketmq_verify.domain.model import Ask, Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, first_difference
 from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, name_record, record_start, same_put, walk
@@ -38,11 +38,15 @@ class End(msgspec.Struct, frozen=True):
 def early_ends(history: History) -> Iterator[End]:
     """By what the tables say: who lags, and a reference that others are longer than."""
     zones = {zone.replica: zone for zone in history.zones}
-    longest = max(history.zones, key=lambda zone: (zone.end, zone.replica == history.reference), default=None)
+
+    def longest(offset: int) -> Zone | None:
+        there = [zone for zone in history.zones if zone.extent.start <= offset]
+        return max(there, key=lambda zone: (zone.end, zone.replica == history.reference), default=None)
+
     seen: set[ReplicaName] = set()
     for finding in history.findings:
         if finding.kind is Kind.LAGGING:
-            replica, partner = finding.replicas[0], longest
+            replica, partner = finding.replicas[0], longest(finding.extent.start)
         elif finding.kind in ENDS and history.reference is not None:
             replica = history.reference
             partner = next((zones.get(one) for one in finding.replicas if one != replica), None)

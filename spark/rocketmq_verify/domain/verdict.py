@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.chunks import Plan, common
+from rocketmq_verify.domain.chunks import Plan, common, covered
 from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.histories import History
@@ -169,7 +169,7 @@ def verdict(
 def _aligned_up_to(
     history: History, tally: Tally, findings: Iterable[Finding], unsettled: Sequence[Extent]
 ) -> int | None:
-    """The second highest of what each replica has alike, but nothing behind the first mismatch."""
+    """The end of what at least two replicas have alike, but nothing behind the first mismatch."""
     reach = {zone.replica: zone.extent.end for zone in history.zones}
     limit: int | None = None
     for finding in findings:
@@ -183,11 +183,10 @@ def _aligned_up_to(
         # what was read, and has expired since, is in front of the zone
         for lack in common(tally.missing.get(zone.replica, ()), [zone.extent])[:1]:
             reach[zone.replica] = min(reach[zone.replica], lack.start)
-    starts = {zone.replica: zone.extent.start for zone in history.zones}
-    have = sorted((end for replica, end in reach.items() if end > starts[replica]), reverse=True)
-    if len(have) < 2:
+    both = covered(Extent(zone.extent.start, reach[zone.replica]) for zone in history.zones)
+    if not both:
         return None if limit is None or not reach else min(limit, max(reach.values()))
-    return min([have[1], *([] if limit is None else [limit]), *(extent.start for extent in unsettled)])
+    return min([both[-1].end, *([] if limit is None else [limit]), *(extent.start for extent in unsettled)])
 
 
 def _strangers(history: History, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:

@@ -62,6 +62,8 @@ def locate(offset: int, replicas: tuple[ReplicaName, ...], history: History) -> 
     for reach in (NEAR, FAR):
         around = Extent(offset - reach, offset + reach).meet(_file(offset, size))
         window = yield from read_window(around, replicas, history)
+        there = {one: data for one, data in window.copies.items() if around.start + len(data) > offset}
+        window = Window(around.start, there)
         if len(window.copies) < 2:
             return None
         if (found := _voted(offset, window, history)) is not None:
@@ -87,14 +89,27 @@ def read_window(extent: Extent, replicas: tuple[ReplicaName, ...], history: Hist
     pieces: dict[ReplicaName, list[bytes | None]] = {}
     for ask, data in zip(asks, answers, strict=True):
         pieces.setdefault(ask.replica, []).append(data if data is None or len(data) == ask.extent.length else None)
-    return Window(
-        extent.start,
-        {replica: b"".join(whole) for replica, parts in pieces.items() if len(whole := _whole(parts)) == len(parts)},
-    )
+    copies: dict[ReplicaName, bytes] = {}
+    for replica, parts in pieces.items():
+        whole = [part for part in parts if part is not None]
+        data = b"".join(whole)
+        if len(whole) < len(parts):
+            data = yield from _beginning(replica, Extent(extent.start, extent.start + len(parts) * MOST_AT_ONCE))
+        if data:
+            copies[replica] = data
+    return Window(extent.start, copies)
 
 
-def _whole(parts: list[bytes | None]) -> list[bytes]:
-    return [part for part in parts if part is not None]
+def _beginning(replica: ReplicaName, extent: Extent) -> Questions[bytes]:
+    """What a replica has of a range in a file that was cut."""
+    low, high = extent.start, extent.end
+    while high - low > 1:
+        middle = (low + high) // 2
+        (there,) = yield (Ask(replica, Extent(middle - 1, middle), digest=True),)
+        low, high = (low, middle) if there is None else (middle, high)
+    low = min(low, extent.start + MOST_AT_ONCE)
+    (data,) = (yield (Ask(replica, Extent(extent.start, low), digest=False),)) if low > extent.start else (None,)
+    return data if data is not None and len(data) == low - extent.start else b""
 
 
 def sound(window: Window, replica: ReplicaName, found: Found, segment_size: int) -> bool:
