@@ -226,6 +226,7 @@ def test_columns_of_a_group(namespace: Namespace) -> None:
         "conditions": [
             {"type": "Available", "status": "True", **condition},
             {"type": "Ready", "status": "False", **condition},
+            {"type": "LogsAligned", "status": "False", **condition, "reason": "Different"},
         ],
         "replicaStatuses": [{"pod": f"{name}-1", "brokerId": 2, "maxOffset": 2**40, "alive": True}],
     }
@@ -235,8 +236,8 @@ def test_columns_of_a_group(namespace: Namespace) -> None:
     assert heads == ["NAME", "READY", "MASTER", "EPOCH", "INSYNC", "PHASE", "AGE"]
     assert row[:-1] == [name, "False", f"{name}-1", "7", "2/3", "Degraded"]
     heads, row = table(namespace.kubectl("get", "brokergroup", name, "-o", "wide"))
-    assert heads[7:] == ["ENGINE", "REPLICAS", "DURABILITY", "CLUSTER", "IMAGE"]
-    assert row[7:] == ["native", "3", "strict", "DefaultCluster", "example.org/broker:1"]
+    assert heads[7:] == ["ENGINE", "REPLICAS", "DURABILITY", "CLUSTER", "IMAGE", "LOGS"]
+    assert row[7:] == ["native", "3", "strict", "DefaultCluster", "example.org/broker:1", "Different"]
 
 
 def test_columns_of_controllers_and_name_servers(namespace: Namespace) -> None:
