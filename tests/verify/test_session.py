@@ -1,9 +1,13 @@
 """Spark's settings, and who wins."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_verify import session
-from rocketmq_verify.session import QUICK, SHUFFLES, SessionOptions, session_settings
+from rocketmq_verify.session import QUICK, SHUFFLES, Engine, SessionOptions, session_settings
 from rocketmq_verify.submitted import Elsewhere
 
 
@@ -59,5 +63,30 @@ def test_a_jvm_that_is_gone_hears_nothing() -> None:
     print("one", file=Elsewhere(gone), flush=True)
 
 
+def test_why_spark_did_not_start_is_java_s_own_sentence(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("ERROR the master has no worker\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n")
+    error = RuntimeError("An error occurred while calling None.x.Session.\n: x.SparkException: killed\n\tat x.y(z)")
+    why = session._why(error, log)
+    assert why == "Spark did not start: x.SparkException: killed (ERROR the master has no worker)"
+
+
 def test_nothing_given() -> None:
     assert session._given({}) == (frozenset(), False)
+
+
+@pytest.mark.parametrize(("master", "there", "told"), [("k8s://x", 1, 1), ("k8s://x", 2, 0), ("local[2]", 1, 0)])
+def test_a_driver_without_executors_says_so(
+    monkeypatch: pytest.MonkeyPatch, master: str, there: int, told: int
+) -> None:
+    """Spark counts the driver, too."""
+    spark = MagicMock()
+    spark.sparkContext.master = master
+    spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size.return_value = there
+    engine = Engine(SessionOptions())
+    monkeypatch.setattr(engine, "_made", spark)
+    with capture_logs() as logs:
+        engine._look_for_executors()
+    assert len(logs) == told
+    assert engine.trouble == ("no executor has started" if told else "")
+    engine.stop()
