@@ -1,0 +1,127 @@
+"""Consume queues that were cut, emptied or deleted, in one replica of several; and those that only look so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.queues import QueueReason
+from rocketmq_verify.domain.rows import Columns, batches
+from rocketmq_verify.queue_files import QueueResult, check_queues
+from rocketmq_verify.work import Place
+from tests.verify.faults import SEGMENT, Group
+from tests.verify.stores import QUEUE, TOPIC, save_all
+
+OTHER = "Other"
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group().fill(60)
+
+
+def columns(group: Group) -> list[Columns]:
+    """With every second message in another queue."""
+    data = bytes(group.master.data)
+    (made,) = (one.columns for one in batches(data, 0, 0, group.master.end, segment_size=SEGMENT) if one.columns.topic)
+    half = [index % 2 for index in range(len(made.topic))]
+    topics = [OTHER if odd else TOPIC for odd in half]
+    numbers = [number // 2 for number in made.queue_offset]
+    return [made._replace(topic=topics, queue_offset=numbers)]
+
+
+def stores(group: Group, root: Path) -> dict[str, Path]:
+    """Each with both queues; the folders of `TOPIC` by replica."""
+    save_all(group, root)
+    (made,) = columns(group)
+    found = {}
+    for replica in group.replicas:
+        store = root / replica.name
+        (store / "config").mkdir()
+        (store / "config" / "topics.json").write_text('{"topicConfigTable":{"Orders":{"order":false},"Other":{}}}')
+        for topic in (TOPIC, OTHER):
+            rows = [
+                (at, size, 0)
+                for name, at, size in zip(made.topic, made.physical_offset, made.size, strict=True)
+                if name == topic
+            ]
+            folder = store / "consumequeue" / topic / str(QUEUE)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{0:020d}").write_bytes(pack_units(rows).ljust(4000, b"\0"))
+        found[str(replica.name)] = store / "consumequeue" / TOPIC / str(QUEUE)
+    return found
+
+
+def check(group: Group, root: Path) -> dict[tuple[str, str], QueueResult]:
+    places = [Place(ReplicaName(one.name), f"files:{root / one.name}") for one in group.replicas]
+    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=lambda _: None)
+    return {(one.replica, one.topic): one for one in found}
+
+
+def faulty(found: dict[tuple[str, str], QueueResult]) -> dict[tuple[str, str], int]:
+    for one in found.values():
+        assert all(fault.reason is QueueReason.NO_UNIT for fault in one.check.faults)
+    return {key: one.check.fault_count for key, one in found.items() if one.check.fault_count}
+
+
+def test_whole_queues(group: Group, tmp_path: Path) -> None:
+    stores(group, tmp_path)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_a_queue_that_was_cut(group: Group, tmp_path: Path, zeros: bool) -> None:
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    data = file.read_bytes()[:200]
+    file.write_bytes(data.ljust(4000, b"\0") if zeros else data)
+    found = check(group, tmp_path)
+    assert faulty(found) == {("b", TOPIC): 20}
+    assert found["b", TOPIC].check.faults[0].queue_offset == 10
+    assert found["b", TOPIC].check.lag == 0
+
+
+@pytest.mark.parametrize("how", ["zeros", "no files", "no folder"])
+def test_a_queue_that_was_emptied(group: Group, tmp_path: Path, how: str) -> None:
+    folder = stores(group, tmp_path)["c"]
+    if how == "zeros":
+        (folder / f"{0:020d}").write_bytes(bytes(4000))
+    else:
+        shutil.rmtree(folder)
+        if how == "no files":
+            folder.mkdir()
+    assert faulty(check(group, tmp_path)) == {("c", TOPIC): 29 + (len(group.messages) > 59)}
+
+
+def test_a_deleted_topic_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    shutil.rmtree(made["a"].parent)
+    (tmp_path / "a" / "config" / "topics.json").write_text('{"topicConfigTable":{"Other":{}}}')
+    assert faulty(check(group, tmp_path)) == {}  # b and c do not know of it yet
+    for name in "bc":
+        shutil.rmtree(made[name].parent)
+    (tmp_path / "a" / "config" / "topics.json").write_text('{"topicConfigTable":{"Other":{},"Orders":{}}}')
+    assert faulty(check(group, tmp_path)) == {}  # made anew in a
+
+
+def test_a_topic_made_anew_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    """Its first messages are behind the extent."""
+    for folder in stores(group, tmp_path).values():
+        units = [(group.master.end + 1000 * number, 500, 0) for number in range(5)]
+        (folder / f"{0:020d}").write_bytes(pack_units(units).ljust(4000, b"\0"))
+    assert faulty(check(group, tmp_path)) == {}
+
+
+def test_what_is_not_dispatched_yet_is_late(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    for topic in (TOPIC, OTHER):
+        file = made["b"].parent.parent / topic / str(QUEUE) / f"{0:020d}"
+        file.write_bytes(file.read_bytes()[:200].ljust(4000, b"\0"))
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert found["b", TOPIC].check.lag + found["b", OTHER].check.lag == len(group.messages) - 20
