@@ -62,7 +62,8 @@ def test_nothing_to_find(units: list[Unit], log: list[Unit], compared: int, lag:
         (records(0, 4), records(0, 4), [(1, None, QueueReason.GAP)]),
         (pre_blank(0) + records(4), records(4), [(1, None, QueueReason.GAP)]),
         ([Unit(1, 1050, 101, 1)], records(1), [(1, 1100, QueueReason.NO_RECORD)]),
-        ([Unit(0, 1200, 100, 0)], records(0), [(0, 1200, QueueReason.NO_RECORD)]),
+        # a higher place, but nothing is there that could have taken the record's
+        ([Unit(0, 1200, 100, 0)], records(0), [(0, 1000, QueueReason.NO_RECORD)]),
         ([Unit(0, 1000, 99, 0)], records(0), [(0, 1000, QueueReason.SIZE)]),
         ([Unit(1, 1100, 101, 2)], records(1), [(1, 1100, QueueReason.TAGS_CODE)]),
         ([Unit(1, 1100, 9, 9)], records(1), [(1, 1100, QueueReason.SIZE), (1, 1100, QueueReason.TAGS_CODE)]),

@@ -151,7 +151,7 @@ def _judge(
     if twin is not None:
         yield from _compare(unit, twin)
     elif inside:
-        known = others[0] if others else None
+        known = (others or here[-1:] or (None,))[0]  # nothing is there that would have superseded it
         log = "the log has none with this number" if known is None else f"the record is at {known.physical_offset}"
         physical_offset = unit.physical_offset if known is None else known.physical_offset
         detail = f"the unit leads to {unit.physical_offset}, {log}"
