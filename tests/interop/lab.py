@@ -25,6 +25,8 @@ SUSPECT_TIMEOUT_MS = "6000"
 """brokerSuspectTimeoutMs here, twice the default: a JVM that gets no processor for three seconds is not hung."""
 JAVA_BROKER = (*LARGER_HEAP, *QUICK_START)
 """Options of official brokers in tests: most of their processor time is their start."""
+FILE_SIZE = 2 * servers.MIB
+"""mappedFileSizeCommitLog here: small, so that logs have several files."""
 NOT_CATCHUP_MS = 6000
 """haMaxTimeSlaveNotCatchup here instead of 15 s: how long sends stall while a slave hangs."""
 _POLL = 0.05
@@ -193,6 +195,7 @@ class Group:
                 "allAckInSyncStateSet": True,
                 "registerNameServerPeriod": _REGISTER_MS,
                 "haMaxTimeSlaveNotCatchup": NOT_CATCHUP_MS,
+                "mappedFileSizeCommitLog": FILE_SIZE,
             },
             options=JAVA_BROKER,
         )
@@ -216,6 +219,11 @@ class Group:
     def broker(self, broker_id: int | None) -> JavaBroker:
         """The broker that has this id, by its own file."""
         return next(broker for broker in self.brokers if broker.identity.broker_id == broker_id)
+
+    @property
+    def stores(self) -> dict[str, Path]:
+        """What each has on its disk."""
+        return {broker.folder.name: broker.folder / "store" for broker in self.brokers}
 
     def whole(self) -> GroupView:
         """All three in sync again. A living slave that does not come back by itself is restarted.

@@ -6,7 +6,10 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from rocketmq_api.channels import RefusedError
@@ -19,10 +22,12 @@ from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import EpochEntryCache
 from rocketmq_formats.remoting.send import SendMessageRequestHeader
 from rocketmq_sidecar.domain.observer_fence import FOREVER_MS
+from tests.interop import verifying
 from tests.interop.conftest import LOADS
 from tests.interop.faults import Load
-from tests.interop.lab import Group, GroupView, JavaBroker, Lab
+from tests.interop.lab import FILE_SIZE, Group, GroupView, JavaBroker, Lab
 from tests.interop.sidecars import Sidecar
+from tests.interop.verifying import Store
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
@@ -99,6 +104,12 @@ def wait_configuration(group: Group, broker: JavaBroker, wanted: tuple[int, int]
 
 def elected(group: Group, before: GroupView) -> GroupView:
     return group.wait("another master", lambda view: view.master_epoch > before.master_epoch, PATIENCE)
+
+
+def end_all(group: Group) -> None:
+    """All three in order, at once."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda broker: broker.process.stop(), group.brokers))
 
 
 def master_of(sidecars: dict[int, Sidecar], view: GroupView) -> Sidecar:
@@ -197,8 +208,67 @@ def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int,
     assert set(now.addresses) == {1, 2, 3}
 
 
+def test_logs_agree_while_they_are_written(group: Group, sidecars: dict[int, Sidecar], load: Load) -> None:
+    """One replica by its files, the others by their sidecars."""
+    group.whole()
+    before = len(load.acknowledged)
+    observed = {one.broker.folder.name: one.grpc for one in sidecars.values()}
+    name, store = next(iter(group.stores.items()))
+    del observed[name]
+    verifying.aligned({name: store}, observed, least=FILE_SIZE)
+    assert len(load.acknowledged) > before
+
+
 def test_nothing_acknowledged_is_lost(load: Load) -> None:
     audit = load.finish()
     assert audit["complete"], audit["queues"]
     assert audit["acknowledged"] == len(load.acknowledged) > 0
     assert audit["missingCount"] == 0, audit["missing"]
+
+
+def test_logs_agree_when_they_are_written_no_more(group: Group) -> None:
+    end_all(group)
+    said = verifying.aligned(group.stores, least=FILE_SIZE, still=True)
+    assert said.structure is not None
+    assert said.structure.faults == 0
+    assert said.queues is not None
+    assert said.queues.units >= 3 * said.structure.records
+    assert said.queues.lag == 0
+
+
+def test_one_byte_is_named(group: Group, tmp_path: Path) -> None:
+    name, *_ = stores = group.stores
+    copy = Store.copy(stores[name], tmp_path / "copy")
+    stores[name] = copy.root
+    message = copy.messages(TOPIC)[-20]
+    at = message.physical_offset + message.body_start - message.position + 7
+    copy.flip(at)
+    code, said = verifying.verify(stores)
+    assert code == 1
+    verifying.assert_damaged(said, message, where=name, difference=at, epoch=copy.epoch_at(at))
+
+
+def test_old_history_and_a_queue_are_looked_at(group: Group, tmp_path: Path) -> None:
+    """A message of the first master; of another replica, where a queue says that its message is."""
+    _, name, other = stores = group.stores
+    old, queue = (Store.copy(stores[one], tmp_path / one) for one in (name, other))
+    stores |= {name: old.root, other: queue.root}
+    end = old.epochs.entries[1].start_offset
+    message = [*old.messages("ledger", below=end), *old.messages(TOPIC, below=end)][-1]
+    at = message.physical_offset + message.body_start - message.position
+    old.flip(at)
+    units = queue.messages(TOPIC)
+    queue.flip_unit(units[len(units) // 2])
+    code, said = verifying.verify(stores)
+    assert code == 1
+    damaged = [one for one in said.findings if one.kind == "corruptRecord"]
+    verifying.assert_damaged(
+        msgspec.structs.replace(said, findings=tuple(damaged)),
+        message,
+        where=name,
+        difference=at,
+        epoch=old.epoch_at(at),
+    )
+    (finding,) = (one for one in said.findings if one not in damaged)
+    assert (finding.kind, finding.replicas) == ("queueMismatch", (other,))
+    verifying.assert_names(finding.record, units[len(units) // 2])

@@ -14,14 +14,13 @@ from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import KVTable
-from tests.interop.lab import CLUSTER, JAVA_BROKER, GroupView, JavaBroker, Lab
+from tests.interop import verifying
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, GroupView, JavaBroker, Lab
 from tests.interop.native import NativeGroup
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC = "mixed"
-FILE_SIZE = 2 * servers.MIB
-"""Small, so that the log has several files."""
 PACE_MS = 5
 """Between two sends of a thread: a JVM that starts needs the processor more than the producer does."""
 
@@ -150,6 +149,8 @@ def test_each_leads_the_others(mixed: MixedGroup) -> None:
     assert found["missingCount"] == 0, found
     assert found["duplicateCount"] == 0, found
     compare_logs(mixed)
+    stores = {folder.name: folder / "store" for folder in [java.folder, *(one.folder for one in ours.replicas)]}
+    verifying.aligned(stores, least=2 * FILE_SIZE)
 
 
 def compare_logs(mixed: MixedGroup) -> None:
