@@ -167,7 +167,7 @@ def view_of(address: str, log: pb.Log) -> LogView:
     """A message as a plain value.
 
     Raises:
-        BadAnswerError: files that cannot be.
+        BadAnswerError: files or offsets that cannot be.
     """
     if log.segments and (
         log.segment_size < 1
@@ -175,6 +175,12 @@ def view_of(address: str, log: pb.Log) -> LogView:
         or sum(run.count for run in log.segments) > MAX_SEGMENTS
     ):
         raise BadAnswerError(address, f"{len(log.segments)} rows of files of {log.segment_size} bytes cannot be")
+    if min(log.min_offset, log.confirm_offset, log.max_offset, log.segment_size) < 0 or (
+        log.max_offset - log.min_offset > MAX_SEGMENTS * log.segment_size
+    ):
+        raise BadAnswerError(
+            address, f"a log from {log.min_offset} to {log.max_offset} in files of {log.segment_size} bytes cannot be"
+        )
     return LogView(
         cluster_name=log.cluster_name,
         broker_name=log.broker_name,

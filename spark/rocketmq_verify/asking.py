@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from rocketmq_verify.domain.model import Ask, Chunk, ReplicaLog, ReplicaName
-from rocketmq_verify.sources import GoneError, Source, SourceError, SourceOptions, open_source
+from rocketmq_verify.sources import GoneError, Source, SourceError, SourceOptions, SpecError, open_source
 from rocketmq_verify.work import Place
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ class Replicas:
         self._sources: dict[ReplicaName, Source] = {}
         self.failed: dict[ReplicaName, str] = {}
         """Who could not be read, and why."""
+        self._looked = False
         self.travelled = 0
         """Bytes that sidecars were asked for."""
         self._remote = frozenset(place.name for place in places if not place.has_files)
@@ -68,17 +69,20 @@ class Replicas:
         """What every replica that can be read holds now.
 
         Raises:
-            SpecError: a place is none.
+            SpecError: a place is none, at the first look.
         """
         found = in_parallel({name: source.describe for name, source in self._readable().items()})
         logs = []
         for name, log in found.items():
             if isinstance(log, SourceError):
                 self.failed[name] = log.reason
+            elif isinstance(log, SpecError) and self._looked:
+                self.failed[name] = f"it was there and is not any more: {log}"
             elif isinstance(log, BaseException):
                 raise log
             else:
                 logs.append(log)
+        self._looked = True
         return logs
 
     def answer(self, asks: tuple[Ask, ...]) -> list[bytes | None]:

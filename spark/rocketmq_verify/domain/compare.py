@@ -4,6 +4,7 @@
 their parts, the driver merges the tallies.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -17,6 +18,10 @@ Groups: TypeAlias = tuple[tuple[ReplicaName, ...], ...]
 
 MOST_DIFFERING: Final = 512
 """Chunks kept to be looked into, for each way in which replicas differ; of the others only their number is known."""
+
+
+MOST_MISSING: Final = 4096
+"""Extents that one replica lacks; chunks come in any order, so neighbours may be apart for a while."""
 
 
 class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +100,7 @@ class Tally:
         """By the way in which replicas differ, ascending by offset."""
         self.rest: dict[Groups, Rest] = {}
         self.missing: dict[ReplicaName, list[Extent]] = {}
-        """Neighbours merged, ascending, at most MOST_DIFFERING; what is beyond that is told by the next run."""
+        """Neighbours merged, ascending, at most MOST_MISSING; the last ones are joined, with what is between them."""
 
     def add(self, result: ChunkResult) -> None:
         """One more chunk, in any order."""
@@ -137,15 +142,20 @@ class Tally:
             self.rest[result.groups] = self.rest.get(result.groups, Rest()).plus(Rest.of(last.chunk.extent))
 
     def _lacks(self, replica: ReplicaName, extent: Extent) -> None:
-        kept = [*self.missing.get(replica, ()), extent]
-        kept.sort()
-        found: list[Extent] = []
-        for one in kept:
-            if found and one.start <= found[-1].end:
-                found[-1] = Extent(found[-1].start, max(found[-1].end, one.end))
-            else:
-                found.append(one)
-        self.missing[replica] = found[:MOST_DIFFERING]
+        found = self.missing.get(replica, [])
+        at = bisect_left(found, extent)
+        if at and found[at - 1].end >= extent.start:
+            at -= 1
+            extent = Extent(found[at].start, max(found[at].end, extent.end))
+        stop = at
+        while stop < len(found) and found[stop].start <= extent.end:
+            extent = Extent(min(found[stop].start, extent.start), max(found[stop].end, extent.end))
+            stop += 1
+        found[at:stop] = [extent]
+        if len(found) > MOST_MISSING:
+            last = found.pop()
+            found[-1] = Extent(found[-1].start, last.end)
+        self.missing[replica] = found
 
 
 def _inside(inner: Extent, outer: Extent) -> bool:

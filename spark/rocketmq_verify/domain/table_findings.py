@@ -71,18 +71,18 @@ def _contradict(epoch: int, one: ReplicaLog, other: ReplicaLog, confirm: int) ->
 
 
 def missing(log: ReplicaLog) -> Iterator[Finding]:
-    """Files between the first and the end that are not there, neighbours as one."""
-    have = frozenset(log.segments)
+    """Files between the first and the end that are not there, neighbours as one. As many steps as there are files,
+    whatever offsets they are named by."""
     size = log.segment_size
-    start: int | None = None
-    told = 0
-    for segment in range(log.min_offset - log.min_offset % size, log.max_offset + size, size):
-        lacks = segment < log.max_offset and segment not in have
-        if lacks and start is None:
-            start = segment
-        if not lacks and start is not None and told < MOST_FINDINGS:
-            yield missing_segment(log.name, Extent(start, min(segment, log.max_offset)), size)
-            start, told = None, told + 1
+    if not log.extent.length or not size:
+        return
+    expected, told = log.min_offset - log.min_offset % size, 0
+    for segment in (*sorted(set(log.segments)), log.max_offset):
+        end = min(segment, log.max_offset)
+        if expected < end and told < MOST_FINDINGS:
+            yield missing_segment(log.name, Extent(expected, end), size)
+            told += 1
+        expected = max(expected, segment + size)
 
 
 def missing_segment(replica: ReplicaName, extent: Extent, segment_size: int) -> Finding:
