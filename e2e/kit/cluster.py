@@ -64,6 +64,10 @@ class Cluster:
         """`kubectl ... -o json`, decoded."""
         return json.loads(self.kubectl(*arguments, "-o", "json"))
 
+    def server(self) -> str:
+        """The API server's address, as seen from here."""
+        return self.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
+
     # Namespaces
 
     def namespace(self, *, scope: str = "module", level: str = "restricted") -> str:

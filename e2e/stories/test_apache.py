@@ -12,7 +12,8 @@ import yaml
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.plugin import plugin
 from e2e.stories.test_faults import after, delete_pod, kill
-from e2e.story.group import Group
+from e2e.stories.verifying import SELDOM, aligned, flip, told_apart, verify_now
+from e2e.story.group import Group, wait
 
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
 """What the test machine has for each broker."""
@@ -61,3 +62,19 @@ def test_rolling_update(java: Group) -> None:
     uids = java.pod_uids()
     after(java, lambda: java.patch(config={"fileReservedTime": "50"}))
     assert not set(java.pod_uids().values()) & set(uids.values()), "every pod is new"
+
+
+def test_logs_compared(installation: Installation, java: Group) -> None:
+    """After all that: their logs are alike, by what the sidecars read of them; a bad byte is named to the message."""
+    since = java.mark()
+    java.patch(verification={**SELDOM, "executors": 1})
+    java.kubectl("wait", "--for=create", f"cronjob/{java.name}-verify", "--timeout=60s")
+    found = verify_now(installation, java)
+    assert (found["result"], found["findings"], found["full"]) == ("Aligned", 0, True), found
+    pods = json.loads(java.kubectl("get", "events", "--field-selector", "reason=Started", "-o", "json"))["items"]
+    assert any("-exec-" in event["involvedObject"]["name"] for event in pods), "executors took part"
+    java.judge(since)
+    slave = java.slaves()[0]
+    offset = flip(java, slave, found)
+    told_apart(java, slave, offset, verify_now(installation, java))
+    wait(lambda: aligned(java) == "False Different", "the condition", 30.0, lambda: aligned(java))

@@ -11,13 +11,11 @@ import pytest
 from e2e.kit.cluster import KubectlError
 from e2e.stories.conftest import Installation
 from e2e.stories.plugin import plugin
+from e2e.stories.verifying import JOB_SECONDS, SELDOM, aligned, flip, last, told_apart, verify_now
 from e2e.story.group import Group, wait
 
 EVERY_MINUTE = {"schedule": "* * * * *", "executors": 1, "history": {"storage": {"size": "64Mi"}}}
-SELDOM = {"schedule": "0 0 1 1 *"}
 PODS = "app.kubernetes.io/component=verify"
-FOLDER = "/data/store/commitlog"
-JOB_SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -35,32 +33,10 @@ def damaged() -> dict[str, str]:
     return {}
 
 
-def last(group: Group) -> dict[str, object]:
-    """status.verification."""
-    found = group.status().get("verification", {})
-    assert isinstance(found, dict)
-    return found
-
-
-def aligned(group: Group) -> str:
-    """The condition, as `status reason`."""
-    found = group.condition("LogsAligned")
-    return f"{found.get('status')} {found.get('reason')}"
-
-
 def pods(group: Group) -> dict[str, dict[str, object]]:
     """Driver and executors that there are."""
     items = json.loads(group.kubectl("get", "pods", "-l", PODS, "-o", "json"))["items"]
     return {item["metadata"]["name"]: item for item in items}
-
-
-def verify_now(installation: Installation, group: Group) -> dict[str, object]:
-    """Everything, as somebody on call would; what it found."""
-    text = plugin(
-        installation, "verify", group.name, "--now", "--full", "-o", "json", codes=(0, 1), seconds=JOB_SECONDS
-    )
-    found: dict[str, object] = json.loads(text)["verification"]
-    return found
 
 
 def test_the_schedule_runs_a_driver_and_executors(verified: Group) -> None:
@@ -93,20 +69,10 @@ def test_a_bad_byte_is_named_to_the_message(
     installation: Installation, verified: Group, damaged: dict[str, str]
 ) -> None:
     wait(lambda: not running(verified), "the last job to end", JOB_SECONDS)
-    up_to = last(verified)["alignedUpTo"]
-    assert isinstance(up_to, int)
-    slave, offset = verified.slaves()[0], up_to // 2
-    verified.chaos("flip", verified.container_id(slave, "sidecar"), FOLDER, str(offset))
+    slave = verified.slaves()[0]
+    offset = flip(verified, slave, last(verified))
     damaged["pod"] = slave
-    found = verify_now(installation, verified)
-    assert (found["result"], found["findings"]) == ("Different", 1), found
-    details = found["details"]
-    assert isinstance(details, list)
-    assert f"is damaged in {slave}" in details[0]
-    assert f"ledger-{verified.name}" in details[0], "the topic"
-    limit = found["alignedUpTo"]
-    assert isinstance(limit, int)
-    assert limit <= offset
+    told_apart(verified, slave, offset, verify_now(installation, verified))
     wait(lambda: aligned(verified) == "False Different", "the condition", 30.0, lambda: aligned(verified))
     shown = plugin(installation, "verify", verified.name, "--last", codes=(1,))
     assert slave in shown
