@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.chunks import ALL, Plan, common, covered, without
+from rocketmq_verify.domain.chunks import ALL, Plan, common, covered, merged, without
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
@@ -126,15 +126,13 @@ def _findings(verdict: Verdict, replica: ReplicaName, log: Extent) -> Iterable[t
 
 def _painted(replica: ReplicaName, layers: Iterable[tuple[State, Iterable[Extent]]]) -> list[Span]:
     """Later layers over earlier ones."""
-    painted: list[Span] = []
+    layered: dict[State, tuple[Extent, ...]] = {}
     for state, extents in layers:
         over = [extent for extent in extents if extent.length]
-        if not over:
-            continue
-        kept = [
-            Span(replica, rest.start, rest.end, span.state) for span in painted for rest in without([span.extent], over)
-        ]
-        painted = kept + [Span(replica, one.start, one.end, state) for one in covered(over, copies=1)]
+        if over:
+            layered = {below: without(own, over) for below, own in layered.items()}
+            layered[state] = merged([*layered.get(state, ()), *over])
+    painted = [Span(replica, one.start, one.end, state) for state, own in layered.items() for one in own]
     painted.sort(key=lambda span: span.start)
     found: list[Span] = []
     for span in painted:
