@@ -324,10 +324,14 @@ class _LogSettings:
 
 def _why(error: Exception | None, log_file: Path) -> str:
     lines = [] if not log_file.exists() else log_file.read_text(errors="replace").splitlines()
-    said = next((line for line in reversed(lines) if line.strip()), "")
+    said = next((line for line in reversed(lines) if line.strip() and not line.startswith((" ", "\t"))), "")
     if any(
         "JAVA_HOME is not set" in line or "java: not found" in line or "java: No such file" in line for line in lines
     ):
         return "Spark needs Java 17 or later: install it (openjdk-17-jre-headless), or set JAVA_HOME"
-    first = str(error).strip().splitlines()[0] if error is not None and str(error).strip() else type(error).__name__
+    told = [line for line in str(error or "").splitlines() if line.strip()] or [type(error).__name__]
+    # py4j's own first line says what was called; the one behind it is Java's
+    first = (
+        told[1].removeprefix(": ") if told[0].startswith("An error occurred while calling") and told[1:] else told[0]
+    )
     return f"Spark did not start: {first}" + (f" ({said.strip()})" if said else "")
