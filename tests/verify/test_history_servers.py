@@ -44,7 +44,7 @@ def class_path(name: str, folder: Path) -> str:
 
 
 def wait(server: OwnedProcess, ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not ready():
         assert server.alive, server.tail()
         assert time.monotonic() < deadline, server.tail()
