@@ -6,16 +6,21 @@ from typing import Final
 from rocketmq_verify.domain.repair import NOTHING_TO_DO
 from rocketmq_verify.domain.reports import FindingReport
 from rocketmq_verify.domain.verdict import ReplicaReport
+from rocketmq_verify.markup import visible
 from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
 
 _HEX_LINE: Final = 16
 MOST_TOPICS: Final = 8
+LONGEST_LINE: Final = 64 << 10
 
 
 def text(run: Run, *, plan: bool) -> str:
-    """Lines, the last one ended. `plan`: with the steps that would repair what was found."""
-    return "\n".join(_lines(run, plan=plan)) + "\n"
+    """Lines, the last one ended. `plan`: with the steps that would repair what was found.
+
+    Topics and keys come from messages: what would steer a terminal is escaped.
+    """
+    return "".join(f"{visible(line, LONGEST_LINE)}\n" for line in _lines(run, plan=plan))
 
 
 def _lines(run: Run, *, plan: bool) -> Iterator[str]:
