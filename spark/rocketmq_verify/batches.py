@@ -148,27 +148,32 @@ def _records(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
 
 def record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
     """The records that start in `extent`; nothing is read from `until` on. What expires meanwhile ends it."""
+    with suppress(GoneError):
+        yield from all_record_columns(source, extent, until, segment_size)
+
+
+def all_record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
+    """The same, or `GoneError`: what expires meanwhile has not been seen."""
     buffer, base = bytearray(), extent.start
     at: int | None = extent.start if extent.start % segment_size == 0 else None
-    with suppress(GoneError):
-        for piece in source.stream(Extent(extent.start, until)):
-            buffer += piece
-            if len(buffer) < BLOCK and base + len(buffer) < until:
-                continue
-            if at is None:
-                at = next_record_start(buffer, base, base, segment_size=segment_size)
-            if at is None:
-                base += max(len(buffer) - HEAD, 0)  # the last bytes may be the beginning of a record's head
-                del buffer[:-HEAD]
-            else:
-                for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
-                    at = batch.next_offset
-                    if batch.columns.topic:
-                        yield batch.columns
-                del buffer[: min(at - base, len(buffer))]
-                base = at
-            if (base + len(buffer) if at is None else at) >= extent.end:
-                return
+    for piece in source.stream(Extent(extent.start, until)):
+        buffer += piece
+        if len(buffer) < BLOCK and base + len(buffer) < until:
+            continue
+        if at is None:
+            at = next_record_start(buffer, base, base, segment_size=segment_size)
+        if at is None:
+            base += max(len(buffer) - HEAD, 0)  # the last bytes may be the beginning of a record's head
+            del buffer[:-HEAD]
+        else:
+            for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
+                at = batch.next_offset
+                if batch.columns.topic:
+                    yield batch.columns
+            del buffer[: min(at - base, len(buffer))]
+            base = at
+        if (base + len(buffer) if at is None else at) >= extent.end:
+            return
 
 
 def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
@@ -207,8 +212,11 @@ def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
     for whole in task.extents():
         for start in range(whole.start, whole.end, QUEUE_EXTENT):
             extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
-            columns = record_columns(source, extent, task.zone.extent.end, size)
-            results = check_queues(columns, extent, task.work.queues_of)
+            columns = all_record_columns(source, extent, task.zone.extent.end, size)
+            try:
+                results = list(check_queues(columns, extent, task.work.queues_of))
+            except GoneError:
+                continue  # others may still have it, and units that lead there; nothing is known of them
             yield pa.RecordBatch.from_pylist([_queue_row(one, extent) for one in results], schema=schema)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from rocketmq_verify import batches
+from rocketmq_verify import batches, file_source
 from rocketmq_verify.batches import SCHEMAS, read
 from rocketmq_verify.domain.histories import history
 from rocketmq_verify.domain.model import Extent
@@ -74,6 +74,17 @@ def test_queues_of_all_replicas(group: Group, places: tuple[Place, ...]) -> None
     rows = table(places[:1], Content.QUEUES, work(places)).to_pylist()
     confirmed = len([message for message in group.messages if message.end <= group.master.confirm])
     assert [(row["replica"], row["units"], row["faults"]) for row in rows] == [(name, confirmed, 0) for name in "abc"]
+
+
+def test_queues_are_not_judged_by_a_log_that_expired_meanwhile(
+    group: Group, places: tuple[Place, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "BLOCK", 1500)
+    monkeypatch.setattr(file_source, "STREAMED", 1024)
+    of = work(places)
+    (tmp_path / "a" / "commitlog" / f"{SEGMENT:020d}").unlink()
+    rows = table(places[:1], Content.QUEUES, of).to_pylist()
+    assert sum(row["faults"] for row in rows) == 0
 
 
 def test_a_replica_that_went_away_is_told(group: Group, places: tuple[Place, ...], tmp_path: Path) -> None:
