@@ -12,7 +12,7 @@ from typing import NamedTuple
 import xxhash
 
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_formats.store.message import BLANK_SIZE, encode_blank, encode_record, record_size
+from rocketmq_formats.store.message import BLANK_SIZE, encode_blank, record_size
 from rocketmq_verify.domain.chunks import Plan, chunks, plan, split
 from rocketmq_verify.domain.compare import Tally, compare
 from rocketmq_verify.domain.findings import Finding
@@ -23,10 +23,10 @@ from rocketmq_verify.domain.narrow import drive
 from rocketmq_verify.domain.unsettled import lasting, unsettled
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
 from rocketmq_verify.domain.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
+from tests.made_records import make_record
 
 SEGMENT = 16 << 10
 CHUNK = 4 << 10
-HOST = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
 
 
 class Message(NamedTuple):
@@ -152,20 +152,13 @@ class Group:
             master.write(master.end, encode_blank(left) + rest)
         at = master.end
         queue_offset = self.messages[-1].queue_offset + 1 if self.messages else 0
-        record = encode_record(
+        record = make_record(
+            at,
+            body,
             topic=b"Orders",
             queue_id=3,
-            flag=0,
-            sys_flag=0,
             queue_offset=queue_offset,
-            physical_offset=at,
-            born_timestamp=self.clock,
-            born_host=HOST,
-            store_timestamp=self.clock,
-            store_host=HOST,
-            reconsume_times=0,
-            prepared_transaction_offset=0,
-            body=body,
+            timestamp=self.clock,
             properties=properties,
         )
         master.write(at, record)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_formats.store.message import encode_blank, encode_record
+from rocketmq_formats.store.message import encode_blank
 from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
 from rocketmq_verify.domain.judge import judge
 from rocketmq_verify.domain.model import ReplicaName
+from tests.made_records import make_record
 
 A, B, C = (ReplicaName(name) for name in "abc")
 AT = 5000
-HOST = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
 
 
 def record(body: bytes = b"hello" * 20, properties: bytes = b"KEYS\x01k\x02", at: int = AT) -> bytes:
-    return encode_record(
-        topic=b"T", queue_id=1, flag=0, sys_flag=0, queue_offset=7, physical_offset=at, born_timestamp=1,
-        born_host=HOST, store_timestamp=2, store_host=HOST, reconsume_times=0, prepared_transaction_offset=0,
-        body=body, properties=properties,
-    )  # fmt: skip
+    return make_record(at, body, queue_id=1, queue_offset=7, properties=properties)
 
 
 def flipped(data: bytes, at: int) -> bytes:

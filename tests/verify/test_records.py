@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_formats.store.message import Buffer, encode_record
+from rocketmq_formats.store.message import Buffer
 from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
 from rocketmq_verify.domain.model import RecordName
 from rocketmq_verify.domain.records import (
@@ -22,6 +22,7 @@ from rocketmq_verify.domain.records import (
     seal_ok,
     walk,
 )
+from tests.made_records import make_record
 from tests.verify.record_kit import (
     BASES,
     LOGS,
@@ -203,24 +204,7 @@ def test_bodies(at: int, value: bytes, verdict: bool | None) -> None:
 
 
 def test_seals() -> None:
-    sealed = seal_record(
-        encode_record(
-            topic=b"T",
-            queue_id=0,
-            flag=0,
-            sys_flag=0,
-            queue_offset=0,
-            physical_offset=100,
-            born_timestamp=NOW,
-            born_host=V4,
-            store_timestamp=NOW,
-            store_host=V4,
-            reconsume_times=0,
-            prepared_transaction_offset=0,
-            body=b"body",
-            properties=reserve_record_crc(b""),
-        )
-    )
+    sealed = seal_record(make_record(100, properties=reserve_record_crc(b"")))
     assert seal_ok(sealed, 100, 100) is True
     assert seal_ok(sealed[:60] + b"?" + sealed[61:], 100, 100) is False
     assert seal_ok(encode(Sent(), 0), 0, 0) is None
