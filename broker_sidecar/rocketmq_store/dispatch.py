@@ -1,5 +1,8 @@
 """From the commit log into the consume queues, in log order, up to the confirm offset. Used by message_store.py.
 
+Units are written queue by queue for `DISPATCH_SPAN` of the log at a time: whoever reads the files of a broker that died
+in between finds them out of order by no more than that.
+
 What this process appended waits in memory and needs no reading; everything else (a slave's log, what recovery found) is
 read from the log. Doing it twice changes nothing: units that are there are skipped.
 """
@@ -9,6 +12,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from rocketmq_formats.store.consume_queue import DISPATCH_SPAN
 from rocketmq_formats.store.delay_levels import DelayLevelError, unit_tags_code
 from rocketmq_formats.store.message import Record, SysFlag
 from rocketmq_formats.topics import SCHEDULE_TOPIC
@@ -22,7 +26,7 @@ log = structlog.get_logger()
 MAX_WAITING: Final = 65_536
 """Appended messages kept in memory for dispatching; beyond that they are read from the log when their time comes."""
 MAX_SCAN: Final = 4_096
-"""Messages read from the log in one call: some 20 ms."""
+"""Messages read from the log in one call, of `DISPATCH_SPAN` at the most: some 20 ms."""
 TRANSACTION_MASK: Final = 0xC
 TRANSACTION_COMMIT: Final = 0x8
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
@@ -110,22 +114,24 @@ class Dispatcher:
             return store_timestamp
 
     def run(self, confirm_offset: int) -> set[tuple[str, int]]:
-        """Dispatch messages that end at or before `confirm_offset`, `MAX_SCAN` from the log at most (then `unfinished`:
-        call again); returns the queues that have new ones. Raises `StoreFullError`, `OSError`: call again later."""
+        """Dispatch messages that end at or before `confirm_offset`, or some of them (then `unfinished`: call again);
+        returns the queues that have new ones. Raises `StoreFullError`, `OSError`: call again later."""
         if confirm_offset <= self.position:
             self.unfinished = False
             return set()
         touched: set[ConsumeQueue] = set()
         position, timestamp = self.position, self.store_timestamp
         waiting = self._waiting
-        while waiting and waiting[0][0] <= confirm_offset:
+        span_end = position + DISPATCH_SPAN
+        limit = min(confirm_offset, max(span_end, waiting[0].end)) if waiting else confirm_offset
+        while waiting and waiting[0][0] <= limit:
             position, queue, queue_offset, offset, size, code, timestamp = waiting.popleft()
             if queue is not None:
                 queue.put(queue_offset, offset, size, code)
                 touched.add(queue)
-        self.unfinished = False
-        if not waiting and position < confirm_offset:
-            position, timestamp = self._scan(position, confirm_offset, timestamp, touched)
+        self.unfinished = limit < confirm_offset
+        if not waiting and position < min(confirm_offset, span_end):
+            position, timestamp = self._scan(position, confirm_offset, span_end, timestamp, touched)
             self._waiting_end = position
         try:
             visible = {(queue.topic, queue.queue_id) for queue in touched if queue.write_pending()}
@@ -137,12 +143,16 @@ class Dispatcher:
         self.position, self.store_timestamp = position, timestamp
         return visible
 
-    def _scan(self, start: int, limit: int, timestamp: int, touched: set[ConsumeQueue]) -> tuple[int, int]:
-        """Collect the units of whole messages from `start`; returns where the next one starts and the last one's
-        store timestamp."""
+    def _scan(
+        self, start: int, limit: int, span_end: int, timestamp: int, touched: set[ConsumeQueue]
+    ) -> tuple[int, int]:
+        """Collect the units of whole messages from `start` that begin before `span_end`; returns where the next one
+        starts and the last one's store timestamp."""
         walker = Walker(self._log.files, start, min(limit, self._log.max_offset), check_crc=False)
         known = self._queues.table
         for _ in range(MAX_SCAN):
+            if walker.offset >= span_end:
+                break
             plain = walker.next_plain()
             if plain is not None:
                 size, queue_id, queue_offset, offset, timestamp, topic, tail = plain

@@ -4,22 +4,23 @@ Most queues are as they should be, so what the records ask for is packed and com
 that is not equal is every unit looked at (`domain.queues`). The broker may be at work: what looks wrong is read again
 before it counts.
 
-Only queues of which the extent has records are looked at. Brokers make units in the log's order. So where a record has
-its unit, units of records in front of it that a queue lacks at its end do not come any more: the queue was cut or
-emptied. Two things look the same and are none: a topic that was deleted (its queues go, the records stay), and one that
-was made anew, whose numbers start at 0 again. So a queue counts as cut where its last unit belongs to what was lost,
-and as emptied where another replica has its units and the topic is there.
+Only queues of which the extent has records are looked at. Brokers make units in the log's order (`DISPATCH_SPAN`). So
+where a record has its unit, units of records in front of it that a queue lacks at its end do not come any more: the
+queue was cut or emptied. Two things look the same and are none: a topic that was deleted (its queues go, the records
+stay), and one that was made anew, whose numbers start at 0 again. So a queue counts as cut where its last unit belongs
+to what was lost, and as emptied where another replica has its units and the topic is there.
 """
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from rocketmq_commitlog.state import LogPaths
-from rocketmq_formats.store.consume_queue import UNIT_SIZE, is_unit, iter_units, pack_units
+from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 from rocketmq_verify.domain import rows
 from rocketmq_verify.domain.model import Extent, ReplicaName
@@ -64,39 +65,40 @@ def check_queues(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[QueueResult]:
-    """Every queue that records of the extent are in, in every place.
+    """Every queue that records of the extent are in, in every place, as far as the place's own log still has them.
 
     Args:
         columns: all records of the extent.
     """
     queues = _by_queue(columns)
-    roots = {
-        place.name: LogPaths.of(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()).commit_log.parent
-        for place in places
-    }
-    looks = {
-        (name, topic, queue_id): _check(root / FOLDER / topic / str(queue_id), records, extent, sleep)
-        for name, root in roots.items()
-        for (topic, queue_id), records in sorted(queues.items())
-    }
-    dispatched = {
-        name: max((one.dispatched for (who, *_), one in looks.items() if who == name), default=-1) for name in roots
-    }
-    found = []
-    for (name, topic, queue_id), first in looks.items():
-        look, lost = first, _lost(first, dispatched[name])
-        for _ in range(LOOKS - 1):
-            if not lost:
-                break
-            # what was dispatched while queue after queue was looked at is there now
+    stores = {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
+    looks: dict[tuple[ReplicaName, str, int], _Look] = {}
+    suspects = [(name, *queue) for name in stores for queue in sorted(queues)]
+    before = reach = dict.fromkeys(stores, -1)
+    for look in range(LOOKS):
+        if look:
             sleep(PAUSE)
-            look = _check(roots[name] / FOLDER / topic / str(queue_id), queues[topic, queue_id], extent, sleep)
-            lost = _lost(look, dispatched[name])
-        check = look.check
-        if lost:
-            elsewhere = max(looks[other, topic, queue_id].dispatched for other in roots)
-            emptied = look.last is None and elsewhere >= lost[0].physical_offset and _has_topic(roots[name], topic)
-            if emptied or _was_cut(look.last, lost[0]):
+        before = reach  # what is dispatched while queue after queue is looked at proves nothing
+        for name, topic, queue_id in suspects:
+            looks[name, topic, queue_id] = stores[name].look(topic, queue_id, queues[topic, queue_id], extent)
+        reach = {
+            name: max((one.dispatched for (whose, *_), one in looks.items() if whose == name), default=-1)
+            for name in stores
+        }
+        suspects = [key for key in suspects if looks[key].faulty or _lost(looks[key], reach[key[0]])]
+        if not suspects:
+            break
+    lasting = set(suspects)
+    found = []
+    for key, one in looks.items():
+        name, topic, queue_id = key
+        check = one.check
+        if key in lasting:
+            if stores[name].min_offset(extent) > one.extent.start:
+                continue  # it expires at this moment
+            lost = _lost(one, before[name])
+            elsewhere = max(looks[other, topic, queue_id].dispatched for other in stores)
+            if lost and (_was_cut(one.last, lost[0]) or _was_emptied(one, lost[0], elsewhere, stores[name], topic)):
                 check = _with_lost(check, lost)
         if check is not None:
             found.append(QueueResult(name, topic, queue_id, check))
@@ -108,6 +110,8 @@ class _Look(NamedTuple):
 
     check: QueueCheck | None
     """None: the queue is not there, or was deleted meanwhile."""
+    extent: Extent
+    """Of the log, as far as the replica had it."""
     late: Sequence[Unit]
     """Records behind the queue's last unit, ascending."""
     last: Unit | None
@@ -115,23 +119,22 @@ class _Look(NamedTuple):
     dispatched: int
     """The physical offset of the last record that has its unit; -1: none has."""
 
+    @property
+    def faulty(self) -> bool:
+        return self.check is not None and self.check.fault_count > 0
+
 
 def _lost(look: _Look, dispatched: int) -> list[Unit]:
     """Records whose unit has to be there, as that of a later record is."""
-    return [record for record in look.late if record.physical_offset < dispatched]
+    return [record for record in look.late if record.physical_offset < dispatched - DISPATCH_SPAN]
 
 
 def _was_cut(last: Unit | None, lost: Unit) -> bool:
     return last is not None and last.size != PRE_BLANK_SIZE and last.physical_offset < lost.physical_offset
 
 
-def _has_topic(root: Path, topic: str) -> bool:
-    """Whether the broker has it: it is in its table of topics."""
-    try:
-        text = (root / TOPICS).read_bytes()[:LONGEST_TABLE]
-        return topic in msgspec.json.decode(text, type=_Topics).table
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return False
+def _was_emptied(look: _Look, lost: Unit, elsewhere: int, store: "_Store", topic: str) -> bool:
+    return look.last is None and elsewhere >= lost.physical_offset and store.has_topic(topic)
 
 
 class _Topics(msgspec.Struct, frozen=True):
@@ -179,43 +182,68 @@ def _by_queue(columns: Iterable[rows.Columns]) -> dict[tuple[str, int], list[Uni
                     continue
                 records = queues[key] = []
             records.append(Unit(queue_offset, physical_offset, size, code))
+    for records in queues.values():
+        records.sort()
     return queues
 
 
-def _check(folder: Path, records: list[Unit], extent: Extent, sleep: Callable[[float], None]) -> _Look:
-    records = sorted(records)
-    first, last = records[0].queue_offset, records[-1].queue_offset
-    if last - first > MOST_UNITS:
-        first = last - MOST_UNITS
-        records = [record for record in records if record.queue_offset >= first]
-    begin = max(first - 1, 0)
-    check: QueueCheck | None = None
-    units: list[Unit] = []
-    for look in range(LOOKS):
-        if look:
-            sleep(PAUSE)
+class _Store:
+    """The files of one replica."""
+
+    def __init__(self, root: Path) -> None:
+        self._log = LogPaths.of(root).commit_log
+        self._root = self._log.parent
+
+    def min_offset(self, extent: Extent) -> int:
+        """Where its log begins now; the extent's end if there is none."""
+        starts = []
+        with suppress(OSError):
+            for file in self._log.iterdir():
+                with suppress(SegmentNameError):
+                    starts.append(segment_offset(file.name))
+        return min(starts, default=extent.end)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the broker has it: it is in its table of topics."""
         try:
-            data = _Queue(folder).read(begin, last + 2)
+            text = (self._root / TOPICS).read_bytes()[:LONGEST_TABLE]
+            return topic in msgspec.json.decode(text, type=_Topics).table
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return False
+
+    def look(self, topic: str, queue_id: int, records: list[Unit], extent: Extent) -> _Look:
+        """At one queue. `records`: those of the extent that are in it, by their numbers."""
+        start = self.min_offset(extent)
+        if start > extent.start:
+            extent = Extent(min(start, extent.end), extent.end)
+            records = [record for record in records if record.physical_offset >= start]
+        nothing = _Look(None, extent, records, None, -1)
+        if not records:
+            return nothing
+        first, last = records[0].queue_offset, records[-1].queue_offset
+        if last - first > MOST_UNITS:
+            first = last - MOST_UNITS
+            records = [record for record in records if record.queue_offset >= first]
+        try:
+            data = _Queue(self._root / FOLDER / topic / str(queue_id)).read(max(first - 1, 0), last + 2)
         except OSError:
             data = None
         if data is None:
-            return _Look(None, records, None, -1)
-        start, packed = data
-        if _plain(packed, start, records, extent):
+            return nothing
+        begin, packed = data
+        if _plain(packed, begin, records, extent):
             check = QueueCheck(units=len(records), lag=0)
-            return _Look(check, (), records[-1], records[-1].physical_offset)
-        units = list(_units(packed, start))
-        check = check_queue(units, records, extent)
-        if not check.fault_count:
-            break
-    end = units[-1].queue_offset if units else -1
-    there = {unit[:2] for unit in units}
-    return _Look(
-        check,
-        [record for record in records if record.queue_offset > end],
-        units[-1] if units else None,
-        max((one.physical_offset for one in records if one[:2] in there), default=-1),
-    )
+            return _Look(check, extent, (), records[-1], records[-1].physical_offset)
+        units = list(_units(packed, begin))
+        end = units[-1].queue_offset if units else -1
+        there = {unit[:2] for unit in units}
+        return _Look(
+            check_queue(units, records, extent),
+            extent,
+            [record for record in records if record.queue_offset > end],
+            units[-1] if units else None,
+            max((one.physical_offset for one in records if one[:2] in there), default=-1),
+        )
 
 
 def _plain(units: bytes, start: int, records: list[Unit], extent: Extent) -> bool:

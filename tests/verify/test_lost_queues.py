@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_verify import queue_files
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.queues import QueueReason
 from rocketmq_verify.domain.rows import Columns, batches
@@ -20,7 +21,9 @@ OTHER = "Other"
 
 
 @pytest.fixture
-def group() -> Group:
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    """With logs that are small beside what brokers write out of order."""
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", 0)
     return Group().fill(60)
 
 
@@ -125,3 +128,54 @@ def test_what_is_not_dispatched_yet_is_late(group: Group, tmp_path: Path) -> Non
     found = check(group, tmp_path)
     assert faulty(found) == {}
     assert found["b", TOPIC].check.lag + found["b", OTHER].check.lag == len(group.messages) - 20
+
+
+def test_what_a_broker_that_died_had_not_written_yet_is_late(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes queue by queue."""
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    file.write_bytes(file.read_bytes()[:200].ljust(4000, b"\0"))
+    (made,) = columns(group)
+    before = made.physical_offset[-1] - made.physical_offset[20]
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", before + 1)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert found["b", TOPIC].check.lag == 20
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", before - 1000)
+    assert faulty(check(group, tmp_path)) == {("b", TOPIC): 1}
+
+
+def test_what_expired_in_one_replica_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    """Its log and its queues begin later than the log that is read."""
+    made = stores(group, tmp_path)
+    (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
+    (rows,) = columns(group)
+    places = zip(rows.topic, rows.queue_offset, rows.physical_offset, strict=True)
+    for topic, first, _ in [next(one for one in places if one[2] >= SEGMENT), next(places)]:
+        file = made["b"].parent.parent / topic / str(QUEUE) / f"{0:020d}"
+        kept = file.read_bytes()[first * 20 :]
+        file.unlink()
+        file.with_name(f"{first * 20:020d}").write_bytes(kept)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert 0 < found["b", TOPIC].check.units < found["a", TOPIC].check.units
+
+
+def test_what_expires_while_it_is_looked_at_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    file = made["b"] / f"{0:020d}"
+    file.write_bytes(bytes(40) + file.read_bytes()[40:])
+    assert faulty(check(group, tmp_path)) == {("b", TOPIC): 2}
+    looks = 0
+
+    def sleep(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == queue_files.LOOKS - 1:
+            (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
+
+    places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
+    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=sleep)
+    assert looks == queue_files.LOOKS - 1, "pauses are for all queues together"
+    assert faulty({(one.replica, one.topic): one for one in found}) == {}

@@ -29,6 +29,10 @@ _LARGEST_PACK: Final = 1024  # units per struct call
 pack_unit = _UNIT.pack
 """`(physical_offset, size, tags_code)` as 20 bytes; struct.error for values beyond the fields, which are our own."""
 
+DISPATCH_SPAN: Final = 1 << 20
+"""Bytes of the log whose units a broker may write in another order than the log's: ours writes queue by queue what it
+dispatches at once. Java's writes them in order."""
+
 PRE_BLANK: Final = pack_unit(0, 0x7FFFFFFF, 0)
 """Stands where a queue has no message: units are counted, so none may be left out."""
 
