@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocketmq_verify.session import Engine
 from tests.interop import faults, verifying
 from tests.interop.conftest import LOADS
 from tests.interop.faults import Fault, Load
@@ -38,7 +39,8 @@ def group(official: Group) -> Group:
 
 
 @pytest.fixture(scope="module")
-def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+def load(engine: Engine, lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+    del engine  # started before the machine is busy
     sender = Load(lab, "ledger", seconds=3600)
     pytestconfig.stash[LOADS].append(sender)
     try:
@@ -214,10 +216,10 @@ def test_master_and_controller_leader_killed(lab: Lab, group: Group, load: Load)
     assert fault.longest_gap < FAILOVER_LIMIT
 
 
-def test_logs_agree_while_they_are_written(group: Group, load: Load) -> None:
+def test_logs_agree_while_they_are_written(group: Group, load: Load, engine: Engine) -> None:
     group.whole()
     before = len(load.acknowledged)
-    said = verifying.aligned(group.stores, least=FILE_SIZE)
+    said = verifying.aligned(group.stores, least=FILE_SIZE, engine=engine)
     assert len(load.acknowledged) > before
     assert all(len(replica.epochs) > 1 for replica in said.replicas)
     assert said.structure is not None

@@ -22,6 +22,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import EpochEntryCache
 from rocketmq_formats.remoting.send import SendMessageRequestHeader
 from rocketmq_sidecar.domain.observer_fence import FOREVER_MS
+from rocketmq_verify.session import Engine
 from tests.interop import verifying
 from tests.interop.conftest import LOADS
 from tests.interop.faults import Load
@@ -61,7 +62,8 @@ def sidecars(lab: Lab, group: Group) -> Iterator[dict[int, Sidecar]]:
 
 
 @pytest.fixture(scope="module")
-def load(lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+def load(engine: Engine, lab: Lab, group: Group, pytestconfig: pytest.Config) -> Iterator[Load]:
+    del engine  # started before the machine is busy
     sender = Load(lab, TOPIC, seconds=3600)
     pytestconfig.stash[LOADS].append(sender)
     try:
@@ -208,14 +210,16 @@ def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int,
     assert set(now.addresses) == {1, 2, 3}
 
 
-def test_logs_agree_while_they_are_written(group: Group, sidecars: dict[int, Sidecar], load: Load) -> None:
+def test_logs_agree_while_they_are_written(
+    group: Group, sidecars: dict[int, Sidecar], load: Load, engine: Engine
+) -> None:
     """One replica by its files, the others by their sidecars."""
     group.whole()
     before = len(load.acknowledged)
     observed = {one.broker.folder.name: one.grpc for one in sidecars.values()}
     name, store = next(iter(group.stores.items()))
     del observed[name]
-    verifying.aligned({name: store}, observed, least=FILE_SIZE)
+    verifying.aligned({name: store}, observed, least=FILE_SIZE, engine=engine)
     assert len(load.acknowledged) > before
 
 
@@ -248,7 +252,7 @@ def test_one_byte_is_named(group: Group, tmp_path: Path) -> None:
     verifying.assert_damaged(said, message, where=name, difference=at, epoch=copy.epoch_at(at))
 
 
-def test_old_history_and_a_queue_are_looked_at(group: Group, tmp_path: Path) -> None:
+def test_old_history_and_a_queue_are_looked_at(group: Group, tmp_path: Path, engine: Engine) -> None:
     """A message of the first master; of another replica, where a queue says that its message is."""
     _, name, other = stores = group.stores
     old, queue = (Store.copy(stores[one], tmp_path / one) for one in (name, other))
@@ -259,7 +263,7 @@ def test_old_history_and_a_queue_are_looked_at(group: Group, tmp_path: Path) -> 
     old.flip(at)
     units = queue.messages(TOPIC)
     queue.flip_unit(units[len(units) // 2])
-    code, said = verifying.verify(stores)
+    code, said = verifying.verify(stores, engine=engine)
     assert code == 1
     damaged = [one for one in said.findings if one.kind == "corruptRecord"]
     verifying.assert_damaged(

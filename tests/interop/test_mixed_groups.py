@@ -14,6 +14,7 @@ from rocketmq_formats.remoting.bodies import decode_body
 from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import KVTable
+from rocketmq_verify.session import Engine
 from tests.interop import verifying
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, GroupView, JavaBroker, Lab
 from tests.interop.native import NativeGroup
@@ -91,7 +92,7 @@ def mixed(lab: Lab) -> Iterator[MixedGroup]:
         group.close()
 
 
-def test_each_leads_the_others(mixed: MixedGroup) -> None:
+def test_each_leads_the_others(mixed: MixedGroup, engine: Engine) -> None:
     ours, java = mixed.ours, mixed.java
     ours.make_topics(TOPIC)
     mixed.ledger = Ledger(
@@ -150,7 +151,7 @@ def test_each_leads_the_others(mixed: MixedGroup) -> None:
     assert found["duplicateCount"] == 0, found
     compare_logs(mixed)
     stores = {folder.name: folder / "store" for folder in [java.folder, *(one.folder for one in ours.replicas)]}
-    verifying.aligned(stores, least=2 * FILE_SIZE)
+    verifying.aligned(stores, least=2 * FILE_SIZE, engine=engine)
 
 
 def compare_logs(mixed: MixedGroup) -> None:

@@ -1,5 +1,9 @@
-"""`rocketmq-verify` as a user runs it, on stores that other tests have taken through failovers, and damage to copies of
-them. What a message is and where is read with the formats alone, apart from the command."""
+"""`rocketmq-verify` on stores that other tests have taken through failovers, and damage to copies of them. What a
+message is and where is read with the formats alone, apart from the command.
+
+As a user runs it, or with the session of Spark that the tests share: beside brokers at full load, starting one takes a
+minute on two cores.
+"""
 
 import shutil
 import subprocess
@@ -14,9 +18,15 @@ from rocketmq_formats.store.consume_queue import UNIT_SIZE
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.message import MAGIC_BLANK, Record, read_record
 from rocketmq_formats.store.segment_names import segment_name
+from rocketmq_verify import job, json_report
 from rocketmq_verify.domain.verdict import Verdict
+from rocketmq_verify.history_rows import Group
 from rocketmq_verify.json_report import StructureReport
-from rocketmq_verify.run import QueueSummary
+from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.run import QueueSummary, Request
+from rocketmq_verify.session import Engine
+from rocketmq_verify.sources import SIDECAR
+from rocketmq_verify.work import parse_place
 
 _PATIENCE = 300.0
 """Seconds for one run; eight on an idle machine, most of them until Spark has started."""
@@ -30,27 +40,43 @@ class Said(Verdict, frozen=True, kw_only=True, rename="camel"):
     travelled_bytes: int
 
 
-def verify(stores: Mapping[str, Path], sidecars: Mapping[str, str] | None = None) -> tuple[int, Said]:
-    """Exit code and result, of replicas by name: directories, and addresses of sidecars."""
+def verify(
+    stores: Mapping[str, Path], sidecars: Mapping[str, str] | None = None, *, engine: Engine | None = None
+) -> tuple[int, Said]:
+    """Exit code and result, of replicas by name: directories, and addresses of sidecars.
+
+    Args:
+        engine: None: the command itself, in a process of its own.
+    """
+    places = [f"{name}={store}" for name, store in stores.items()]
+    served = [f"{name}={address}" for name, address in (sidecars or {}).items()]
+    if engine is not None:
+        parsed = (*(parse_place(one) for one in places), *(parse_place(one, SIDECAR) for one in served))
+        run = job.run(Request(group=Group("", ""), places=parsed), engine, NoProgress())
+        return run.verdict.exit_code, msgspec.json.decode(json_report.encode(run, plan=False), type=Said)
     command = [sys.executable, "-m", "rocketmq_verify", "--quiet", "--output", "json"]
-    for name, store in stores.items():
-        command += ["--replica", f"{name}={store}"]
-    for name, address in (sidecars or {}).items():
-        command += ["--sidecar", f"{name}={address}"]
+    command += [part for one in places for part in ("--replica", one)]
+    command += [part for one in served for part in ("--sidecar", one)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE)
     assert done.returncode in {0, 1}, (done.stdout, done.stderr)
     return done.returncode, msgspec.json.decode(done.stdout, type=Said)
 
 
 def aligned(
-    stores: Mapping[str, Path], sidecars: Mapping[str, str] | None = None, *, least: int, still: bool = False
+    stores: Mapping[str, Path],
+    sidecars: Mapping[str, str] | None = None,
+    *,
+    least: int,
+    still: bool = False,
+    engine: Engine | None = None,
 ) -> Said:
-    """Runs the command: all is well, and `least` bytes at the least were compared of every replica.
+    """Verifies: all is well, and `least` bytes at the least were compared of every replica.
 
     Args:
         still: nobody writes any more, so the replicas end alike.
+        engine: see `verify`.
     """
-    code, said = verify(stores, sidecars)
+    code, said = verify(stores, sidecars, engine=engine)
     print(said.summary, said.travelled_bytes)
     assert (code, said.result) == (0, "aligned"), said
     assert said.moved == ()
