@@ -214,7 +214,7 @@ def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
             extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
             columns = all_record_columns(source, extent, task.zone.extent.end, size)
             try:
-                results = list(check_queues(columns, extent, task.work.queues_of))
+                results = check_queues(columns, extent, task.work.queues_of)
             except GoneError:
                 continue  # others may still have it, and units that lead there; nothing is known of them
             yield pa.RecordBatch.from_pylist([_queue_row(one, extent) for one in results], schema=schema)

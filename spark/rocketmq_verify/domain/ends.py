@@ -18,7 +18,7 @@ from rocketmq_verify.domain.model import Ask, Extent, ReplicaName
 from rocketmq_verify.domain.narrow import Questions, first_difference
 from rocketmq_verify.domain.records import LARGEST_RECORD, RecordKind, name_record, record_start, same_put, walk
 from rocketmq_verify.domain.table_findings import missing_segment
-from rocketmq_verify.domain.windows import MOST_AT_ONCE, NEAR, Found, Window
+from rocketmq_verify.domain.windows import NEAR, Found, Window, in_parts
 
 REACH: Final = 2 * LARGEST_RECORD
 """Bytes behind an end in which an equal record is looked for."""
@@ -112,15 +112,9 @@ def _has(history: History, replica: ReplicaName, extent: Extent) -> bool:
 
 def _window(extent: Extent, replicas: tuple[ReplicaName, ...]) -> Questions[Window]:
     """These bytes of who has them all."""
-    starts = range(extent.start, extent.end, MOST_AT_ONCE)
-    asks = tuple(
-        Ask(one, Extent(at, min(at + MOST_AT_ONCE, extent.end)), digest=False) for one in replicas for at in starts
-    )
+    asks = tuple(ask for one in replicas for ask in in_parts(one, extent))
     answers = (yield asks) if asks else ()
-    found: dict[ReplicaName, bytes] = {}
-    for index, one in enumerate(replicas):
-        parts = answers[index * len(starts) : (index + 1) * len(starts)]
-        data = b"".join(part for part in parts if part is not None)
-        if len(data) == extent.length:
-            found[one] = data
-    return Window(extent.start, found)
+    found = dict.fromkeys(replicas, b"")
+    for ask, data in zip(asks, answers, strict=True):
+        found[ask.replica] += data or b""
+    return Window(extent.start, {one: data for one, data in found.items() if len(data) == extent.length})

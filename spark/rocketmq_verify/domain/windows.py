@@ -81,10 +81,7 @@ def read_window(extent: Extent, replicas: tuple[ReplicaName, ...], history: Hist
         zone = history.zone(replica)
         part = Extent(0, 0) if zone is None else extent.meet(Extent(zone.extent.start, zone.end))
         if part.length and part.start == extent.start:
-            asks += [
-                Ask(replica, Extent(start, min(start + MOST_AT_ONCE, part.end)), digest=False)
-                for start in range(part.start, part.end, MOST_AT_ONCE)
-            ]
+            asks += in_parts(replica, part)
     answers = (yield tuple(asks)) if asks else ()
     pieces: dict[ReplicaName, list[bytes | None]] = {}
     for ask, data in zip(asks, answers, strict=True):
@@ -98,6 +95,12 @@ def read_window(extent: Extent, replicas: tuple[ReplicaName, ...], history: Hist
         if data:
             copies[replica] = data
     return Window(extent.start, copies)
+
+
+def in_parts(replica: ReplicaName, extent: Extent) -> list[Ask]:
+    """Questions for all bytes of a range, each for `MOST_AT_ONCE` at the most."""
+    starts = range(extent.start, extent.end, MOST_AT_ONCE)
+    return [Ask(replica, Extent(start, min(start + MOST_AT_ONCE, extent.end)), digest=False) for start in starts]
 
 
 def _beginning(replica: ReplicaName, extent: Extent) -> Questions[bytes]:
