@@ -1,11 +1,13 @@
 """LogReader of log_reader.proto in front of a `ServedLog`: digests and bytes of the log, paced, so that replication in
 the same process never starves. Registered by `grpc_door`; what the rpcs promise is written in the .proto.
 
-Files are read in threads, in bites; between two bites the event loop looks whether the caller is still there and how
-long to rest.
+Files are read, and digests are paced, in threads: the event loop, which replicates, hears of them once for each message.
+In bites, between which a thread rests and looks whether the caller is still there.
 """
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Final, Never, TypeVar
@@ -32,7 +34,7 @@ MAX_CALLS: Final = 2
 TURN: Final = 10.0
 """Seconds after which a Digest ends, if it has answered anything, so that others get their turn."""
 BITE: Final = 0.1
-"""Seconds' worth of the rate that is read between two looks at the caller and the clock."""
+"""Seconds' worth of the rate that is read between two rests."""
 LARGEST_BITE: Final = 4 << 20
 """The same in bytes, at the most."""
 GATHER: Final = 0.5
@@ -101,7 +103,7 @@ class LogReader(LogReaderServicer):
             try:
                 folder = await asyncio.to_thread(LogFolder, self._served.path)
                 while offset < end:
-                    await _rest([self._bucket])
+                    await asyncio.sleep(_debt([self._bucket]))
                     data = await asyncio.to_thread(folder.read, offset, min(READ_PIECE, end - offset))
                     offset += len(data)
                     _charge([self._bucket], len(data))
@@ -113,24 +115,32 @@ class LogReader(LogReaderServicer):
                 await _unreadable(context, error)
 
     async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
-        loop = asyncio.get_running_loop()
-        began = sent = loop.time()
-        gathered: list[bytes | None] = []
-        answers = 0
+        ends = time.monotonic() + TURN
+        gone = threading.Event()
+        answered = False
+        try:
+            while not job.done and not (answered and time.monotonic() >= ends):
+                until, read = min(time.monotonic() + GATHER, ends), job.read
+                digests = await asyncio.to_thread(self._gather, job, buckets, until, gone)
+                self._served.counts.digested += job.read - read
+                yield pb.DigestResponse(digests=[pb.RangeDigest(xxh3_128=digest or b"") for digest in digests])
+                answered = True
+        finally:
+            gone.set()  # the thread of a call that was cancelled ends at its next look
+
+    def _gather(
+        self, job: DigestJob, buckets: list[TokenBucket], until: float, gone: threading.Event
+    ) -> list[bytes | None]:
+        """In a thread: digests for one message, at least one."""
         bite = int(min(max(min(bucket.rate for bucket in buckets) * BITE, PIECE), LARGEST_BITE))
-        while not job.done and not (answers and loop.time() >= began + TURN):
-            cost, read = job.cost, job.read
-            await _rest(buckets)
-            digests = await asyncio.to_thread(job.work, bite)
-            gathered += digests
-            answers += len(digests)
+        digests: list[bytes | None] = []
+        while not job.done and not (digests and time.monotonic() >= until):
+            if gone.wait(_debt(buckets)):
+                break
+            cost = job.cost
+            digests += job.work(bite)
             _charge(buckets, job.cost - cost)
-            self._served.counts.digested += job.read - read
-            if gathered and loop.time() >= sent + GATHER:
-                yield _message(gathered)
-                sent, gathered = loop.time(), []
-        if gathered:
-            yield _message(gathered)
+        return digests
 
     @contextmanager
     def _call(self) -> Iterator[bool]:
@@ -141,10 +151,6 @@ class LogReader(LogReaderServicer):
             yield admitted
         finally:
             self._calls -= admitted
-
-
-def _message(digests: list[bytes | None]) -> pb.DigestResponse:
-    return pb.DigestResponse(digests=[pb.RangeDigest(xxh3_128=digest or b"") for digest in digests])
 
 
 def message_of(view: LogView) -> pb.Log:
@@ -165,18 +171,14 @@ def message_of(view: LogView) -> pb.Log:
     )
 
 
+def _debt(buckets: list[TokenBucket]) -> float:
+    """Seconds until what was read before, by anybody, is paid for: to rest before reading, so that no answer waits."""
+    return max(bucket.take(0, time.monotonic()) for bucket in buckets)
+
+
 def _charge(buckets: list[TokenBucket], amount: int) -> None:
-    now = asyncio.get_running_loop().time()
     for bucket in buckets:
-        bucket.take(amount, now)
-
-
-async def _rest(buckets: list[TokenBucket]) -> None:
-    """Until what was read before, by anybody, is paid for: before reading, so that no answer waits."""
-    now = asyncio.get_running_loop().time()
-    pause = max(bucket.take(0, now) for bucket in buckets)
-    if pause > 0:
-        await asyncio.sleep(pause)
+        bucket.take(amount, time.monotonic())
 
 
 async def _invalid(context: aio.ServicerContext[RequestT, ResponseT], why: str) -> Never:

@@ -1,5 +1,6 @@
 """How quickly a log may be read, so that its owner never starves. Pure: the time comes from outside, in seconds."""
 
+from threading import Lock
 from typing import Final
 
 BURST: Final = 0.05
@@ -7,17 +8,19 @@ BURST: Final = 0.05
 
 
 class TokenBucket:
-    """Bytes that flow in at `rate`; whoever takes more than there are waits until the debt is paid."""
+    """Bytes that flow in at `rate`; whoever takes more than there are waits until the debt is paid. Thread-safe."""
 
     def __init__(self, rate: float) -> None:
         """`rate`: bytes per second, more than 0."""
         if not rate > 0:
             raise ValueError(f"a rate of {rate} bytes per second")
         self.rate = rate
+        self._lock = Lock()
         self._full_at = float("-inf")
         """When the bucket is full again, if nothing is taken until then."""
 
     def take(self, amount: int, now: float) -> float:
         """`amount` bytes were read: seconds to wait before the next read."""
-        self._full_at = max(self._full_at, now) + amount / self.rate
-        return max(self._full_at - now - BURST, 0.0)
+        with self._lock:
+            self._full_at = max(self._full_at, now) + amount / self.rate
+            return max(self._full_at - now - BURST, 0.0)
