@@ -2,22 +2,53 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from rocketmq_verify.session import Engine, SessionOptions
 
+MEASURED = pytest.StashKey[list[str]]()
+"""Lines to show after all tests: what was measured in them."""
 
-def pytest_configure() -> None:
-    """Without this, looptime's look at the current event loop makes asyncio create one before each synchronous test,
-    which nobody closes; the warning then hits whatever test runs when it is collected."""
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without the second line, looptime's look at the current event loop makes asyncio create one before each
+    synchronous test, which nobody closes; the warning then hits whatever test runs when it is collected."""
+    config.stash[MEASURED] = []
     asyncio.set_event_loop(None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup`: what starts processes runs in two rows, since most of it waits; official brokers, which
+    share a lab, are one."""
+    for item in items:
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.xdist_group("interop"))
+        elif item.get_closest_marker("processes"):
+            item.add_marker(pytest.mark.xdist_group("processes"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["measured"] = session.config.stash[MEASURED]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[MEASURED] += getattr(node, "workeroutput", {}).get("measured", [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[MEASURED]:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """Spark on this machine, warm: one session for all tests that need one. They are marked `processes` or `interop`
-    and run alone."""
+    """Spark on this machine, warm: one session for all tests that need one. They are marked `processes` or
+    `interop`."""
     started = Engine(SessionOptions(master="local[2]"))
     started.start()
     try:

@@ -1,8 +1,8 @@
 """LogReader of log_reader.proto in front of a `ServedLog`: digests and bytes of the log, paced, so that replication in
 the same process never starves. Registered by `grpc_door`; what the rpcs promise is written in the .proto.
 
-Files are read, and digests are paced, in threads: the event loop, which replicates, hears of them once for each message.
-In bites, between which a thread rests and looks whether the caller is still there.
+Files are read, and digests are paced, in threads: the event loop, which replicates, hears of them once a message. In
+bites, between which a thread rests and looks whether the caller is still there.
 """
 
 import asyncio

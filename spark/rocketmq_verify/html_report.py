@@ -16,7 +16,7 @@ from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.verdict import Result, Verdict
 from rocketmq_verify.history_rows import Figures, RunSummary
-from rocketmq_verify.markup import Html, el, join, table
+from rocketmq_verify.markup import Html, counted, el, join, table
 from rocketmq_verify.pictures import alignment_map, lag_chart, seconds, size, swatch, throughput_chart
 from rocketmq_verify.report_findings import checks_section, findings_section, repair_section, when
 from rocketmq_verify.run import Checked, Run
@@ -145,16 +145,20 @@ def _sections(
 
 def _header(verdict: Verdict, figures: Figures, repairs: Sequence[Repair]) -> Html:
     look, word = _WORDS[verdict.result]
-    links = [("findings", f"{len(verdict.findings)} findings")] if verdict.findings else []
+    links = [("findings", counted(len(verdict.findings), "finding"))] if verdict.findings else []
     links += [("repair", "what would repair it")] if repairs else []
     mismatches = sum(one.severity is Severity.MISMATCH for one in verdict.findings)
+    others = len(verdict.findings) - mismatches
     up_to = verdict.aligned_up_to
     rate = verdict.read_bytes / figures.reading_seconds if figures.reading_seconds else 0.0
     facts: list[tuple[str, str]] = [
         ("aligned up to", "-" if up_to is None else f"{up_to} ({size(up_to)})"),
         ("at epoch", "-" if verdict.epoch is None else str(verdict.epoch)),
         ("confirm offset of the group", f"{verdict.confirm_offset}"),
-        ("findings", f"{mismatches} mismatches, {len(verdict.findings) - mismatches} others"),
+        (
+            "findings",
+            f"{counted(mismatches, 'mismatch', 'mismatches')}, {counted(others, 'other')}",
+        ),
         ("read", "everything" if verdict.full or not verdict.old_bytes else "what is new, and a sample"),
         ("new since the last run", size(verdict.new_bytes)),
         ("compared", f"{size(verdict.compared_bytes)} of the log, {size(verdict.read_bytes)} with all replicas"),

@@ -82,3 +82,8 @@ def _attribute(name: str, value: str | int | bool | None) -> str:  # noqa: FBT00
 def _escaped(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 finding`, `2 findings`; `many` where it is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

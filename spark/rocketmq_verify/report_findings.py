@@ -9,7 +9,7 @@ from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.reports import FindingReport, RecordReport
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.hex_view import hex_view
-from rocketmq_verify.markup import Html, el, table
+from rocketmq_verify.markup import Html, counted, el, table
 from rocketmq_verify.pictures import size
 from rocketmq_verify.run import Checked
 
@@ -43,7 +43,7 @@ def findings_section(verdict: Verdict) -> Iterable[Html]:
     for number, finding in enumerate(shown, 1):
         yield _finding(number, finding)
     if rest := len(verdict.findings) - len(shown):
-        yield el("p", f"{rest} more findings are in the JSON of this run (-o json).")
+        yield el("p", f"In the JSON of this run (-o json): {counted(rest, 'more finding')}.")
 
 
 def repair_section(repairs: Sequence[Repair]) -> Iterable[Html]:

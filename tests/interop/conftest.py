@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from rocketmq_demo.apache import jars
+from tests.conftest import MEASURED
 from tests.interop import faults
 from tests.interop.lab import Group, Lab
 from tests.interop.native import NativeGroup
@@ -72,9 +73,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash[LOADS]:
-        terminalreporter.section("longest time without an acknowledged send")
-        for load in config.stash[LOADS]:
-            for line in faults.table(load):
-                terminalreporter.write_line(line)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    loads = session.config.stash[LOADS]
+    if loads:
+        title = "longest time without an acknowledged send".center(80, "=")
+        session.config.stash[MEASURED] += [title, *(line for load in loads for line in faults.table(load))]

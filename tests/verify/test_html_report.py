@@ -187,7 +187,7 @@ def test_the_page_says_what_was_found() -> None:
     text = Page(page((flipped(),))).text
     for part in (
         "Mismatch", "orders-eu", "1234", "broker-a-1", "body CRC wrong", "differing", "order-7", "00000000000005242880",
-        "kubectl rocketmq rebuild orders broker-a-1", "How to read this", "1 mismatches, 0 others",
+        "kubectl rocketmq rebuild orders broker-a-1", "How to read this", "1 mismatch, 0 others",
     ):  # fmt: skip
         assert part in text, part
 
@@ -313,7 +313,7 @@ def test_a_large_group_makes_no_large_page() -> None:
     shown = spans(said, what)
     seen = render(said, spans=shown, segment_size=1 << 30, figures=figures(), runs=rows)
     assert len(seen) < 700_000, len(seen)
-    assert "more findings are in the JSON" in seen
+    assert "In the JSON of this run (-o json): " in seen
 
 
 def test_nothing_at_all_makes_a_page() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 KINDS = {"brokergroups", "controllerclusters", "nameservers"}
-PATIENCE = 60.0
-"""Seconds: `helm test` may come right after `helm install`."""
+PATIENCE = 40.0
+"""Seconds: `helm test` may come right after `helm install`, or after a crash whose Lease is valid for 30 s."""
 
 Judge = Callable[[Any], str | None]
 """Takes what the API server answered; None if all is well, else what is not."""
