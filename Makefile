@@ -32,11 +32,11 @@ setup: $(VERIFY) ## create .venv with the pinned packages (Spark too: make demo 
 demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGINE=apache: official brokers)
 	$(BIN)/rocketmq-demo --engine $(ENGINE) $(DEMO_ARGS)
 
-# What starts processes waits for them in real time, in two rows beside each other; the rest shares all cores.
+# What is pure shares all cores; what starts processes mostly waits for them, so two files are at work beside each other.
 test: $(VERIFY) ## all tests, or PYTEST_ARGS="tests/store -k NAME" (with CI=true a missing tool is a failure, not a skip)
 ifeq ($(PYTEST_ARGS),)
 	$(BIN)/pytest -n auto --dist worksteal -m "not processes and not interop"
-	$(BIN)/pytest -n 2 --dist loadgroup -m "processes or interop"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "processes or interop"
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif

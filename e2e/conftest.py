@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
@@ -45,6 +46,20 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return cluster
 
 
+@pytest.fixture(scope="session")
+def loading(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Future[dict[str, str]]]:
+    """Images on their way to the node, while tests that need none run."""
+
+    def load() -> dict[str, str]:
+        found = images.built()
+        for reference in images.load(cluster, request.config.option.kind_bin, found, BUILD):
+            print(f"e2e: loaded {reference}", file=sys.stderr)
+        return found
+
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(load)
+
+
 def _write_kubeconfig(kind: str, name: str, kubeconfig: Path) -> None:
     """pytest-kind takes up a cluster that is there, but asks for its kubeconfig only when it makes one."""
     kubeconfig.parent.mkdir(parents=True, exist_ok=True)
@@ -56,14 +71,12 @@ def _write_kubeconfig(kind: str, name: str, kubeconfig: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def node_images(cluster: Cluster, request: pytest.FixtureRequest) -> Mapping[str, str]:
+def node_images(cluster: Cluster, loading: Future[dict[str, str]]) -> Mapping[str, str]:
     """All images on the node, by name (broker: rocketmq-ha/broker:dev), and volumes that pods can write to.
 
     apache-broker is in it only if it was built.
     """
-    found = images.built()
-    for reference in images.load(cluster, request.config.option.kind_bin, found, BUILD):
-        print(f"e2e: loaded {reference}", file=sys.stderr)
+    found = loading.result()
     classes = cluster.json("get", "storageclasses")["items"]
     if any(one["provisioner"] == HOST_PATH for one in classes):
         cluster.kubectl("apply", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))

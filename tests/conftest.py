@@ -20,13 +20,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`: what starts processes runs in two rows, since most of it waits; official brokers, which
-    share a lab, are one."""
-    for item in items:
-        if item.get_closest_marker("interop"):
-            item.add_marker(pytest.mark.xdist_group("interop"))
-        elif item.get_closest_marker("processes"):
-            item.add_marker(pytest.mark.xdist_group("processes"))
+    """Spark's long tests first: when two files are at work at once, neither waits for them in the end."""
+    items.sort(key=lambda item: item.path.parent.name != "verify")
 
 
 @pytest.hookimpl(trylast=True)

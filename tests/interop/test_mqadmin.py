@@ -73,6 +73,9 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def group(lab: Lab) -> Iterator[Group]:
+    """The lab's only one, for the tools tell of a whole cluster."""
+    for other in lab.groups:
+        other.close()
     brokers = Group(lab, GROUP)
     try:
         brokers.form()

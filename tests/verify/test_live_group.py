@@ -169,8 +169,9 @@ class Live:
 
     @property
     def aligned_up_to(self) -> int:
-        """As the last run says."""
-        return (self.looks[-1].run.verdict.aligned_up_to or 0) if self.looks else 0
+        """As the last run says that could tell."""
+        told = (look.run.verdict.aligned_up_to for look in reversed(self.looks))
+        return next((up_to for up_to in told if up_to is not None), 0)
 
     async def more(self, count: int) -> None:
         """Until so many more sends were acknowledged."""
