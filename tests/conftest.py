@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's long tests first: when two files are at work at once, neither waits for them in the end."""
-    items.sort(key=lambda item: item.path.parent.name != "verify")
+    items.sort(key=lambda item: item.path.parent.name != "verify" or item.get_closest_marker("processes") is None)
 
 
 @pytest.hookimpl(trylast=True)
