@@ -18,6 +18,8 @@ TIMEOUT_MS = 1000
 """Of one send. The client's default of 3 s would be what a hung master costs, three seconds an attempt; the failover
 itself is what is measured here."""
 _THREADS = 2
+_BODY = 256
+"""Bytes; with the rest of its record a message takes nearly twice as many."""
 _PACE_MS = 5
 """Between two sends of a thread: a JVM that starts needs the processor more than the producer does."""
 _POLL = 0.05
@@ -49,7 +51,7 @@ class Load:
             topic=topic,
             seconds=seconds,
             threads=_THREADS,
-            size=256,
+            size=_BODY,
             timeout_ms=TIMEOUT_MS,
             pace_ms=_PACE_MS,
         )
@@ -80,7 +82,13 @@ class Load:
 
     def wait_acknowledged(self, timeout: float = 120.0) -> None:
         """Wait for sends that began after now, surely: each thread has one in flight."""
-        enough = len(self.acknowledged) + 2 * _THREADS + 1
+        self._wait(len(self.acknowledged) + 2 * _THREADS + 1, timeout)
+
+    def wait_written(self, size: int, timeout: float = 120.0) -> None:
+        """Wait until what was acknowledged takes so many bytes of a log, at the least."""
+        self._wait(size // _BODY, timeout)
+
+    def _wait(self, enough: int, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while len(self.acknowledged) < enough:
             if time.monotonic() > deadline:

@@ -218,6 +218,7 @@ def test_master_and_controller_leader_killed(lab: Lab, group: Group, load: Load)
 
 def test_logs_agree_while_they_are_written(group: Group, load: Load, engine: Engine) -> None:
     group.whole()
+    load.wait_written(FILE_SIZE)
     before = len(load.acknowledged)
     said = verifying.aligned(group.stores, least=FILE_SIZE, engine=engine)
     assert len(load.acknowledged) > before

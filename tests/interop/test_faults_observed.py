@@ -215,6 +215,7 @@ def test_logs_agree_while_they_are_written(
 ) -> None:
     """One replica by its files, the others by their sidecars."""
     group.whole()
+    load.wait_written(FILE_SIZE)
     before = len(load.acknowledged)
     observed = {one.broker.folder.name: one.grpc for one in sidecars.values()}
     name, store = next(iter(group.stores.items()))
