@@ -19,8 +19,6 @@ SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1G
 """What the test machine has for each broker."""
 QUICK = ["-XX:TieredStopAtLevel=1"]
 """A JVM that compiles less, since several start on two cores."""
-BRISK = {"syncBrokerMetadataPeriod": "1000", "syncControllerMetadataPeriod": "2000", "checkSyncStateSetPeriod": "1000"}
-"""Milliseconds between looks that brokers take by the clock: seconds less for each of their many comebacks here."""
 PATIENCE = 300.0
 PACE = 0.1
 
@@ -33,7 +31,6 @@ def java(installation: Installation, group: Group, apache_image: str) -> Iterato
     """
     resource = yaml.safe_load((EXAMPLES / "brokergroup-apache.yaml").read_text())
     resource["spec"] |= {"resources": {"broker": SMALL}, "jvm": {"options": QUICK}}
-    resource["spec"]["config"] |= BRISK
     resource["spec"]["image"]["broker"] = apache_image
     installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", "-", input=json.dumps(resource))
     java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE, pace=PACE)
