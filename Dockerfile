@@ -1,8 +1,8 @@
 # The images, a target each: controller, namesrv, broker, sidecar, operator, spark; tester is for tests (e2e/). All at once: `make images`.
-# From one image to the next the same layers are used again; which package is in which: hack/images/layers.py.
+# Images share layers; which package is in which layer: hack/images/layers.py.
 ARG BASE=python:3.11-slim-bookworm
 
-# Tools of the build: nothing of this stage is in an image.
+# Build tools: nothing of this stage is in an image.
 FROM ${BASE} AS tools
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
@@ -17,13 +17,13 @@ RUN --mount=type=cache,target=/root/.cache/pip \
       sed -n "/^$name==/,/[^\\\\]\$/p" constraints.txt; done > /build/tools.txt \
     && pip install --quiet --no-deps --require-hashes -r /build/tools.txt
 
-# Which packages are in which layer. Only when that changes are they installed anew.
+# Which packages are in which layer. They are installed again only when that changes.
 FROM tools AS lists
 COPY pyproject.toml ./
 COPY hack/images/layers.py hack/images/
 RUN --mount=type=cache,target=/root/.cache/pip python hack/images/layers.py /build/layers
 
-# One folder per layer: its packages as they lie in /opt/rocketmq-ha, compiled.
+# One folder per layer: its packages as in /opt/rocketmq-ha, compiled.
 FROM tools AS packages
 COPY hack/images/install.sh hack/images/
 COPY --from=lists /build/layers /build/layers
@@ -32,7 +32,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && if [ -s "$list" ]; then pip wheel --quiet --no-deps --no-build-isolation --require-hashes -w "/build/$name" -r "$list"; fi \
     && sh hack/images/install.sh "/build/$name" "/layers/$name" || exit 1; done
 
-# Spark and what goes with it, apart from the others: it is large, and only one image has it.
+# Spark and its packages in a stage of their own: they are large, and only one image has them.
 FROM tools AS spark-packages
 COPY pyproject.toml constraints-verify.txt ./
 COPY hack/images/layers.py hack/images/install.sh hack/images/trim-spark.sh hack/images/
@@ -57,7 +57,7 @@ COPY hack/images/install.sh hack/images/
 RUN pip wheel --quiet --no-deps --no-build-isolation -w /build/project . \
     && sh hack/images/install.sh /build/project /layers/project
 
-# What all images stand on: the base without what installs packages, a user, the virtual environment.
+# The base of all images: without package installers, with a user and the virtual environment.
 FROM ${BASE} AS common
 COPY hack/images/trim.sh /tmp/
 RUN sh /tmp/trim.sh && rm /tmp/trim.sh && useradd --uid 1000 --user-group --create-home --shell /usr/sbin/nologin rocketmq
@@ -131,7 +131,7 @@ EXPOSE 8080 8081
 LABEL org.opencontainers.image.title="rocketmq-ha operator" org.opencontainers.image.description="the Kubernetes operator"
 ENTRYPOINT ["rocketmq-operator"]
 
-# Driver and executors of the verification; `executor` and `driver` as first argument are Spark's own words for its pods.
+# Driver and executors of the verification; Spark starts its own pods with `executor` or `driver` as first argument.
 FROM common AS with-java
 RUN apt-get update -q && mkdir -p /usr/share/man/man1 \
     && apt-get install -q -y --no-install-recommends openjdk-17-jre-headless \

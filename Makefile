@@ -1,4 +1,4 @@
-# make demo and make test are all a newcomer needs; every target sets up what it uses in .venv.
+# A newcomer needs make demo and make test. Every target sets up what it uses in .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,12 +10,16 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 E2E_ARGS ?=
 TAG ?= dev
+MINUTES ?= 20
+COUNT ?= 1000
+SEED ?= $(shell date +%s)
+CAMPAIGN_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench images sbom e2e format proto chart docs constraints clean
+.PHONY: help setup demo test sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 $(STAMP): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,56 +31,78 @@ $(VERIFY): $(STAMP) constraints-verify.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r constraints-verify.txt
 	@touch $@
 
-setup: $(VERIFY) ## create .venv with the pinned packages (Spark too: make demo goes without) and this project
+setup: $(VERIFY) ## create .venv with the pinned packages and this project (make demo needs no Spark)
 
 demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGINE=apache: official brokers)
 	$(BIN)/rocketmq-demo --engine $(ENGINE) $(DEMO_ARGS)
 
-# What is pure shares all cores; what starts processes mostly waits for them, so two files are at work beside each other.
-test: $(VERIFY) ## all tests, or PYTEST_ARGS="tests/store -k NAME" (with CI=true a missing tool is a failure, not a skip)
+# Pure tests share all cores. Process tests mostly wait, so two files of them run side by side.
+test: $(VERIFY) ## the tests that need no Java, or PYTEST_ARGS="tests/store -k NAME" (CI=true: a missing tool is a failure, not a skip)
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/pytest -n auto --dist worksteal -m "not processes and not interop"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "processes or interop"
+	$(BIN)/pytest -n auto --dist worksteal -m "not processes and not interop and not java"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "processes and not interop and not java"
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
 
-check: $(VERIFY) ## format, lint, types, import borders, generated files
+sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
+	$(BIN)/python -m tests.sim --kind quorum controllers members groups --seed $(SEED) --count $(COUNT)
+
+interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
+
+check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python hack/proto.py --check
+	$(BIN)/python hack/crds.py --check
 	$(BIN)/python hack/chart.py --check
 	$(BIN)/python hack/crd_reference.py --check
+	$(BIN)/python hack/configuration.py --check
+	$(BIN)/python hack/citations.py --check
+	$(BIN)/python hack/english.py --check
 
-bench: $(VERIFY) ## ours and Apache RocketMQ's side by side; results in build/bench
+bench: $(VERIFY) ## rocketmq-ha and Apache RocketMQ side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-compare: $(STAMP) ## this checkout against the commit BASE, without Java; results in build/bench-compare
+	$(BIN)/python -m benchmarks.compare $(BASE) $(BENCH_ARGS)
 
 images: ## build the images as rocketmq-ha/NAME:TAG (TAG=dev)
 	hack/images.sh $(TAG)
 
-sbom: images ## the images' bills of materials, in build/sbom
+sbom: images ## write the bills of materials of the images to build/sbom
 	hack/sbom.sh $(TAG)
 
-e2e: $(VERIFY) ## the suite on a real Kubernetes: needs docker, kind, kubectl (E2E_ARGS="-k NAME --keep-cluster")
+e2e: $(VERIFY) ## the tests on Kubernetes: needs docker, kind, kubectl and Helm (E2E_ARGS="-k NAME --keep-cluster")
 	hack/e2e.sh run $(E2E_ARGS)
 
-format: $(STAMP) ## rewrite the files as `make check` wants them
+campaign: $(STAMP) ## inject faults into real processes and check the promises (MINUTES=20 SEED=7; needs root, a C compiler, and Java from 10 minutes on)
+	hack/campaign.sh --minutes $(MINUTES) --seed $(SEED) $(CAMPAIGN_ARGS)
+
+format: $(STAMP) ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-proto: $(STAMP) ## make the Python of libs/rocketmq_api/*.proto anew
+proto: $(STAMP) ## generate the Python code of libs/rocketmq_api/*.proto
 	$(BIN)/python hack/proto.py
+
+crds: $(STAMP) ## write crds/*.yaml from libs/rocketmq_resources/schema, then what is made from them
+	$(BIN)/python hack/crds.py
+	$(BIN)/python hack/chart.py
+	$(BIN)/python hack/crd_reference.py
 
 chart: $(STAMP) ## copy CRDs, version and the table of values into helm/rocketmq-ha
 	$(BIN)/python hack/chart.py
 
-docs: $(STAMP) ## make docs/crd-reference.md of crds/ anew
+docs: $(STAMP) ## generate docs/crd-reference.md and the tables of docs/configuration.md
 	$(BIN)/python hack/crd_reference.py
+	$(BIN)/python hack/configuration.py
 
-constraints: ## pin hack/requirements.in anew
+constraints: ## pin hack/requirements.in again
 	hack/constraints.sh
 
-clean: ## remove everything that was made here
+clean: ## remove everything that the other targets created
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .pytest-kind

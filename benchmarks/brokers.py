@@ -1,4 +1,5 @@
-"""Brokers that hold nothing: they register, beat and change SyncStateSets, as the load on a controller quorum.
+"""Brokers that hold nothing: they register, send heartbeats and change SyncStateSets, as the load on a controller
+quorum.
 
 The same client drives ours and the Java controller, so what it costs is on both sides of every ratio.
 """
@@ -10,8 +11,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rocketmq_formats.remoting.bodies import encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -25,8 +26,8 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import Header, decode_header
-from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
-from rocketmq_runtime.server import Peer, RemotingServer
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient, RemotingError
+from rocketmq_runtime.remoting.server import Peer, RemotingServer
 
 CLUSTER = "bench"
 
@@ -79,7 +80,7 @@ class Sink:
 
 
 class Brokers:
-    """`count` groups that beat each second at every controller until `close`."""
+    """`count` groups that send heartbeats each second at every controller until `close`."""
 
     def __init__(self, controllers: Sequence[str], count: int) -> None:
         self.controllers = tuple(controllers)
@@ -87,7 +88,7 @@ class Brokers:
         self.client = RemotingClient()
         self.leader = ""
         self._offsets = itertools.count(1)
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
         self._sink: RemotingServer | None = None
 
     async def start(self) -> None:
@@ -98,17 +99,17 @@ class Brokers:
         for group in self.groups:
             group.master_client = RemotingClient()
         await asyncio.gather(*(self._register(group) for group in self.groups))
-        await self.beat()
-        self._beating = asyncio.create_task(self._keep_beating())
+        await self.send_heartbeats()
+        self._heartbeats = asyncio.create_task(self._keep_sending_heartbeats())
         await asyncio.sleep(0.5)
         await asyncio.gather(*(self._elect(group) for group in self.groups))
         await asyncio.gather(*(self.alter(group) for group in self.groups))
 
     async def close(self) -> None:
         """End heartbeats and connections."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
         for group in self.groups:
             if group.master_client is not None:
                 await group.master_client.close()
@@ -116,7 +117,7 @@ class Brokers:
         if self._sink is not None:
             await self._sink.stop()
 
-    async def ask(self, header: Header | None, code: int, body: bytes = b"", *, via: str = "") -> RemotingCommand:
+    async def call(self, header: Header | None, code: int, body: bytes = b"", *, via: str = "") -> RemotingCommand:
         """One call to the leader (or `via`)."""
         return await self.client.call(via or self.leader, request(code, header, body), timeout=10.0)
 
@@ -137,7 +138,7 @@ class Brokers:
             group.both_in_sync = not group.both_in_sync
         return answer
 
-    async def beat(self) -> None:
+    async def send_heartbeats(self) -> None:
         """One heartbeat of every broker to every controller; controllers that are away are left out."""
         for controller in self.controllers:
             try:
@@ -177,16 +178,16 @@ class Brokers:
                 applied_broker_id=broker_id,
                 register_check_code=f"{self.address};{broker_id}",
             )
-            expect(await self.ask(apply, RequestCode.CONTROLLER_APPLY_BROKER_ID))
+            expect(await self.call(apply, RequestCode.CONTROLLER_APPLY_BROKER_ID))
             register = RegisterBrokerToControllerRequestHeader(
                 cluster_name=CLUSTER, broker_name=group.name, broker_id=broker_id, broker_address=self.address
             )
-            expect(await self.ask(register, RequestCode.CONTROLLER_REGISTER_BROKER))
+            expect(await self.call(register, RequestCode.CONTROLLER_REGISTER_BROKER))
 
     async def _elect(self, group: Group) -> None:
         header = ElectMasterRequestHeader(cluster_name=CLUSTER, broker_name=group.name, broker_id=1)
         answer = expect(
-            await self.ask(header, RequestCode.CONTROLLER_ELECT_MASTER),
+            await self.call(header, RequestCode.CONTROLLER_ELECT_MASTER),
             ResponseCode.SUCCESS,
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
         )
@@ -195,8 +196,8 @@ class Brokers:
             raise BenchError(f"{group.name}: replica 1 was not elected: {elected}")
         group.master_epoch, group.sync_state_set_epoch = elected.master_epoch, elected.sync_state_set_epoch
 
-    async def _keep_beating(self) -> None:
+    async def _keep_sending_heartbeats(self) -> None:
         while True:
             began = time.monotonic()
-            await self.beat()
+            await self.send_heartbeats()
             await asyncio.sleep(max(0.05, 1.0 - (time.monotonic() - began)))

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from benchmarks.brokers import BenchError, Brokers, Group, expect, find_leader
 from benchmarks.engines import Quorum
 from benchmarks.flood import flood
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import encode_frame, request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, GetReplicaInfoRequestHeader, SyncStateSet
-from rocketmq_runtime.client import RemotingError
+from rocketmq_runtime.remoting.client import RemotingError
 
 GROUPS = 300
 GROUPS_FOR_MEMORY = 350
@@ -65,7 +65,7 @@ async def masters_lost(quorum: Quorum) -> Figures:
             await client.close()
         names = encode_body([group.name for group in lost])
         while True:
-            answer = expect(await brokers.ask(None, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, names))
+            answer = expect(await brokers.call(None, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, names))
             table = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table
             if all(
                 table[group.name].master_broker_id == 2 and table[group.name].master_epoch > group.master_epoch
@@ -158,7 +158,7 @@ async def restart(quorum: Quorum) -> Figures:
     try:
         again.leader = await find_leader(again.client, quorum.addresses)
         answer = expect(
-            await again.ask(
+            await again.call(
                 GetReplicaInfoRequestHeader(broker_name=group.name), RequestCode.CONTROLLER_GET_REPLICA_INFO
             )
         )
@@ -176,10 +176,10 @@ async def _alter_for(brokers: Brokers, seconds: float) -> list[float]:
     latencies: list[float] = []
     end = time.perf_counter() + seconds
 
-    async def one(group: Group) -> None:
+    async def alter_group(group: Group) -> None:
         while (began := time.perf_counter()) < end:
             expect(await brokers.alter(group))
             latencies.append(time.perf_counter() - began)
 
-    await asyncio.gather(*(one(group) for group in brokers.groups))
+    await asyncio.gather(*(alter_group(group) for group in brokers.groups))
     return latencies

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.groups import Copies, ReplicaGroup, java_group, our_group
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.apache.servers import start_controller
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import HOST, PortPool
+from tests.lab.controller import start_controller
 
 MEMBERS = 3
 

@@ -10,7 +10,7 @@ from benchmarks.groups import Copies, Member, ReplicaGroup
 from benchmarks.sending import GroupView, create_topic, fill
 from rocketmq_client.producer import Producer
 from rocketmq_client.routes import PublishQueue
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient
 
 
 @dataclass(frozen=True)

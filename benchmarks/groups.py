@@ -12,9 +12,10 @@ from typing import Generic, Protocol, TypeVar
 
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.broker import OfficialBroker
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import JavaProcess
 from rocketmq_demo.engine import Running
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import Config, NameServer, Replica
 
 CLUSTER = "bench"
@@ -138,7 +139,10 @@ def our_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group
         nameserver=nameserver,
         address=nameserver.address,
         make=OurMember,
-        config={"durability": "strict" if copies is Copies.ALL else "relaxed"},
+        config={
+            "durability": "strict" if copies is Copies.ALL else "relaxed",
+            "haReplicationSecretFile": make_secret(folder / "replication.secret"),
+        },
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.ports import HOST, PortPool
 
 START_SECONDS = 60.0
 AUDIT_POLICY = """\

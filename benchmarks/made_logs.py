@@ -1,7 +1,7 @@
-"""Stores of many gigabytes, made in seconds: one record over and over, with what has to differ written into it.
+"""Stores of many gigabytes, made in seconds: copies of one record that differ in queue and offsets only.
 
-What a broker would have left: commit log, consume queues, epochs, checkpoint. Copies are real ones, each with its own
-pages in the page cache, unless they are asked for as links, where so many would fit neither disk nor memory.
+They hold what a broker leaves: commit log, consume queues, epochs, checkpoint. Each copy has its own pages in the page
+cache, unless hard links are asked for, where copies would fit neither disk nor memory.
 """
 
 import os
@@ -14,8 +14,8 @@ from rocketmq_formats.store import checkpoint, epoch_file
 from rocketmq_formats.store.checkpoint import Checkpoint, encode_checkpoint
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
-from rocketmq_formats.store.message import encode_blank, encode_record
 from rocketmq_formats.store.segment_names import segment_name
+from tests.records import make_blank, make_record
 
 SEGMENT: Final = 1 << 30
 BODY: Final = 1024
@@ -27,7 +27,6 @@ _QUEUE_ID: Final = struct.Struct(">i")
 _PLACES: Final = struct.Struct(">qq")
 _QUEUE_AT: Final = 12
 _PLACES_AT: Final = 20
-_HOST: Final = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 _PROPERTIES: Final = b"UNIQ_KEY\x01" + b"7F0000010000" * 2 + b"\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
 
 
@@ -47,22 +46,8 @@ def make_stores(folder: Path, *, files: int, replicas: int = 3, linked: bool = F
 
 
 def _make(root: Path, files: int, *, with_queues: bool) -> int:
-    record = encode_record(
-        topic=TOPIC,
-        queue_id=0,
-        flag=0,
-        sys_flag=0,
-        queue_offset=0,
-        physical_offset=0,
-        born_timestamp=1_700_000_000_000,
-        born_host=_HOST,
-        store_timestamp=1_700_000_000_001,
-        store_host=_HOST,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=bytes(index * 7 % 251 for index in range(BODY)),
-        properties=_PROPERTIES,
-    )
+    body = bytes(index * 7 % 251 for index in range(BODY))
+    record = make_record(body=body, topic=TOPIC, timestamp=1_700_000_000_000, properties=_PROPERTIES)
     size = len(record)
     count = (SEGMENT - 8) // size
     (root / "commitlog").mkdir(parents=True)
@@ -79,7 +64,7 @@ def _make(root: Path, files: int, *, with_queues: bool) -> int:
             if with_queues:
                 units[queue].append((start + at, size, 0))
             number += 1
-        data += encode_blank(SEGMENT - len(data)).ljust(SEGMENT - len(data), b"\0")
+        data += make_blank(SEGMENT - len(data))
         (root / "commitlog" / segment_name(start)).write_bytes(data)
     for queue, own in enumerate(units if with_queues else ()):
         _write_queue(root / "consumequeue" / TOPIC.decode() / str(queue), own)

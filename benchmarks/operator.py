@@ -20,7 +20,7 @@ from benchmarks.brokers import BenchError
 from benchmarks.controller import Figures
 from benchmarks.engines import Quorum
 from benchmarks.kube_api import KubeApi, kube_api
-from rocketmq_demo.apache.ports import PortPool
+from rocketmq_demo.ports import PortPool
 
 GROUPS = 300
 SECONDS_ALLOWED = 180.0

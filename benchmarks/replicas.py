@@ -18,13 +18,13 @@ from benchmarks.groups import Copies, Member, ReplicaGroup
 from benchmarks.sending import PATIENCE, TOPIC, GroupView, create_topic, send_for, sends_per_second
 from benchmarks.targets import IN_FLIGHT
 from rocketmq_client.producer import Producer
-from rocketmq_demo.apache.load import java_sends_per_second
 from rocketmq_demo.native_load import NativeLoad
-from rocketmq_formats.remoting.bodies import decode_body
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import EpochEntryCache
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from tests.lab.load import java_sends_per_second
 
 SECONDS = 2.0
 """Of each point."""

@@ -1,5 +1,6 @@
 """Figures as text: a line while measuring, a table of medians with spread, ratio and target at the end."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -31,6 +32,35 @@ def table(kept: Kept) -> tuple[str, list[str]]:
             f"| {number(ours / java) if java else '-'} | {_promise(target)} | {_kept(target, missed=name in missed)} |"
         )
     return "\n".join(rows) + "\n", missed
+
+
+def comparison(
+    base: Mapping[str, Sequence[float]], ours: Mapping[str, Sequence[float]], tolerance: float
+) -> tuple[str, list[str]]:
+    """A Markdown table of two commits, and the figures that are worse than the base's by more than `tolerance` per
+    cent: the median of the ratios, value by value. Figures that one of them does not have are left out."""
+    rows = ["| figure | base | here | here / base |", "|---|---|---|---|"]
+    worse: list[str] = []
+    for name, target in TARGETS.items():
+        figure = (target.figures or (name, name))[0]
+        if figure != name or not base.get(figure) or not ours.get(figure):
+            continue
+        ratio = median_ratio(base[figure], ours[figure])
+        limit = 1 - tolerance / 100 if target.more_is_better else 1 + tolerance / 100
+        if ratio < limit if target.more_is_better else ratio > limit:
+            worse.append(name)
+        rows.append(
+            f"| {name} | {_spread(base[figure], target.unit)} | {_spread(ours[figure], target.unit)} | {ratio:.3f} |"
+        )
+    return "\n".join(rows) + "\n", worse
+
+
+def median_ratio(base: Sequence[float], ours: Sequence[float]) -> float:
+    """Of ours to base, value by value; against a base of zeros 1.0 if ours are zeros too, else infinite."""
+    ratios = [after / before for before, after in zip(base, ours, strict=False) if before]
+    if ratios:
+        return statistics.median(ratios)
+    return math.inf if any(ours) else 1.0
 
 
 def number(value: float) -> str:

@@ -16,14 +16,14 @@ from rocketmq_client.errors import ClientError
 from rocketmq_client.pipeline import Pipeline, connect
 from rocketmq_client.producer import Producer
 from rocketmq_client.routes import PublishQueue
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, ReplicasInfo
 from rocketmq_formats.remoting.send_frames import SendTemplate, json_properties
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
 from rocketmq_formats.store.message_properties import WAIT, format_properties
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class GroupView:
         self._leader = ""
 
     async def get(self) -> ReplicasInfo | None:
-        """None while nobody is registered, or no controller leads."""
+        """None while no replica is registered, or no controller leads."""
         try:
             if not self._leader:
                 self._leader = await find_leader(self._client, self._controllers)
@@ -188,7 +188,7 @@ async def send_one_to(address: str, queue_id: int, *, topic: str = TOPIC) -> boo
     try:
         template = _templates([PublishQueue(NAME, queue_id, address)], topic, batch=False)[0]
         properties = json_properties(format_properties({WAIT: "true"}))
-        answer = await line.ask(template.frame(line.next_opaque, _now_ms(), properties, BODY))
+        answer = await line.send(template.frame(line.next_opaque, _now_ms(), properties, BODY))
         return answer.code == ResponseCode.SUCCESS
     finally:
         line.close()
@@ -196,7 +196,7 @@ async def send_one_to(address: str, queue_id: int, *, topic: str = TOPIC) -> boo
 
 async def _send_until_taken(line: Pipeline, template: SendTemplate, properties: bytes, body: bytes) -> None:
     while True:
-        answer = await line.ask(template.frame(line.next_opaque, _now_ms(), properties, body))
+        answer = await line.send(template.frame(line.next_opaque, _now_ms(), properties, body))
         if answer.code == ResponseCode.SUCCESS:
             return
         if answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT:

@@ -18,10 +18,10 @@ from rocketmq_client.errors import ClientError
 from rocketmq_client.queue_reader import BATCH, QueueReader
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import PublishQueue, ReadQueue, Routes
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.client import DEFAULT_MAX_MSG_BYTES, PULL_SUBSCRIPTION, PullMessageRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import encode_frame, request
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 RECOVERED = 4_000_000_000
 RECOVERED_BODY = 4096

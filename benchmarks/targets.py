@@ -26,7 +26,7 @@ IN_FLIGHT = (1, 16, 64)
 
 
 def _sends(name: str, what: str, ratio: float, *, one_client: bool) -> dict[str, Target]:
-    """Each engine with its own client, as DESIGN's figures of Java were measured; then both with ours, both with Java's
+    """Each engine with its own client, as its users run it; then both with our client, both with Java's
     (promised too, if `one_client`)."""
     least = ratio if one_client else None
     rows = {}

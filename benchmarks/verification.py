@@ -1,6 +1,6 @@
 """What is measured of the verification: stores of 1 GiB and of 20 GiB in files, and a group under load by its sidecars.
 
-Starting Spark, its first query (over nothing), and the scan are told apart; the stores are in the page cache.
+The start of Spark, its first (empty) query and the scan are measured separately; the stores are in the page cache.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from benchmarks.groups import CLUSTER, NAME
 from benchmarks.made_logs import make_stores
 from benchmarks.sending import GroupView, create_topic, fill, send_for
 from rocketmq_client.producer import Producer
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import NameServer, Replica
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_verify import job
-from rocketmq_verify.batches import check_structure
 from rocketmq_verify.domain.model import Chunk, Extent, ReplicaName
 from rocketmq_verify.domain.verdict import Result
-from rocketmq_verify.history_rows import Group
+from rocketmq_verify.engine.batches import check_structure
+from rocketmq_verify.engine.session import Engine, SessionOptions
+from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import Request, Run
-from rocketmq_verify.session import Engine, SessionOptions
-from rocketmq_verify.sources import open_source
-from rocketmq_verify.work import Place
+from rocketmq_verify.sources.open_source import open_source
+from rocketmq_verify.sources.work import Place
 
 ROUNDS = 3
 SMALL, LARGE = 1, 20
@@ -55,14 +55,14 @@ _READER = """
 import sys, threading
 from itertools import cycle, islice
 from rocketmq_verify.domain.model import Chunk, ReplicaName
-from rocketmq_verify.sources import open_source
+from rocketmq_verify.sources.source import open_source
 PIECE = 1 << 20
 sources = [open_source(ReplicaName(n), "sidecar:" + a) for n, _, a in (s.partition("=") for s in sys.argv[1:])]
 whole = min(source.describe().confirm_offset for source in sources) // PIECE
 todo = [cycle([Chunk(PIECE * i, PIECE, 0) for i in range(whole)]) for _ in sources]
 def read(i, count):
-    for one in sources[i].digests(list(islice(todo[i], count))):
-        assert one.digest
+    for answer in sources[i].digests(list(islice(todo[i], count))):
+        assert answer.digest
 print("ready", flush=True)
 for line in sys.stdin:
     threads = [threading.Thread(target=read, args=(i, int(line))) for i in range(len(sources))]

@@ -1,4 +1,4 @@
-"""Makes what helm/rocketmq-ha has from elsewhere; `--check` only compares (make chart, make check).
+"""Writes the generated parts of helm/rocketmq-ha; `--check` only compares (make chart, make check).
 
 The CRDs are copies of crds/, version and appVersion are the distribution's, the table of values in the chart's README
 is made of the comments in values.yaml. Tests take the values and their comments from here too.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The end-to-end suite (make e2e) and everything it stands on: hack/e2e.sh prepare | run [PYTEST ARGUMENTS].
-# With the docker, kind and kubectl of this machine; where ../shared/k8s-local is, with the Docker engine and the one-node cluster that
-# its scripts make. There a cluster that runs already is used and kept, but CI begins with a new one.
+# The end-to-end suite (make e2e) and everything it needs: hack/e2e.sh prepare | run [PYTEST ARGUMENTS].
+# With the docker, kind and kubectl of this machine; if ../shared/k8s-local exists, with the Docker engine and the one-node cluster of its
+# scripts. There a running cluster is used and kept, but CI begins with a new one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 local=../shared/k8s-local
+pods=10.244.0.0/16 # the one-node cluster's
 arguments=()
 if [ -x "$local/kind" ]; then
   export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
@@ -15,7 +16,11 @@ if [ -x "$local/kind" ]; then
     "$local/kind" delete cluster
     (. "$local/env.sh" && ip address del "$NODE_IP/32" dev lo 2>/dev/null) || true
   fi
-  nice -n 19 "$local/docker-up.sh"
+  "$local/docker-up.sh"  # not niced: all pods inherit it
+  # A Docker engine that had to turn forwarding on itself drops what it does not know, which is everything between two pods.
+  for side in -s -d; do
+    iptables -C FORWARD "$side" "$pods" -j ACCEPT 2> /dev/null || iptables -I FORWARD "$side" "$pods" -j ACCEPT
+  done
   nice -n 19 "$local/base-image.sh"
   arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds all images as rocketmq-ha/NAME:TAG and :VERSION (make images, make e2e): hack/images.sh [TAG], by default dev.
-# DOCKER names the command, DOCKER_BUILD_ARGS what else `docker build` needs here, e.g. --network host. Proxies and pip's settings come
-# from the environment: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST. BASE is another base image (Python 3.11, Debian or alike).
+# DOCKER names the command, DOCKER_BUILD_ARGS more arguments of `docker build`, e.g. --network host. Proxies and pip's settings come
+# from the environment: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST. BASE is another base image (Debian-like, with Python 3.11).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tag=${1:-dev}

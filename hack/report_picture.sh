@@ -1,5 +1,5 @@
 #!/bin/sh
-# Draws docs/img/verification-report.png anew: the report of real stores with real damage, seen by a real browser.
+# Draws docs/img/verification-report.png again: the report of real stores with real damage, in a real browser.
 # usage: hack/report_picture.sh [REPORT.html [OUT.png [HEIGHT]]]   needs chromium (BROWSER=...), Java and .venv (make setup)
 # Without a report it runs a group for two minutes: hack/report_stores.py.
 set -eu

@@ -17,26 +17,27 @@ from pathlib import Path
 
 from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
-from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import BROKER_GROUP, CLUSTER
+from rocketmq_demo.ports import PortPool
 from rocketmq_demo.replica import NameServer, Replica
-from rocketmq_runtime.client import RemotingError
+from rocketmq_runtime.remoting.client import RemotingError
 from rocketmq_verify import job
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.history_rows import Group
-from rocketmq_verify.html_report import page
+from rocketmq_verify.engine.session import Engine, SessionOptions
+from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.report.html_report import page
 from rocketmq_verify.run import Request, Run
-from rocketmq_verify.session import Engine, SessionOptions
-from rocketmq_verify.work import Place
+from rocketmq_verify.sources.work import Place
 
 TOPICS = ("orders-eu", "orders-us", "payments")
 GOODS = ("tea", "rice", "soap", "bread", "lamp", "paper")
 FILE_SIZE = 1 << 20
 ROUNDS = 16
 HANGS, HEALED, HANGS_AGAIN = 4, 9, 12
-"""Rounds before which the last slave stops, goes on, and stops for good: others confirm without it after 15 seconds."""
+"""Rounds before which the last slave stops, continues, and stops for good: others confirm without it after 15
+seconds."""
 
 
 async def _send(nameservers: Sequence[str]) -> None:
@@ -46,13 +47,13 @@ async def _send(nameservers: Sequence[str]) -> None:
             number += 1
             items = ", ".join(f"{dice.randrange(1, 9)} x {dice.choice(GOODS)}" for _ in range(dice.randrange(60, 300)))
             body = f'{{"order": {number}, "items": "{items}"}}'.encode()
-            with suppress(ClientError, RemotingError):  # nobody leads for a moment
+            with suppress(ClientError, RemotingError):  # no master for a moment
                 await producer.send(dice.choice(TOPICS), body, properties={"KEYS": f"order-{number}"})
             await asyncio.sleep(0.002)
 
 
 class Shop:
-    """The group, its name server, and what is asked of it."""
+    """The group, its name server, and its operations."""
 
     def __init__(self, folder: Path, ports: PortPool, controllers: Sequence[str]) -> None:
         self.folder = folder
@@ -99,7 +100,8 @@ class Shop:
     def verify(self, spark: Engine, below: str, *, full: bool) -> Run:
         """A run over the stores, or over those in `below` of the folder."""
         places = tuple(
-            Place(ReplicaName(one.label), f"files:{self.folder / below / one.label / 'store'}") for one in self.replicas
+            Place(ReplicaName(replica.label), f"files:{self.folder / below / replica.label / 'store'}")
+            for replica in self.replicas
         )
         group = Group(CLUSTER, BROKER_GROUP)
         request = Request(
@@ -110,13 +112,13 @@ class Shop:
 
     def damage(self) -> None:
         """Copies of the stores, two of which are not what they were."""
-        for one in self.replicas:
+        for replica in self.replicas:
             shutil.copytree(
-                self.folder / one.label / "store",
-                self.folder / "copies" / one.label / "store",
+                self.folder / replica.label / "store",
+                self.folder / "copies" / replica.label / "store",
                 ignore=shutil.ignore_patterns("*.sock"),
             )
-        _, wrong, late = (self.folder / "copies" / one.label / "store" / "commitlog" for one in self.replicas)
+        _, wrong, late = (self.folder / "copies" / replica.label / "store" / "commitlog" for replica in self.replicas)
         path = sorted(wrong.iterdir())[2]
         data = bytearray(path.read_bytes())
         data[data.index(b'"items": "', FILE_SIZE // 2) + 40] ^= 0x20
@@ -125,10 +127,10 @@ class Shop:
 
     def close(self) -> None:
         """End all processes."""
-        for one in self.replicas:
+        for replica in self.replicas:
             with suppress(AssertionError):  # not started
-                one.process.resume()
-            one.close()
+                replica.process.resume()
+            replica.close()
         self.nameserver.close()
 
 

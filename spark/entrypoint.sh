@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a container of the image `spark` runs. Spark starts its pods with `executor`, or (spark-submit in cluster mode, the Spark
+# Entry point of the image `spark`. Spark starts its pods with `executor`, or (spark-submit in cluster mode, the Spark
 # operator) with `driver` and spark-submit's arguments; with anything else this is rocketmq-verify. pip's pyspark has no such script.
 set -euo pipefail
 case ${1:-} in

@@ -1,12 +1,16 @@
 """What holds for all tests, and what many are too expensive to have on their own."""
 
 import asyncio
-from collections.abc import Iterator
+import logging
+import os
+import shutil
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+import structlog
 
-from rocketmq_verify.session import Engine, SessionOptions
+from rocketmq_verify.engine.session import Engine, SessionOptions
 
 MEASURED = pytest.StashKey[list[str]]()
 """Lines to show after all tests: what was measured in them."""
@@ -19,9 +23,33 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.set_event_loop(None)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's long tests first: when two files are at work at once, neither waits for them in the end."""
+    """Marks tests that start Spark, before `-m` selects, and puts the long ones first: when two files run side by side,
+    neither waits for them at the end."""
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.java)
     items.sort(key=lambda item: item.path.parent.name != "verify" or item.get_closest_marker("processes") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """xdist cannot send text that UTF-8 cannot encode, and ends if a test has logged some."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """A command that a test runs in this process configures logs for all that follow."""
+    root, config = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**config)
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,7 +71,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """Spark on this machine, warm: one session for all tests that need one. They are marked `processes` or
-    `interop`."""
+    `interop`, and `java`."""
+    if shutil.which("java") is None and "CI" not in os.environ:
+        pytest.skip("needs Java")
     started = Engine(SessionOptions(master="local[2]"))
     started.start()
     try:

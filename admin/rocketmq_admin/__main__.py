@@ -25,12 +25,12 @@ def run_command_line(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> object:
     command = typer.main.get_command(app)
     try:
-        return command.main(_as_mqadmin_takes_them(arguments), prog_name=PROGRAM, standalone_mode=False)
+        return command.main(_as_mqadmin_accepts_them(arguments), prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
         raise WrongUsageError(f"{error.format_message()} (see {PROGRAM} COMMAND --help)") from error
 
 
-def _as_mqadmin_takes_them(arguments: Sequence[str]) -> list[str]:
+def _as_mqadmin_accepts_them(arguments: Sequence[str]) -> list[str]:
     """mqadmin's liberties: command names in any case, `help [COMMAND]`, no arguments for an overview."""
     args = list(arguments)
     names = {info.name.lower(): info.name for info in app.registered_commands if info.name}

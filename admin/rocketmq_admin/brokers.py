@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketmq_admin.caller import Caller, read_body
-from rocketmq_admin.errors import AdminError, RefusedError, UnreachableError
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_admin.errors import AdminError, ClusterRefusedError, UnreachableError
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import EpochEntry, EpochEntryCache
 from rocketmq_formats.remoting.nameserver import ClusterInfo
@@ -28,12 +28,12 @@ async def get_cluster_info(caller: Caller, name_servers: Sequence[str]) -> Clust
 
     Raises:
         UnreachableError: none answers.
-        RefusedError: the only one asked refuses.
+        ClusterRefusedError: the only one asked refuses.
     """
     problems: list[AdminError] = []
     for address in name_servers:
         try:
-            answer = await caller.ask_successfully(address, request(RequestCode.GET_BROKER_CLUSTER_INFO))
+            answer = await caller.call_checked(address, request(RequestCode.GET_BROKER_CLUSTER_INFO))
             return read_body(address, ClusterInfo, answer)
         except AdminError as error:
             problems.append(error)
@@ -44,11 +44,11 @@ def broker_names_of(info: ClusterInfo, cluster_name: str) -> Sequence[str]:
     """Names of the broker sets of a cluster, sorted.
 
     Raises:
-        RefusedError: the name server knows no such cluster, or no broker of it.
+        ClusterRefusedError: the name server has no such cluster, or no broker of it.
     """
     names = info.cluster_addr_table.get(cluster_name)
     if not names:
-        raise RefusedError(f"the name server knows no cluster {cluster_name}")
+        raise ClusterRefusedError(f"the name server has no cluster {cluster_name}")
     return sorted(names)
 
 
@@ -62,9 +62,9 @@ async def get_broker_epochs(caller: Caller, address: str) -> BrokerEpochs:
     """The epochs of the broker at `address`.
 
     Raises:
-        RefusedError, UnreachableError: it does not tell; a broker without a controller refuses.
+        ClusterRefusedError, UnreachableError: it does not answer; a broker without a controller refuses.
     """
-    answer = await caller.ask_successfully(address, request(RequestCode.GET_BROKER_EPOCH_CACHE))
+    answer = await caller.call_checked(address, request(RequestCode.GET_BROKER_EPOCH_CACHE))
     cache = read_body(address, EpochEntryCache, answer)
     epochs = list(cache.epoch_list)
     if epochs:

@@ -1,15 +1,15 @@
-"""One question to one process: the remoting client's errors and other codes than success become ours.
+"""One request to one process: the remoting client's errors and codes other than success become ours.
 
 Used by `leader`, `controllers` and `brokers`; one `Caller` per run of the tool, all times bounded by its time-out.
 """
 
-from rocketmq_admin.errors import RefusedError, UnreachableError, refusal
+from rocketmq_admin.errors import ClusterRefusedError, UnreachableError, refusal
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.bodies import T, decode_body
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.json.bodies import T, decode_body
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.headers import H, decode_header
-from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient, RemotingError
 
 
 class NotSentError(UnreachableError):
@@ -17,13 +17,13 @@ class NotSentError(UnreachableError):
 
 
 class Caller:
-    """Asks with one time-out, in seconds, for connecting and answering together."""
+    """Calls with one time-out, in seconds, for connecting and answering together."""
 
     def __init__(self, client: RemotingClient, timeout: float) -> None:
         self._client = client
         self.timeout = timeout
 
-    async def ask(self, address: str, request: RemotingCommand) -> RemotingCommand:
+    async def call(self, address: str, request: RemotingCommand) -> RemotingCommand:
         """The answer, whatever its code.
 
         Raises:
@@ -37,20 +37,20 @@ class Caller:
         except RemotingError as error:
             raise UnreachableError(str(error)) from error
 
-    async def ask_successfully(self, address: str, request: RemotingCommand) -> RemotingCommand:
-        """The answer of a process that did what was asked.
+    async def call_checked(self, address: str, request: RemotingCommand) -> RemotingCommand:
+        """The answer, if its code is success.
 
         Raises:
-            RefusedError, UnreachableError: it did not, or see `ask`.
+            ClusterRefusedError, UnreachableError: it is not, or see `call`.
         """
-        return succeeded(address, await self.ask(address, request))
+        return succeeded(address, await self.call(address, request))
 
 
 def succeeded(address: str, answer: RemotingCommand) -> RemotingCommand:
     """`answer` itself, if its code is success.
 
     Raises:
-        RefusedError: any other code.
+        ClusterRefusedError: any other code.
     """
     if answer.code != ResponseCode.SUCCESS:
         raise refusal(address, answer.code, answer.remark)
@@ -61,21 +61,21 @@ def read_header(address: str, header_type: type[H], answer: RemotingCommand) -> 
     """The answer's typed header.
 
     Raises:
-        RefusedError: it is not what the request calls for.
+        ClusterRefusedError: it is not what the request calls for.
     """
     try:
         return decode_header(header_type, answer.ext_fields or {})
     except FormatError as error:
-        raise RefusedError(f"{address} sent an answer that cannot be read: {error}") from error
+        raise ClusterRefusedError(f"{address} sent an answer that cannot be read: {error}") from error
 
 
 def read_body(address: str, body_type: type[T], answer: RemotingCommand) -> T:
     """The answer's typed body.
 
     Raises:
-        RefusedError: it is not what the request calls for.
+        ClusterRefusedError: it is not what the request calls for.
     """
     try:
         return decode_body(body_type, answer.body)
     except FormatError as error:
-        raise RefusedError(f"{address} sent an answer that cannot be read: {error}") from error
+        raise ClusterRefusedError(f"{address} sent an answer that cannot be read: {error}") from error

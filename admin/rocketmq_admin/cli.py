@@ -9,9 +9,9 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from rocketmq_admin import brokers, controllers, options, output
+from rocketmq_admin import brokers, controllers, members, options, output
 from rocketmq_admin.caller import Caller
-from rocketmq_admin.errors import AdminError, RefusedError, WrongUsageError
+from rocketmq_admin.errors import AdminError, ClusterRefusedError, WrongUsageError
 from rocketmq_admin.options import DEFAULT_TIMEOUT, OutputFormat
 from rocketmq_admin.run import Report, run
 from rocketmq_runtime.terminal import to_json
@@ -63,7 +63,9 @@ def get_sync_state_set(
         else:
             names = brokers.broker_names_of(await brokers.get_cluster_info(caller, name_servers), target.cluster_name)
         sets = await controllers.get_sync_state_sets(caller, addresses, names)
-        problems = [RefusedError(f"the controller knows no broker set {name}") for name in names if name not in sets]
+        problems = [
+            ClusterRefusedError(f"the controller has no broker set {name}") for name in names if name not in sets
+        ]
         if not sets:
             return Report("", tuple(problems))
         table, document = output.sync_state_sets_table(sets), output.sync_state_sets_document(sets)
@@ -91,7 +93,7 @@ def get_broker_epoch(
         names = [target.broker_name] if target.broker_name else brokers.broker_names_of(info, target.cluster_name)
         addresses = [address for name in names for address in brokers.addresses_of(info, name)]
         if not addresses:
-            raise RefusedError(f"the name server knows no broker of {' '.join(names)}")
+            raise ClusterRefusedError(f"the name server has no broker of {' '.join(names)}")
         found, problems = await _gather(brokers.get_broker_epochs(caller, address) for address in addresses)
         if not found:
             return Report("", tuple(problems))
@@ -239,6 +241,88 @@ def update_controller_config(
         problems = [result.error for result in results if result.error is not None]
         table, document = output.updated_table(key, value, results), output.updated_document(key, value, results)
         return _report(form, table, document, problems)
+
+    return run(command, timeout=timeout)
+
+
+@app.command(
+    "getControllerMembers",
+    epilog="Example: rocketmq-admin getControllerMembers -g '127.0.0.1:9880;127.0.0.1:9870'",
+)
+def get_controller_members(
+    *,
+    controller: options.GrpcControllers,
+    certificate: options.TlsCertificate = None,
+    key: options.TlsKey = None,
+    authority: options.TlsAuthority = None,
+    interval: options.Interval = None,
+    form: options.Format = OutputFormat.TABLE,
+    timeout: options.TimeOut = DEFAULT_TIMEOUT,
+) -> int:
+    """The controllers' quorum: who votes, who is a learner, and how far each one's log is, as the leader sees it."""
+    quorum = members.Quorum(options.parse_addresses(controller, "-g"), options.tls_of(certificate, key, authority))
+
+    async def command(_caller: Caller) -> Report:
+        found = await members.get_members(quorum, timeout)
+        return _report(form, output.members_table(found), output.members_document(found))
+
+    return run(command, timeout=timeout, interval=interval)
+
+
+@app.command(
+    "addControllerMember",
+    epilog="Example: rocketmq-admin addControllerMember -g 127.0.0.1:9880 -i n3 -m 10.0.0.4:9878",
+)
+def add_controller_member(
+    *,
+    controller: options.GrpcControllers,
+    member: options.MemberId,
+    address: Annotated[
+        str,
+        typer.Option("-m", "--memberAddress", metavar="HOST:PORT", help="Its address, as in controllerDLegerPeers."),
+    ],
+    wait: Annotated[
+        int, typer.Option("-w", "--wait", metavar="SECONDS", min=0, max=86_400, help="How long to wait until it votes.")
+    ] = members.WAIT,
+    certificate: options.TlsCertificate = None,
+    key: options.TlsKey = None,
+    authority: options.TlsAuthority = None,
+    form: options.Format = OutputFormat.TABLE,
+    timeout: options.TimeOut = DEFAULT_TIMEOUT,
+) -> int:
+    """Take a controller into the quorum and wait until it has caught up and votes; of a member: change its address."""
+    quorum = members.Quorum(options.parse_addresses(controller, "-g"), options.tls_of(certificate, key, authority))
+    member_id = options.required(member, "-i")
+    (place,) = options.parse_addresses(address, "-m")[:1]
+
+    async def command(_caller: Caller) -> Report:
+        found = await members.add_member(quorum, timeout, member_id, place, wait=wait)
+        return _report(form, output.members_table(found), output.members_document(found))
+
+    return run(command, timeout=timeout)
+
+
+@app.command(
+    "removeControllerMember",
+    epilog="Example: rocketmq-admin removeControllerMember -g 127.0.0.1:9880 -i n2",
+)
+def remove_controller_member(
+    *,
+    controller: options.GrpcControllers,
+    member: options.MemberId,
+    certificate: options.TlsCertificate = None,
+    key: options.TlsKey = None,
+    authority: options.TlsAuthority = None,
+    form: options.Format = OutputFormat.TABLE,
+    timeout: options.TimeOut = DEFAULT_TIMEOUT,
+) -> int:
+    """Take a controller out of the quorum; a leader hands over first."""
+    quorum = members.Quorum(options.parse_addresses(controller, "-g"), options.tls_of(certificate, key, authority))
+    member_id = options.required(member, "-i")
+
+    async def command(_caller: Caller) -> Report:
+        found = await members.remove_member(quorum, timeout, member_id)
+        return _report(form, output.members_table(found), output.members_document(found))
 
     return run(command, timeout=timeout)
 

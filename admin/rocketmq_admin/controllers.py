@@ -1,6 +1,6 @@
 """The commands on controllers: what is asked and what comes back, as values. Printing is `output`'s.
 
-Codes, headers and bodies: controller reference, sections 3 and 4.
+Codes, headers and bodies: `rocketmq_formats/remoting/controller.py`.
 """
 
 import time
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rocketmq_admin.caller import Caller, read_body, read_header
-from rocketmq_admin.errors import AdminError, RefusedError, UnreachableError
-from rocketmq_admin.leader import ask_leader, get_metadata
+from rocketmq_admin.errors import AdminError, ClusterRefusedError, UnreachableError
+from rocketmq_admin.leader import call_leader, get_metadata
 from rocketmq_formats import properties
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.bodies import encode_body
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
@@ -47,7 +47,7 @@ class ControllerConfig:
 
 @dataclass(frozen=True)
 class ConfigUpdated:
-    """What came of an update at one controller: `error` is None where the new value was read back."""
+    """The result of an update at one controller; without `error` the new value was read back."""
 
     address: str
     error: AdminError | None
@@ -59,10 +59,10 @@ async def get_sync_state_sets(
     """The state of the named broker sets, by name; those the leader does not know are missing.
 
     Raises:
-        RefusedError, UnreachableError: see `leader.ask_leader`.
+        ClusterRefusedError, UnreachableError: see `leader.call_leader`.
     """
     asked = request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body(sorted(broker_names)))
-    answer = await ask_leader(caller, controllers, asked)
+    answer = await call_leader(caller, controllers, asked)
     return read_body(answer.address, BrokerReplicasInfo, answer.command).replicas_info_table
 
 
@@ -72,7 +72,8 @@ async def elect_master(
     """Have `broker_id` made master.
 
     Raises:
-        RefusedError, UnreachableError: see `leader.ask_leader`; 2011 (master already) is a refusal, as in mqadmin.
+        ClusterRefusedError, UnreachableError: see `leader.call_leader`; 2011 (master already) is a refusal, as in
+        mqadmin.
     """
     header = ElectMasterRequestHeader(
         cluster_name=cluster_name,
@@ -81,7 +82,7 @@ async def elect_master(
         designate_elect=True,
         invoke_time=_now_millis(),
     )
-    answer = await ask_leader(caller, controllers, request(RequestCode.CONTROLLER_ELECT_MASTER, header))
+    answer = await call_leader(caller, controllers, request(RequestCode.CONTROLLER_ELECT_MASTER, header))
     body = ElectMasterResponseBody()
     if answer.command.body:
         body = read_body(answer.address, ElectMasterResponseBody, answer.command)
@@ -95,11 +96,11 @@ async def elect_master(
 
 
 async def get_first_metadata(caller: Caller, controllers: Sequence[str]) -> GetMetaDataResponseHeader:
-    """What the first controller that answers says of its group.
+    """The group's members and leader as the first controller that answers reports them.
 
     Raises:
         UnreachableError: none answers.
-        RefusedError: the only one asked refuses.
+        ClusterRefusedError: the only one asked refuses.
     """
     problems: list[AdminError] = []
     for address in controllers:
@@ -119,10 +120,10 @@ async def clean_broker_metadata(
     broker_ids: Sequence[int],
     living: bool,
 ) -> None:
-    """Forget `broker_ids` of a broker set, or all of it if there are none; `living`: also brokers that are alive.
+    """Forget `broker_ids` of a broker set, or, without ids, all of it; `living`: also brokers that are alive.
 
     Raises:
-        RefusedError, UnreachableError: see `leader.ask_leader`.
+        ClusterRefusedError, UnreachableError: see `leader.call_leader`.
     """
     header = CleanControllerBrokerDataRequestHeader(
         cluster_name=cluster_name,
@@ -131,34 +132,34 @@ async def clean_broker_metadata(
         is_clean_living_broker=living,
         invoke_time=_now_millis(),
     )
-    await ask_leader(caller, controllers, request(RequestCode.CLEAN_BROKER_DATA, header))
+    await call_leader(caller, controllers, request(RequestCode.CLEAN_BROKER_DATA, header))
 
 
 async def get_config(caller: Caller, address: str) -> ControllerConfig:
     """The configuration of the controller at `address`, whether it leads or not.
 
     Raises:
-        RefusedError, UnreachableError: it does not tell.
+        ClusterRefusedError, UnreachableError: no such answer.
     """
-    answer = await caller.ask_successfully(address, request(RequestCode.GET_CONTROLLER_CONFIG))
+    answer = await caller.call_checked(address, request(RequestCode.GET_CONTROLLER_CONFIG))
     try:
         return ControllerConfig(address, properties.parse(answer.body))
     except FormatError as error:
-        raise RefusedError(f"{address} sent an answer that cannot be read: {error}") from error
+        raise ClusterRefusedError(f"{address} sent an answer that cannot be read: {error}") from error
 
 
 async def update_config(caller: Caller, address: str, key: str, value: str) -> ConfigUpdated:
-    """Set `key` at the controller at `address` and read it back: controllers say success to keys they do not know."""
+    """Set `key` at the controller at `address` and read it back: controllers answer success for unknown keys."""
     body = properties.dump({key: value})
     try:
-        await caller.ask_successfully(address, request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body))
+        await caller.call_checked(address, request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=body))
         held = (await get_config(caller, address)).values.get(key)
     except AdminError as error:
         return ConfigUpdated(address, error)
     if held is None:
-        return ConfigUpdated(address, RefusedError(f"{address} knows no key {key}: nothing was set"))
+        return ConfigUpdated(address, ClusterRefusedError(f"{address} has no key {key}: nothing was set"))
     if held.casefold() != value.casefold():
-        return ConfigUpdated(address, RefusedError(f"{address} did not take the value: {key} is {held}"))
+        return ConfigUpdated(address, ClusterRefusedError(f"{address} did not take the value: {key} is {held}"))
     return ConfigUpdated(address, None)
 
 

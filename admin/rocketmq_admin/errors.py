@@ -1,6 +1,6 @@
-"""What can go wrong with a command, with its exit code. `__main__` prints each as one line on standard error."""
+"""The errors of a command, with their exit codes. `__main__` prints each as one line on standard error."""
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_runtime.terminal import ToolError
 
 
@@ -8,8 +8,8 @@ class AdminError(ToolError):
     """A command, or its part for one address, that did not do what was asked."""
 
 
-class RefusedError(AdminError):
-    """The cluster answered with another code than success, or knows nothing of what was named."""
+class ClusterRefusedError(AdminError):
+    """The cluster answered with another code than success, or does not have what was named."""
 
 
 class WrongUsageError(AdminError):
@@ -19,12 +19,13 @@ class WrongUsageError(AdminError):
 
 
 class UnreachableError(AdminError):
-    """Nobody answered in time, or no controller leads."""
+    """No process answered in time, or no controller leads."""
 
     exit_code = 3
 
 
-def refusal(address: str, code: int, remark: str | None) -> RefusedError:
-    """The error for an answer with `code`; `CODE: n  DESC: remark` is how mqadmin says it, for who looks for that."""
+def refusal(address: str, code: int, remark: str | None) -> ClusterRefusedError:
+    """The error for an answer with `code`; `CODE: n  DESC: remark` is how mqadmin prints it, so that searches find
+    it."""
     name = ResponseCode(code).name if code in set(ResponseCode) else "unknown code"
-    return RefusedError(f"{address} refused: {name}: CODE: {code}  DESC: {remark or ''}".rstrip())
+    return ClusterRefusedError(f"{address} refused: {name}: CODE: {code}  DESC: {remark or ''}".rstrip())

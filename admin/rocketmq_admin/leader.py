@@ -1,8 +1,8 @@
-"""Finds the controllers' leader and asks it.
+"""Finds the controllers' leader and sends it the request.
 
-As mqadmin does: any controller says who leads (1005), the request goes there. Unlike mqadmin, which gives up: a dead or
-cut off controller costs its time-out and the next address is asked, and while an election is on (nobody leads, or the
-leader answers 2007) we go round again for as long as one answer may take. Both are safe, for nothing was done so far.
+As in mqadmin, any controller names the leader (1005), and the request goes there. Unlike mqadmin, which gives up, we
+try the next address after the time-out of a dead controller, and during an election (no leader, or the leader answers
+2007) we try all addresses again for the time that one answer may take. Both are safe: nothing was changed so far.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from rocketmq_admin.caller import Caller, NotSentError, read_header, succeeded
 from rocketmq_admin.errors import AdminError, UnreachableError, refusal
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
 
 PAUSE_SECONDS = 0.2
-"""Between two rounds while an election is on."""
+"""Between two rounds during an election."""
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,22 @@ class LeaderAnswer:
     command: RemotingCommand
 
 
-async def ask_leader(
-    caller: Caller, controllers: Sequence[str], asked: RemotingCommand, *, patience: float | None = None
+async def call_leader(
+    caller: Caller, controllers: Sequence[str], command: RemotingCommand, *, patience: float | None = None
 ) -> LeaderAnswer:
-    """The leader's answer to `asked`; `controllers` are addresses of any of them.
+    """The leader's answer to `command`; `controllers` are addresses of any of them.
 
-    `patience`: seconds to wait for the end of an election; None: as long as for an answer.
+    `patience`: seconds to wait for the end of an election; None: the time-out of an answer.
 
     Raises:
-        RefusedError: the leader answered with another code than success.
-        UnreachableError: no controller answers, none knows a leader, or the leader's answer stayed away (then the
-            request may have taken effect).
+        ClusterRefusedError: the leader answered with another code than success.
+        UnreachableError: no controller answers, none has a leader, or the leader did not answer (then the request may
+            have taken effect).
     """
     now = asyncio.get_running_loop().time
     deadline = now() + (caller.timeout if patience is None else patience)
     while True:
-        attempt = _Round(caller, asked)
+        attempt = _Round(caller, command)
         for address in controllers:
             answer = await attempt.through(address)
             if answer is not None:
@@ -53,29 +53,29 @@ async def ask_leader(
 
 
 async def get_metadata(caller: Caller, address: str) -> GetMetaDataResponseHeader:
-    """What the controller at `address` says of its group (1005).
+    """The group's members and leader as the controller at `address` reports them (1005).
 
     Raises:
-        RefusedError, UnreachableError: it does not say it.
+        ClusterRefusedError, UnreachableError: no such answer.
     """
-    answer = await caller.ask_successfully(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
+    answer = await caller.call_checked(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO))
     return read_header(address, GetMetaDataResponseHeader, answer)
 
 
 class _Round:
-    """One walk over the addresses, with what went wrong on the way."""
+    """One try of all addresses, with the problems met."""
 
-    def __init__(self, caller: Caller, asked: RemotingCommand) -> None:
+    def __init__(self, caller: Caller, command: RemotingCommand) -> None:
         self.election = False
-        """Some controller answered, but nobody leads just now."""
+        """Some controller answered, but there is no leader now."""
         self._caller = caller
-        self._asked = asked
+        self._command = command
         self._tried: set[str] = set()
         self._refused: AdminError | None = None
         self._problems: list[AdminError] = []
 
     async def through(self, address: str) -> LeaderAnswer | None:
-        """The answer of the leader that the controller at `address` names; None to go on with the next address."""
+        """The answer of the leader that the controller at `address` names; None to try the next address."""
         try:
             leader = (await get_metadata(self._caller, address)).controller_leader_address
         except AdminError as error:
@@ -83,15 +83,15 @@ class _Round:
             return None
         if not leader:
             self.election = True
-            self._problems.append(UnreachableError(f"{address} knows no leader"))
+            self._problems.append(UnreachableError(f"{address} reports no leader"))
             return None
         if leader in self._tried:
             return None
         self._tried.add(leader)
         try:
-            answer = await self._caller.ask(leader, self._asked)
+            answer = await self._caller.call(leader, self._command)
         except NotSentError as error:
-            self.election = True  # it is gone, the others will notice
+            self.election = True  # it is dead, the others will notice
             self._problems.append(error)
             return None
         if answer.code == ResponseCode.CONTROLLER_NOT_LEADER:

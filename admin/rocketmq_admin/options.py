@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rocketmq_admin.errors import WrongUsageError
-from rocketmq_runtime.client import parse_address
+from rocketmq_api.channels import ClientTls
+from rocketmq_runtime.remoting.client import parse_address
 
 
 class OutputFormat(StrEnum):
@@ -24,9 +25,23 @@ Controllers = Annotated[
         "-a", "--controllerAddress", metavar="HOST:PORT[;...]", help="Controllers; any of them, dead or alive."
     ),
 ]
+GrpcControllers = Annotated[
+    str,
+    typer.Option(
+        "-g", "--controllerGrpcAddress", metavar="HOST:PORT[;...]", help="gRPC ports of controllers; any of them."
+    ),
+]
+MemberId = Annotated[str, typer.Option("-i", "--memberId", metavar="ID", help="The controller's id.")]
+TlsCertificate = Annotated[
+    str | None, typer.Option("--tlsCert", metavar="FILE", help="Our certificate, where the port requires one.")
+]
+TlsKey = Annotated[str | None, typer.Option("--tlsKey", metavar="FILE", help="Its key.")]
+TlsAuthority = Annotated[
+    str | None, typer.Option("--tlsCa", metavar="FILE", help="The authority that signs the controllers' certificates.")
+]
 EachController = Annotated[
     str,
-    typer.Option("-a", "--controllerAddress", metavar="HOST:PORT[;...]", help="Controllers, each of them is asked."),
+    typer.Option("-a", "--controllerAddress", metavar="HOST:PORT[;...]", help="Controllers; each of them is called."),
 ]
 NameServers = Annotated[
     str | None,
@@ -36,12 +51,14 @@ NameServers = Annotated[
         metavar="HOST:PORT[;...]",
         envvar="NAMESRV_ADDR",
         show_envvar=True,
-        help="Name servers; the first that answers is taken.",
+        help="Name servers; the first that answers is used.",
     ),
 ]
 UnusedNameServers = Annotated[
     str | None,
-    typer.Option("-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Taken for mqadmin's sake, not used."),
+    typer.Option(
+        "-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Accepted for compatibility with mqadmin, not used."
+    ),
 ]
 BrokerName = Annotated[str, typer.Option("-bn", "--brokerName", metavar="NAME", help="Name of the broker set.")]
 FetchBrokerName = Annotated[
@@ -49,20 +66,18 @@ FetchBrokerName = Annotated[
 ]
 FetchClusterName = Annotated[
     str | None,
-    typer.Option("-c", "--clusterName", metavar="NAME", help="All broker sets of this cluster (asks a name server)."),
+    typer.Option("-c", "--clusterName", metavar="NAME", help="All broker sets of this cluster (needs a name server)."),
 ]
 Interval = Annotated[
     int | None,
-    typer.Option("-i", "--interval", metavar="SECONDS", min=1, max=86_400, help="Print again and again until Ctrl-C."),
+    typer.Option("-i", "--interval", metavar="SECONDS", min=1, max=86_400, help="Repeat until Ctrl-C."),
 ]
 Format = Annotated[
     OutputFormat, typer.Option("-o", "--output", help="table: mqadmin's layout; json: one line per result.")
 ]
 TimeOut = Annotated[
     float,
-    typer.Option(
-        "--timeout", metavar="SECONDS", min=0.1, max=300, help="How long each process asked may take to answer."
-    ),
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=300, help="How long each process may take to answer."),
 ]
 
 DEFAULT_TIMEOUT = 3.0
@@ -94,7 +109,7 @@ def parse_addresses(text: str, option: str) -> Sequence[str]:
     """The addresses of `host:port;host:port`, without repetitions; blanks around them do not count.
 
     Raises:
-        WrongUsageError: none given, or one that is none.
+        WrongUsageError: no address, or one that does not parse.
     """
     addresses = list(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
     if not addresses:
@@ -111,7 +126,7 @@ def parse_name_servers(text: str | None) -> Sequence[str]:
     """The name servers of -n or NAMESRV_ADDR.
 
     Raises:
-        WrongUsageError: neither is there, or an address is none.
+        WrongUsageError: neither is there, or an address does not parse.
     """
     if text is None:
         raise WrongUsageError("name servers are needed: give -n host:port or set NAMESRV_ADDR")
@@ -132,8 +147,21 @@ def parse_broker_ids(text: str | None) -> Sequence[int]:
     return [int(part) for part in ids]
 
 
+def tls_of(certificate: str | None, key: str | None, authority: str | None) -> ClientTls | None:
+    """Files for mutual TLS; None: plaintext.
+
+    Raises:
+        WrongUsageError: some of them are missing.
+    """
+    if certificate and key and authority:
+        return ClientTls(cert_file=certificate, key_file=key, ca_file=authority)
+    if certificate or key or authority:
+        raise WrongUsageError("--tlsCert, --tlsKey and --tlsCa go together")
+    return None
+
+
 def required(text: str, option: str) -> str:
-    """`text` without the blanks around it, as mqadmin takes values.
+    """`text` without the blanks around it, as mqadmin reads values.
 
     Raises:
         WrongUsageError: nothing is left.

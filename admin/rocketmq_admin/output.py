@@ -1,7 +1,7 @@
 """What the commands print on standard output: mqadmin's layout, or one line of JSON.
 
-The tables have mqadmin's bytes (tests/golden/mqadmin), odd blank lines included, so that scripts written for it go on;
-only its order is not kept: it follows Java's hash tables, ours is sorted. The JSON keys are documented in
+The tables have mqadmin's bytes (tests/golden/mqadmin), odd blank lines included, so that scripts written for it still
+work; only its order is not kept: it follows Java's hash tables, ours is sorted. The JSON keys are documented in
 docs/rocketmq-admin.md and stay as they are.
 """
 
@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from rocketmq_admin.brokers import BrokerEpochs
 from rocketmq_admin.controllers import ConfigUpdated, ControllerConfig, Elected
+from rocketmq_api.group_view import MemberView, QuorumView
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, InSyncReplica, ReplicasInfo
 from rocketmq_runtime.terminal import one_line
 
 Document = Mapping[str, object]
+_LONGEST = 100_000
+"""Characters of one value in a table."""
 
 
 # getSyncStateSet
@@ -22,9 +25,9 @@ def sync_state_sets_table(sets: Mapping[str, ReplicasInfo]) -> str:
     parts = []
     for name, info in sorted(sets.items()):
         parts.append(
-            f"\n#brokerName\t{name}\n"
-            f"#MasterBrokerId\t{_or_null(info.master_broker_id)}\n"
-            f"#MasterAddr\t{_or_null(info.master_address)}\n"
+            f"\n#brokerName\t{_shown(name)}\n"
+            f"#MasterBrokerId\t{_shown(info.master_broker_id)}\n"
+            f"#MasterAddr\t{_shown(info.master_address)}\n"
             f"#MasterEpoch\t{info.master_epoch}\n"
             f"#SyncStateSetEpoch\t{info.sync_state_set_epoch}\n"
             f"#SyncStateSetNums\t{len(info.in_sync_replicas)}\n"
@@ -57,8 +60,8 @@ def _by_id(replicas: Sequence[InSyncReplica]) -> Sequence[InSyncReplica]:
 
 def _identity(replica: InSyncReplica) -> str:
     return (
-        f"ReplicaIdentity{{brokerName='{replica.broker_name}', brokerId={replica.broker_id}, "
-        f"brokerAddress='{replica.broker_address}', alive={'true' if replica.alive else 'false'}}}"
+        f"ReplicaIdentity{{brokerName='{_shown(replica.broker_name)}', brokerId={replica.broker_id}, "
+        f"brokerAddress='{_shown(replica.broker_address)}', alive={'true' if replica.alive else 'false'}}}"
     )
 
 
@@ -73,8 +76,8 @@ def broker_epochs_table(brokers: Sequence[BrokerEpochs]) -> str:
     parts = []
     for broker in brokers:
         parts.append(
-            f"\n#clusterName\t{broker.cluster_name}\n#brokerName\t{broker.broker_name}\n"
-            f"#brokerAddr\t{broker.address}\n#brokerId\t{broker.broker_id}"
+            f"\n#clusterName\t{_shown(broker.cluster_name)}\n#brokerName\t{_shown(broker.broker_name)}\n"
+            f"#brokerAddr\t{_shown(broker.address)}\n#brokerId\t{broker.broker_id}"
         )
         parts += [
             f"\n#Epoch: EpochEntry{{epoch={entry.epoch}, startOffset={entry.start_offset},"
@@ -110,11 +113,11 @@ def broker_epochs_document(brokers: Sequence[BrokerEpochs]) -> Document:
 def elected_table(elected: Elected) -> str:
     """Without the members: mqadmin means to print them, but looks for them in the wrong place and never does."""
     return (
-        f"\n#ClusterName\t{elected.cluster_name}"
-        f"\n#BrokerName\t{elected.broker_name}"
-        f"\n#BrokerMasterAddr\t{_or_null(elected.header.master_address)}"
-        f"\n#MasterEpoch\t{_or_null(elected.header.master_epoch)}"
-        f"\n#SyncStateSetEpoch\t{_or_null(elected.header.sync_state_set_epoch)}\n"
+        f"\n#ClusterName\t{_shown(elected.cluster_name)}"
+        f"\n#BrokerName\t{_shown(elected.broker_name)}"
+        f"\n#BrokerMasterAddr\t{_shown(elected.header.master_address)}"
+        f"\n#MasterEpoch\t{_shown(elected.header.master_epoch)}"
+        f"\n#SyncStateSetEpoch\t{_shown(elected.header.sync_state_set_epoch)}\n"
     )
 
 
@@ -138,10 +141,10 @@ def elected_document(elected: Elected) -> Document:
 
 def metadata_table(metadata: GetMetaDataResponseHeader) -> str:
     return (
-        f"\n#ControllerGroup\t{_or_null(metadata.group)}"
-        f"\n#ControllerLeaderId\t{_or_null(metadata.controller_leader_id)}"
-        f"\n#ControllerLeaderAddress\t{_or_null(metadata.controller_leader_address)}"
-        + "".join(f"\n#Peer:\t{peer}" for peer in _peers(metadata))
+        f"\n#ControllerGroup\t{_shown(metadata.group)}"
+        f"\n#ControllerLeaderId\t{_shown(metadata.controller_leader_id)}"
+        f"\n#ControllerLeaderAddress\t{_shown(metadata.controller_leader_address)}"
+        + "".join(f"\n#Peer:\t{_shown(peer)}" for peer in _peers(metadata))
         + "\n"
     )
 
@@ -163,6 +166,56 @@ def metadata_document(metadata: GetMetaDataResponseHeader) -> Document:
 
 def _peers(metadata: GetMetaDataResponseHeader) -> Sequence[str]:
     return [peer for peer in metadata.peers.split(";") if peer]
+
+
+# getControllerMembers, addControllerMember, removeControllerMember: ours, mqadmin has none
+
+
+def members_table(quorum: QuorumView) -> str:
+    head = (
+        f"#ControllerGroup\t{_shown(quorum.group)}\n"
+        f"#Leader\t{_shown(quorum.leader_id or None)}\n"
+        f"#Term\t{quorum.term}\n"
+        f"#CommitIndex\t{quorum.commit_index}\n"
+        f"#Lineage\t{_shown(quorum.lineage or None)}\n"
+        f"#AnsweredBy\t{_shown(quorum.answered_by)}\n\n"
+        f"{'#Id':<20}{'#Address':<32}{'#Role':<10}{'#Counts':<10}{'#Connected':<12}#MatchIndex\n"
+    )
+    parts = [head]
+    for member in quorum.members:
+        match = "-" if member.match_index is None else str(member.match_index)
+        counts = "-" if member.counts is None else str(member.counts).lower()
+        parts.append(
+            f"{_shown(member.id):<20}{_shown(member.address):<32}{_role(member):<10}{counts:<10}"
+            f"{str(member.connected).lower():<12}{match}\n"
+        )
+    return "".join(parts)
+
+
+def members_document(quorum: QuorumView) -> Document:
+    return {
+        "group": quorum.group,
+        "answeredBy": quorum.answered_by,
+        "leaderId": quorum.leader_id or None,
+        "term": quorum.term,
+        "commitIndex": quorum.commit_index,
+        "lineage": quorum.lineage or None,
+        "members": [
+            {
+                "id": member.id,
+                "address": member.address,
+                "role": _role(member),
+                "counts": member.counts,
+                "connected": member.connected,
+                "matchIndex": member.match_index,
+            }
+            for member in quorum.members
+        ],
+    }
+
+
+def _role(member: MemberView) -> str:
+    return "voter" if member.voter else "learner"
 
 
 # cleanBrokerMetadata
@@ -188,7 +241,7 @@ def configs_table(configs: Sequence[ControllerConfig]) -> str:
     parts = []
     for config in configs:
         parts.append(f"============{config.address}============\n")
-        parts += [f"{key:<50}=  {value}\n" for key, value in sorted(config.values.items())]
+        parts += [f"{_shown(key):<50}=  {_shown(value)}\n" for key, value in sorted(config.values.items())]
     return "".join(parts)
 
 
@@ -221,6 +274,6 @@ def updated_document(key: str, value: str, results: Sequence[ConfigUpdated]) -> 
     }
 
 
-def _or_null(value: object) -> object:
-    """None as Java prints it."""
-    return "null" if value is None else value
+def _shown(value: object) -> str:
+    """What came from the network, as a terminal may be given it; None as Java prints it."""
+    return "null" if value is None else one_line(value, limit=_LONGEST)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from rocketmq_admin.caller import Caller
 from rocketmq_admin.errors import AdminError
 from rocketmq_runtime import terminal
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient
 
 PROGRAM = "rocketmq-admin"
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a command has to say; with problems, `text` is what could be had in spite of them."""
+    """A command's result; with problems, `text` is the part that was available."""
 
     text: str
     problems: tuple[AdminError, ...] = ()
@@ -26,7 +26,7 @@ Command = Callable[[Caller], Awaitable[Report]]
 def run(command: Command, *, timeout: float, interval: int | None = None) -> int:
     """Run `command`, with an `interval` in seconds again and again until Ctrl-C; the exit code.
 
-    A repeated command outlives its errors: it is there to watch a cluster in trouble.
+    A repeated command continues after errors: it watches a cluster in trouble.
     """
     return terminal.interrupted(lambda: asyncio.run(_run(command, timeout, interval)), repeats=interval is not None)
 

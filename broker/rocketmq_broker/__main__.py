@@ -1,6 +1,6 @@
 """`rocketmq-broker`: a broker (`command`), or with --pre-stop the wait for another process's end (`pre_stop`).
 
-The latter is a hook that the kubelet runs beside a broker at work: it must not load what a broker needs.
+The latter is a hook that the kubelet runs beside a running broker, so it must not load the broker's modules.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 from rocketmq_broker.pre_stop import wait_for_sidecar
 
 PRE_STOP = "--pre-stop"
-"""With the sidecar's socket: the only argument that no configuration belongs to, so it is looked for by itself."""
+"""Takes the sidecar's socket. The only command without a configuration, so it is parsed apart from the others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

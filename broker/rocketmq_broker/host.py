@@ -1,15 +1,15 @@
-"""Where and when this process is: its address towards others, and wall clock milliseconds."""
+"""This host's address, and the wall clock in milliseconds."""
 
 import ipaddress
 import socket
 import time
 
 _ELSEWHERE = ("192.0.2.1", 9)
-"""An address for documentation: nobody has it, and nothing is sent to it."""
+"""An address reserved for documentation; nothing is sent to it."""
 
 
 def own_address() -> str:
-    """The IPv4 address that this host uses towards others; loopback if it is alone."""
+    """The IPv4 address of this host's default route; loopback without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ELSEWHERE)  # UDP: this only looks up the route

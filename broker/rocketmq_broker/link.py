@@ -1,8 +1,8 @@
-"""The broker's end of the Unix socket to its sidecar: connects, says `Hello`, hands on what comes in.
+"""The broker's end of the Unix socket to its sidecar: connects, sends `Hello`, passes messages on.
 
 The replica (`replica.py`) owns it. Progress of the log (`Appended`, the one message that is sent thousands of times a
-second) is a level: it leaves once per turn of the loop, or less often where nobody waits for it, with the latest
-values.
+second) is level-triggered: it is sent once per turn of the loop with the latest values, or less often where no send
+waits for it.
 """
 
 import asyncio
@@ -28,27 +28,27 @@ from rocketmq_formats.replica_link import (
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 0.1
-"""Between two tries to connect, and after a connection that ended so soon; the sidecar is on the same machine and a
+"""Between two attempts to connect, and after a connection that ended at once; the sidecar is on the same machine and a
 refused connect costs nothing."""
 STABLE_SECONDS = 1.0
-"""A connection that lasted so long was a good one: its loss is reported whatever was reported before."""
+"""The loss of a connection that lasted this long is reported, even if the same reason was reported before."""
 MAX_SOCKET_PATH = 100
 """Bytes that fit a socket address everywhere (108 on Linux, with the end mark)."""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
-"""A sidecar that leaves so many bytes of few-byte messages unread hangs: the link is broken."""
+"""A sidecar that leaves this many bytes of small messages unread hangs: the link is cut."""
 
 
 class LinkHandler(Protocol):
-    """Who the link talks to; called in the event loop, must not block."""
+    """Handles the link's messages; called in the event loop, must not block."""
 
     def hello(self) -> Hello:
         """The first message of a connection. Raises `OSError`: the log cannot be read; it is tried again."""
 
     def on_message(self, message: FromSidecar) -> None:
-        """The sidecar said something."""
+        """A message from the sidecar."""
 
     def on_link_lost(self, reason: str) -> None:
-        """The connection is gone; called once per connection. `start` makes the next one."""
+        """The connection is lost; called once per connection. `start` makes the next one."""
 
 
 class SidecarLink:
@@ -64,7 +64,7 @@ class SidecarLink:
         self._reported = ""
         self._connected_at = float("-inf")
         self._progress: Callable[[], Appended] | None = None
-        self._told_at = float("-inf")
+        self._sent_at = float("-inf")
 
     @property
     def connected(self) -> bool:
@@ -75,7 +75,7 @@ class SidecarLink:
         self._connecting = self._loop.create_task(self._connect())
 
     async def stop(self) -> None:
-        """Write what is queued and close; nothing is reported any more."""
+        """Write what is queued and close; nothing is reported afterwards."""
         self._stopped = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -95,21 +95,21 @@ class SidecarLink:
         `apart` seconds have passed since the last time."""
         if self._progress is None and self._connection is not None:
             self._progress = latest
-            left = self._told_at + apart - self._loop.time() if apart else 0.0
+            left = self._sent_at + apart - self._loop.time() if apart else 0.0
             if left > 0:
                 self._loop.call_later(left, self._flush_progress)
             else:
                 self._loop.call_soon(self._flush_progress)
 
     def drop(self, reason: str) -> None:
-        """End this connection (a new one follows): the sidecar said what cannot be."""
+        """End this connection (a new one follows): the sidecar sent something impossible."""
         if self._connection is not None:
             self._connection.fail(reason)
 
     def _flush_progress(self) -> None:
         latest, self._progress = self._progress, None
         if latest is not None and self._connection is not None:
-            self._told_at = self._loop.time()
+            self._sent_at = self._loop.time()
             self._connection.write(encode(latest()))
 
     async def _connect(self) -> None:
@@ -124,8 +124,8 @@ class SidecarLink:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception as error:
-                # nobody would notice that this task has ended but by a broker that never comes back
-                log.exception("the link to the sidecar cannot be made, trying on", path=str(self._path))
+                # if this task ended here, the broker would stay without a role for ever, and nothing would report it
+                log.exception("cannot connect to the sidecar, retrying", path=str(self._path))
                 self._report("no link to the sidecar", f"{type(error).__name__}: {error}")
                 await asyncio.sleep(STABLE_SECONDS)
                 continue
@@ -150,7 +150,7 @@ class SidecarLink:
             directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
             address = f"/proc/self/fd/{directory}/{self._path.name}"
         try:
-            # asyncio's error for a file that is no socket would not say so
+            # asyncio's error would not say that the file is not a socket
             if not stat.S_ISSOCK(os.stat(address).st_mode):  # noqa: PTH116 - the path may be one of /proc
                 raise OSError(f"{self._path} is not a socket")
             _, connection = await self._loop.create_unix_connection(lambda: _Connection(self._lost), address)
@@ -160,7 +160,7 @@ class SidecarLink:
         return connection
 
     def _report(self, message: str, reason: str) -> None:
-        """One line per reason, not one per try."""
+        """One line per reason, not one per attempt."""
         if reason != self._reported:
             self._reported = reason
             log.warning(message, path=str(self._path), reason=reason)
@@ -178,7 +178,7 @@ class SidecarLink:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; what comes in before `open` waits."""
+    """One connection; data that arrives before `open` waits."""
 
     def __init__(self, lost: "Callable[[_Connection, str], None]") -> None:
         self._lost = lost

@@ -1,7 +1,7 @@
-"""Topics that a new master knows by the log alone, and queues that its table does not have. Used by `app.py`.
+"""Topics and queues that are in a new master's log but not in its topic table. Used by `app.py`.
 
-A slave copies its master's table now and then, but the log at once: what an earlier master stored shall be read, though
-the last copy of its table does not know of it.
+A slave copies its master's table now and then, but the log at once. What an earlier master stored must be readable
+even if the last copy of its table lacks it.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,17 +10,17 @@ import msgspec
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole
-from rocketmq_broker.domain.topics import TopicTable, name_problem
+from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
-from rocketmq_broker.topic_admin import MAX_QUEUES
+from rocketmq_broker.tools.topic_admin import MAX_QUEUES
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
 
 class LogTopics:
-    """While master."""
+    """Works while this replica is master."""
 
     def __init__(self, *, settings: BrokerSettings, role: ReplicaRole, store: MessageStore, topics: TopicTable) -> None:
         self._settings = settings
@@ -29,7 +29,7 @@ class LogTopics:
         self._topics = topics
 
     def take_over(self) -> None:
-        """On becoming master: what the log has."""
+        """On becoming master: take over what the log has."""
         self._adopt(self._younger_than_table())
         for topic, ids in self._store.queues().items():
             self._widen(topic, max(ids) + 1)
@@ -59,7 +59,7 @@ class LogTopics:
         }
 
     def _adopt(self, queues: Mapping[str, Collection[int]]) -> None:
-        """The consumers of a topic younger than the last copy shall not be told that it does not exist."""
+        """Consumers of a topic that is younger than the last copy must not get TOPIC_NOT_EXIST."""
         for name, ids in queues.items():
             if self._topics.get(name) is None and name_problem(name) is None:
                 count = min(max([*ids, self._settings.default_topic_queue_nums - 1]) + 1, MAX_QUEUES)
@@ -69,7 +69,7 @@ class LogTopics:
                 )
 
     def _widen(self, topic: str, count: int) -> None:
-        """An earlier master had more queues than our copy of its table says: what is in them shall be read."""
+        """An earlier master had more queues than our copy of its table: make them readable."""
         config = self._topics.get(topic)
         if config is not None and config.read_queue_nums < count <= MAX_QUEUES:
             wider = msgspec.structs.replace(config, read_queue_nums=count)

@@ -1,7 +1,7 @@
-"""`rocketmq-broker --pre-stop SOCKET`: returns when the sidecar has gone. The preStop hook of the broker's container.
+"""`rocketmq-broker --pre-stop SOCKET`: returns when the sidecar has ended. The preStop hook of the broker's container.
 
-Kubernetes ends both containers of a pod at once. A sidecar that ends hands mastership over first, and needs its broker
-for that; so the broker's SIGTERM has to wait, and this is what it waits for.
+Kubernetes ends both containers of a pod at once. A sidecar hands mastership over before it ends, and needs its broker
+for that; so the broker's SIGTERM has to wait for this command.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Final
 SECONDS: Final = 10.0
 """How long at most: the rest of the pod's grace period is the broker's own."""
 PAUSE: Final = 0.1
-"""Before the next look at a sidecar that closes what it accepts."""
+"""Before the next attempt, if the sidecar closes what it accepts."""
 
 
 def wait_for_sidecar(
@@ -24,9 +24,9 @@ def wait_for_sidecar(
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Whether nobody listens at the socket `path` any more; False: somebody still does after `seconds`.
+    """Whether the sidecar has stopped listening at the socket `path`; False: it still listens after `seconds`.
 
-    A connection that says nothing is held until the other side closes it, which a sidecar does when it ends.
+    A silent connection stays open until the sidecar ends and closes it.
     """
     deadline = clock() + seconds
     while (left := deadline - clock()) > 0:
@@ -37,7 +37,7 @@ def wait_for_sidecar(
 
 
 def _held_to_the_end(path: Path, seconds: float) -> bool:
-    """Connect and wait until the other side closes, `seconds` at most. False: nobody listens."""
+    """Connect and wait until the other side closes, at most `seconds`. False: no one listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
         try:
@@ -52,7 +52,7 @@ def _held_to_the_end(path: Path, seconds: float) -> bool:
 
 
 def _connect(connection: socket.socket, path: Path) -> None:
-    """By way of its folder: a socket's address holds some 100 bytes, a path more."""
+    """Through its folder: a socket address holds about 100 bytes, and a path may be longer."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         connection.connect(f"/proc/self/fd/{folder}/{path.name}")

@@ -1,8 +1,9 @@
-"""Tells every name server who this broker is outwards and which topics it has (103), and takes leave at the end (104).
+"""Registers this broker and its topics at every name server (103), and unregisters it at the end (104).
 
-One task per name server, so that a dead one holds up nobody. What is said is always the present state: a change while a
-registration is under way is said right after it. A fenced broker says nothing; whoever becomes master takes its place.
-Source: name server reference, sections 2 and 3; broker-agent reference, sections 2 and 8.
+One task per name server, so that a dead one does not delay the others. A registration always carries the current
+state; a change during a registration triggers another one. A broker without a role does not register; the next master
+takes its place.
+Source: rocketmq-all-5.3.3: BrokerController.java, BrokerOuterAPI.java; docs/protocol.md.
 """
 
 import asyncio
@@ -10,9 +11,9 @@ import asyncio
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole
-from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.settings import BrokerSettings
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.nameserver import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
 from rocketmq_formats.remoting.registration import (
@@ -22,16 +23,16 @@ from rocketmq_formats.remoting.registration import (
     encode_registration,
 )
 from rocketmq_formats.topics import DataVersion
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
 CALL_SECONDS = 3.0
-"""At most; registerBrokerTimeoutMills may make it shorter."""
+"""Maximum; registerBrokerTimeoutMills may make it shorter."""
 RETRY_SECONDS = 1.0
-"""After a registration that failed; also the shortest time between two that ended connections cause."""
-FAREWELL_SECONDS = 1.0
-"""A name server that does not answer finds out by itself."""
+"""After a failed registration; also the minimum time between two that lost connections cause."""
+UNREGISTER_SECONDS = 1.0
+"""A name server that does not answer notices the closed connection itself."""
 
 
 class Registrar:
@@ -57,52 +58,54 @@ class Registrar:
         self._servers = {server: asyncio.Event() for server in settings.name_servers}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
-        self._said_at = dict.fromkeys(settings.name_servers, float("-inf"))
-        """When the last registration at each began."""
-        self._again: dict[str, asyncio.TimerHandle] = {}
-        """For name servers whose connections ended."""
+        self._registered_at = dict.fromkeys(settings.name_servers, float("-inf"))
+        """Loop time when the last registration at each began."""
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """For name servers whose connections closed."""
         self._body = b""
         self._body_version: DataVersion | None = None
-        topics.on_change(self.say)
+        topics.on_change(self.register_now)
         client.on_lost = self._lost
 
     def start(self) -> None:
         """Begin; the first registration follows when there is a role."""
-        self._tasks = [asyncio.create_task(self._keep(server, said)) for server, said in self._servers.items()]
+        self._tasks = [
+            asyncio.create_task(self._keep_registered(server, changed)) for server, changed in self._servers.items()
+        ]
 
-    def say(self) -> None:
-        """Something changed: register at once."""
-        for said in self._servers.values():
-            said.set()
+    def register_now(self) -> None:
+        """Register at once: something changed."""
+        for changed in self._servers.values():
+            changed.set()
 
     async def stop(self) -> None:
-        """Take leave of every name server."""
+        """Unregister at every name server."""
         self._client.on_lost = None
-        for timer in self._again.values():
+        for timer in self._timers.values():
             timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         outward = self._role.outward_id
         if self._tasks and outward is not None:
-            await asyncio.gather(*(self._leave(server, outward) for server in self._servers))
+            await asyncio.gather(*(self._unregister(server, outward) for server in self._servers))
 
     def _lost(self, address: str) -> None:
-        """A connection ended: a restarted name server knows nothing. One that answers and hangs up each time is not
-        asked all the time."""
-        said = self._servers.get(address)
-        if said is not None and address not in self._again:
-            due = max(self._loop.time(), self._said_at[address] + RETRY_SECONDS)
-            self._again[address] = self._loop.call_at(due, self._say_again, address, said)
+        """A connection closed: a restarted name server has no registrations. The pause keeps a server that answers and
+        hangs up from being called in a loop."""
+        changed = self._servers.get(address)
+        if changed is not None and address not in self._timers:
+            due = max(self._loop.time(), self._registered_at[address] + RETRY_SECONDS)
+            self._timers[address] = self._loop.call_at(due, self._register_again, address, changed)
 
-    def _say_again(self, server: str, said: asyncio.Event) -> None:
-        del self._again[server]
-        said.set()
+    def _register_again(self, server: str, changed: asyncio.Event) -> None:
+        del self._timers[server]
+        changed.set()
 
-    async def _keep(self, server: str, said: asyncio.Event) -> None:
+    async def _keep_registered(self, server: str, changed: asyncio.Event) -> None:
         failing = False
         while True:
-            said.clear()
+            changed.clear()
             wait = self._settings.register_period
             outward = self._role.outward_id
             if outward is not None:
@@ -110,19 +113,19 @@ class Registrar:
                 if problem is None and failing:
                     log.info("registered again", name_server=server)
                 elif problem is not None and not failing:
-                    log.warning("not registered, trying on", name_server=server, reason=problem)
+                    log.warning("not registered, retrying", name_server=server, reason=problem)
                 failing = problem is not None
                 if failing:
                     wait = RETRY_SECONDS
             try:
                 async with asyncio.timeout(wait):
-                    await said.wait()
+                    await changed.wait()
             except TimeoutError:
                 pass
 
     async def _register(self, server: str, outward: int) -> str | None:
         """What went wrong, or None."""
-        self._said_at[server] = self._loop.time()
+        self._registered_at[server] = self._loop.time()
         body = self._registration()
         header = RegisterBrokerRequestHeader(
             broker_name=self._settings.name,
@@ -136,16 +139,16 @@ class Registrar:
         timeout = min(CALL_SECONDS, self._settings.register_broker_timeout_mills / 1000)
         return await self._call(server, request(RequestCode.REGISTER_BROKER, header, body), timeout)
 
-    async def _leave(self, server: str, outward: int) -> None:
+    async def _unregister(self, server: str, outward: int) -> None:
         header = UnregisterBrokerRequestHeader(
             broker_name=self._settings.name,
             broker_addr=self._address,
             cluster_name=self._settings.broker_cluster_name,
             broker_id=outward,
         )
-        problem = await self._call(server, request(RequestCode.UNREGISTER_BROKER, header), FAREWELL_SECONDS)
+        problem = await self._call(server, request(RequestCode.UNREGISTER_BROKER, header), UNREGISTER_SECONDS)
         if problem is not None:
-            log.info("left without taking leave", name_server=server, reason=problem)
+            log.info("could not unregister from name server", name_server=server, reason=problem)
 
     async def _call(self, server: str, command: RemotingCommand, seconds: float) -> str | None:
         try:
@@ -153,8 +156,8 @@ class Registrar:
         except (RemotingError, ValueError) as error:
             return str(error)
         except Exception as error:
-            # nobody would notice that this task has ended but by missing the broker at the name servers
-            log.exception("a call at a name server failed in an unforeseen way", name_server=server)
+            # if this task ended here, the broker would silently disappear from the name servers
+            log.exception("unexpected error in a call to a name server", name_server=server)
             return f"{type(error).__name__}: {error}"
         if answer.code != ResponseCode.SUCCESS:
             return f"code {answer.code}: {answer.remark}"

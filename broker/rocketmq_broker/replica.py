@@ -1,27 +1,28 @@
-"""This half of the replica: does what the sidecar says (replica_link.py) with the store, the role and whatever waits.
+"""The broker's half of the replica: carries out the sidecar's messages (replica_link.py) on store, role and waiting
+sends.
 
-One message is carried out at a time and in order. Giving up the writer lock may have to wait for the flush thread;
-messages that come meanwhile are kept. `app.py` builds it and registers listeners.
+Messages are carried out one at a time and in order. Releasing the writer lock may have to wait for the flush thread;
+messages that arrive meanwhile are queued. `app.py` builds it and registers listeners.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.link import SidecarLink
+from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.traffic import Traffic
-from rocketmq_broker.waiting import WaitingSends
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.replica_link import (
     PROTOCOL,
     Alive,
     Appended,
-    Fenced,
+    Copied,
     Following,
     FromSidecar,
     Grant,
@@ -29,16 +30,20 @@ from rocketmq_formats.replica_link import (
     Hello,
     Hold,
     Lease,
+    LogState,
+    NoRole,
     Prepare,
     Prepared,
     Probe,
     Release,
     Released,
+    Repaired,
     Replicated,
     Replication,
     Retained,
     RoleNotice,
     Status,
+    Suspected,
     Truncate,
     Truncated,
     Welcome,
@@ -53,11 +58,15 @@ DISPATCH_RETRY_SECONDS = 1.0
 """After a full disk kept messages from becoming visible."""
 
 UNAWAITED_PROGRESS_SECONDS = 0.002
-"""Between two words on how far the log reaches, where sends are acknowledged without them: telling the sidecar and all
-slaves of every single message would take more of the machine than the messages do."""
+"""Between two progress messages where sends are acknowledged without them: reporting every single message to the
+sidecar and all slaves would cost more than the messages themselves."""
 
 Visible = Callable[[Collection[tuple[str, int]]], None]
 """Takes the (topic, queue id) that have new messages for consumers."""
+
+
+async def _do_nothing(_offset: int) -> None:
+    pass
 
 
 class Replica:
@@ -74,9 +83,18 @@ class Replica:
         waiting: WaitingSends,
         on_role_change: Callable[[], None],
         on_visible: Visible,
+        on_cut: Callable[[int], Awaitable[None]] = _do_nothing,
+        on_hold: Callable[[], Awaitable[None]] | None = None,
+        on_members: Callable[[], None] = lambda: None,
+        on_repaired: Callable[[int], None] = lambda _: None,
+        on_suspected: Callable[[int], None] = lambda _: None,
         traffic: Traffic | None = None,
     ) -> None:
-        """`address`: as registered. `on_role_change`: master, slave or fenced now, or another epoch."""
+        """`address`: as registered. `on_role_change`: master, slave or neither now, or another epoch. `on_cut`: returns
+        when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`. `on_hold`:
+        returns, in any case, when others have what a master has to leave to them. `on_members`: a master's role has
+        heard who is in the SyncStateSet, or may enter it. `on_repaired`, `on_suspected`: from
+        this offset on, or there, the log should be read again."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -86,19 +104,26 @@ class Replica:
         self._traffic = traffic or Traffic()
         self._on_role_change = on_role_change
         self._on_visible = on_visible
+        self._on_cut = on_cut
+        self._on_hold = on_hold
+        self._on_members = on_members
+        self._on_repaired, self._on_suspected = on_repaired, on_suspected
+        self._holding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._link = SidecarLink(settings.socket_path, self)
         self._sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._progress_apart = UNAWAITED_PROGRESS_SECONDS if settings.put_ok.alone else 0.0
         self._inbox: deque[FromSidecar] = deque()
-        self._giving_up: asyncio.Task[None] | None = None
+        self._busy: asyncio.Task[None] | None = None
+        """Releases the lock, or forgets what is behind a cut: messages that arrive meanwhile wait in `_inbox`."""
         self._dispatching: asyncio.Handle | None = None
         self._confirmed = 0
-        """The confirm offset that the sidecar said last, and on a slave the max offset."""
+        """The last confirm offset from the sidecar, and on a slave the max offset."""
         self._max_offset = 0
-        self._stopping = False
+        self._log_state = LogState()
+        self._stopping = self._noticed = False
         self.status: Status | None = None
-        """What 1007 and 907 are answered with; None until the sidecar has said it."""
+        """The answer to 1007 and 907; None until the sidecar has sent it."""
 
     @property
     def connected(self) -> bool:
@@ -111,7 +136,7 @@ class Replica:
     async def stop(self) -> None:
         """Leave the group: nothing is appended or acknowledged after this."""
         self._stopping = True
-        self._fence("the broker is stopping")
+        self._lose_role("the broker is stopping")
         await self._settled()
         await self._link.stop()
 
@@ -132,16 +157,32 @@ class Replica:
         """Expired files were deleted."""
         self._link.send(Retained(min_offset))
 
-    def role_notice(self, notice: RoleNotice) -> None:
-        """A controller told us (1008); the sidecar decides."""
-        self._link.send(notice)
+    def on_log_state(self, state: LogState) -> None:
+        """The log was read again, or has to be; what was found."""
+        if state != self._log_state:
+            self._log_state = state
+            self._link.send(state)
+
+    def copied(self, message: Copied) -> None:
+        """Slaves that may enter the SyncStateSet have this master's tables."""
+        self._link.send(message)
+
+    def role_notice(self) -> None:
+        """1008 came; the sidecar asks the controllers. Several in one turn of the loop are sent as one."""
+        if not self._noticed:
+            self._noticed = True
+            self._loop.call_soon(self._send_role_notice)
+
+    def _send_role_notice(self) -> None:
+        self._noticed = False
+        self._link.send(RoleNotice())
 
     # link.LinkHandler
 
     def hello(self) -> Hello:
         store = self._store
         try:
-            max_offset = store.find_end()  # a sidecar that died had perhaps acknowledged more than it told us of
+            max_offset = store.find_end()  # a sidecar that died may have acknowledged more than it reported
         except StoreError as error:
             raise OSError(str(error)) from error
         return Hello(
@@ -153,24 +194,27 @@ class Replica:
             max_offset=max_offset,
             confirm_offset=store.confirm_offset,
             file_size=self._settings.mapped_file_size_commit_log,
+            log=self._log_state,
         )
 
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
-            self._link.send(Alive(self._traffic.counts()))  # whatever else is under way
+            self._link.send(Alive(self._traffic.counts, self._store.refuses))  # at once, whatever else is running
             return
-        if self._giving_up is not None:
+        if self._busy is not None:
             self._inbox.append(message)
             return
         try:
-            self._obey(message)
+            self._handle(message)
         except (StoreError, OSError) as error:
-            self._broken(type(message).__name__, error)
+            self._leave_group(type(message).__name__, error)
 
     def on_link_lost(self, reason: str) -> None:
         self._inbox.clear()
         self.status = None
-        self._fence(f"link to the sidecar lost: {reason}")
+        if self._holding is not None:
+            self._holding.cancel()
+        self._lose_role(f"link to the sidecar lost: {reason}")
         self._role.forget_epoch()
         if not self._stopping:
             self._loop.create_task(self._reconnect())
@@ -182,11 +226,12 @@ class Replica:
         if not self._stopping:
             self._link.start()
 
-    def _obey(self, message: FromSidecar) -> None:  # noqa: C901, PLR0912 - one branch per message, nothing else
+    def _handle(self, message: FromSidecar) -> None:  # noqa: C901, PLR0912 - one branch per message, nothing else
         match message:
             case Replication():
                 if self._role.replicated(message):
                     self._waiting.release()
+                    self._on_members()
                     self._confirmed = message.confirm_offset
                     self._dispatch_soon()
             case Lease():
@@ -198,7 +243,7 @@ class Replica:
                 self._dispatch_soon()
             case Welcome():
                 if message.broker_id != self._role.broker_id:
-                    log.info("the sidecar knows who we are", broker_id=message.broker_id)
+                    log.info("broker id received from the sidecar", broker_id=message.broker_id)
                     self._role.welcomed(message.broker_id)
                     self._on_role_change()
             case Prepare():
@@ -210,13 +255,19 @@ class Replica:
             case Hold():
                 self._hold(message)
             case Release():
-                self._fence("the sidecar took mastership back", tell=True)
-            case Fenced():
-                self._fence(message.reason)
+                self._lose_role("the sidecar took mastership back", report=True)
+            case NoRole():
+                self._lose_role(message.reason)
             case Truncate():
                 self._forget_dispatch()
                 self._store.truncate(message.offset)
-                self._link.send(Truncated(message.offset))
+                self._busy = self._loop.create_task(self._truncated(message.offset))
+            case Repaired():
+                self._store.repaired(message.start, message.end)
+                self._on_repaired(message.start)
+                self._dispatch_soon()
+            case Suspected():
+                self._on_suspected(message.offset)
             case Status():
                 self.status = message
 
@@ -235,7 +286,7 @@ class Replica:
     def _granted(self, message: Grant) -> None:
         was = (self._role.role, self._role.epoch)
         if not self._role.grant(message.epoch, message.lease_until):
-            log.warning("a grant that fits nothing is ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
+            log.warning("unexpected grant ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
         elif was != (self._role.role, self._role.epoch):
             log.info("master", epoch=message.epoch, max_offset=self._store.max_offset)
             self._role_changed()
@@ -250,6 +301,14 @@ class Replica:
             log.warning("sends are refused from now on", why=str(hold.kind), reason=hold.reason)
         elif before is not None:
             log.info("sends are no longer refused", why=str(before.kind))
+        if self._holding is not None:
+            self._holding.cancel()  # its answer would be outdated
+        self._holding = self._loop.create_task(self._held(hold))
+
+    async def _held(self, hold: Hold) -> None:
+        """Nothing is appended from now on; replication continues."""
+        if hold.kind is not None and self._on_hold is not None:
+            await self._on_hold()
         self._link.send(Held(hold.serial, self._store.max_offset))
 
     def _follow(self, message: Following) -> None:
@@ -259,14 +318,14 @@ class Replica:
         self._role_changed()
         self._give_up()
 
-    def _fence(self, reason: str, *, tell: bool = False) -> None:
-        changed = self._role.role is not Role.FENCED
-        self._role.fence(reason)
+    def _lose_role(self, reason: str, *, report: bool = False) -> None:
+        changed = self._role.role is not Role.NONE
+        self._role.lose_role(reason)
         self._fail_waiting()
         if changed:
             log.warning("neither master nor slave", reason=reason)
             self._role_changed()
-        self._give_up(tell=tell)
+        self._give_up(report=report)
 
     def _role_changed(self) -> None:
         self._forget_dispatch()
@@ -279,43 +338,57 @@ class Replica:
             ResponseCode.SERVICE_NOT_AVAILABLE, "this broker ceased to be master before all copies were confirmed"
         )
 
-    def _give_up(self, *, tell: bool = False) -> None:
+    def _give_up(self, *, report: bool = False) -> None:
         """Release the writer lock once the flush thread does not need it; `Released` after that."""
-        if self._giving_up is not None:
+        if self._busy is not None:
             return
         if self._store.writer.held:
-            self._giving_up = self._loop.create_task(self._release_lock(tell=tell))
-        elif tell:
+            self._busy = self._loop.create_task(self._release_lock(report=report))
+        elif report:
             self._link.send(Released(self._store.max_offset))
 
-    async def _release_lock(self, *, tell: bool) -> None:
+    async def _release_lock(self, *, report: bool) -> None:
         try:
             await self._flusher.idle()
         finally:
             self._store.writer.release()
-            self._giving_up = None
-        if tell:
+            self._busy = None
+        if report:
             self._link.send(Released(self._store.max_offset))
-        while self._inbox and self._giving_up is None:
+        self._handle_inbox()
+
+    async def _truncated(self, offset: int) -> None:
+        cutting = asyncio.ensure_future(self._on_cut(offset))
+        await asyncio.wait([cutting])
+        self._busy = None
+        error = cutting.exception()
+        if isinstance(error, Exception):  # not even a defect may keep the sidecar waiting
+            self._leave_group("forgetting what is behind a cut", error)
+            return
+        self._link.send(Truncated(offset))
+        self._handle_inbox()
+
+    def _handle_inbox(self) -> None:
+        while self._inbox and self._busy is None:
             self.on_message(self._inbox.popleft())
 
     async def _settled(self) -> None:
-        while self._giving_up is not None:
-            await asyncio.wait([self._giving_up])
+        while self._busy is not None:
+            await asyncio.wait([self._busy])
 
     def _progress(self) -> Appended:
         """Called once per turn of the loop in which the log grew."""
         if self._sync_flush and self._role.role is Role.MASTER:
-            self._flusher.flushed(self._store.max_offset).add_done_callback(_seen)
+            self._flusher.flushed(self._store.max_offset).add_done_callback(_ignore_result)
         return Appended(self._store.max_offset, self._store.flushed_offset)
 
     def _dispatch_soon(self) -> None:
-        """Once for all that comes in this turn of the loop, and after the answers that have become due in it."""
+        """Once per turn of the loop, after the answers that have become due in it."""
         if self._dispatching is None:
             self._dispatching = self._loop.call_soon(self._dispatch)
 
     def _forget_dispatch(self) -> None:
-        """What was said before is not true any more."""
+        """The offsets known so far are no longer valid."""
         if self._dispatching is not None:
             self._dispatching.cancel()
             self._dispatching = None
@@ -330,26 +403,26 @@ class Replica:
                 visible = self._store.extend(self._max_offset, self._confirmed)
             else:
                 return
-        except StoreFullError:  # the store has said so
+        except StoreFullError:  # the store has logged it
             self._dispatching = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch)
         except (StoreError, OSError) as error:
-            self._broken("making messages visible", error)
+            self._leave_group("making messages visible", error)
         else:
             if visible:
                 self._on_visible(visible)
             if self._store.unfinished:
-                # others have their turn before the next portion
+                # let others run before the next portion
                 self._dispatching = self._loop.call_later(0, self._dispatch)
 
-    def _broken(self, doing: str, error: Exception) -> None:
-        """Something that the group relies on cannot be done here: leave it, so that another takes over."""
+    def _leave_group(self, doing: str, error: Exception) -> None:
+        """A step that the group relies on failed here: leave the group, so that another replica takes over."""
         reason = f"{type(error).__name__}: {error}"
-        log.error("this replica cannot go on: the group is left", doing=doing, reason=reason, exc_info=error)
-        self._fence(reason)
+        log.error("this replica cannot continue: it leaves the group", doing=doing, reason=reason, exc_info=error)
+        self._lose_role(reason)
         self._link.drop(reason)
 
 
-def _seen(flushed: asyncio.Future[None]) -> None:
-    """A failed sync stops the broker elsewhere (`Flusher.on_failed`)."""
+def _ignore_result(flushed: asyncio.Future[None]) -> None:
+    """`Flusher.on_failed` stops the broker after a failed sync."""
     if not flushed.cancelled():
         flushed.exception()

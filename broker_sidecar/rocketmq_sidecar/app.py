@@ -1,7 +1,7 @@
-"""The composition root: builds one sidecar from its configuration, starts it in order, ends it in order.
+"""The composition root: builds one sidecar from its configuration, starts and stops its parts in order.
 
-Start: the probes, which say why it is not ready; the replica's lock, so that no second sidecar touches the same files;
-then fence, identity, replication, and the broker's socket. The gRPC door opens beside that.
+Start: the probes, which report why it is not ready; the replica's lock, so that no second sidecar touches the same
+files; then fence, identity, replication, and the broker's socket. The gRPC port opens at the same time.
 """
 
 import asyncio
@@ -10,29 +10,34 @@ from pathlib import Path
 
 import structlog
 
-from rocketmq_runtime.filesystem import OS, storage_errors
-from rocketmq_sidecar.agent import Agent
-from rocketmq_sidecar.domain.role import Broker
-from rocketmq_sidecar.late_door import LateDoor
-from rocketmq_sidecar.metrics import Snapshot, disk_used
-from rocketmq_sidecar.native_admin import NativeAdmin
-from rocketmq_sidecar.native_log import NativeLog
-from rocketmq_sidecar.probe_port import ProbePort
-from rocketmq_sidecar.replication import Replication, ReplicationSettings
+from rocketmq_runtime.config.secret_file import read_secret
+from rocketmq_runtime.files.filesystem import OS, storage_errors
+from rocketmq_sidecar.control.agent import Agent
+from rocketmq_sidecar.domain.control.role import BrokerState
+from rocketmq_sidecar.ports.late_grpc_port import LateGrpcPort
+from rocketmq_sidecar.ports.metrics import Snapshot, disk_used
+from rocketmq_sidecar.ports.native_admin import NativeAdmin
+from rocketmq_sidecar.ports.native_log import NativeLog
+from rocketmq_sidecar.ports.probe_port import ProbePort
+from rocketmq_sidecar.replication.replication import Replication
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
 
 LOCK_NAME = "sidecar.lock"
 LOCK_RETRY = 0.5
-"""Seconds between two tries to lock a replica that another sidecar still holds."""
+"""Seconds between two attempts to lock a replica that another sidecar still holds."""
 
 
 class SidecarApp:
     """One sidecar process."""
 
     def __init__(self, settings: SidecarSettings) -> None:
-        """Wire everything; nothing is opened yet. Needs a running event loop."""
+        """Wire everything; nothing is opened yet. Needs a running event loop.
+
+        Raises:
+            SettingsError: the group's secret cannot be read.
+        """
         self.settings = settings
         self.agent = Agent(settings, self._replication)
         self.probes = ProbePort(
@@ -40,7 +45,7 @@ class SidecarApp:
         )
         self.admin = NativeAdmin(self.agent, unready=self._unready)
         self._served = NativeLog(self.agent)
-        self._door = LateDoor(settings, self.admin, self._unready, self._served)
+        self._grpc_port = LateGrpcPort(settings, self.admin, self._unready, self._served)
         self._lock: int | None = None
         self._waiting: str | None = None
 
@@ -54,9 +59,9 @@ class SidecarApp:
             SettingsError: the TLS files cannot be used.
         """
         self.probes.start()
-        self._door.require_free()
+        self._grpc_port.require_free()
         loop = asyncio.get_running_loop()
-        parts = [loop.create_task(self._door.open()), loop.create_task(self._start_replica())]
+        parts = [loop.create_task(self._grpc_port.open()), loop.create_task(self._start_replica())]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
             for part in done:
@@ -78,13 +83,14 @@ class SidecarApp:
             ha_port=settings.ha_port,
             controllers=list(settings.controllers),
             durability=settings.durability,
+            replicas_prove_themselves=bool(settings.ha_replication_secret_file),
             metrics=settings.metrics_prom_exporter_port or None,
         )
 
     async def stop(self) -> None:
         """Hand over, then close everything."""
         await self.agent.stop()
-        await self._door.close()
+        await self._grpc_port.close()
         self.probes.stop()
         if self._lock is not None:
             OS.close(self._lock)
@@ -92,7 +98,7 @@ class SidecarApp:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set when a bug has ended the agent; the process has to end too."""
+        """Set when a bug has ended the agent; then the process must end."""
         return self.agent.failed
 
     @property
@@ -101,25 +107,29 @@ class SidecarApp:
         return self.agent.fatal
 
     def snapshot(self) -> Snapshot:
-        """For the gauges."""
         settings, machine, replication = self.settings, self.agent.machine, self.agent.replication
-        role, until, mandate, broker_id, found = "fenced", 0.0, None, None, False
+        role, until, group, broker_id, found, unproven = "none", 0.0, None, None, False, False
+        in_sync = replication.in_sync
         if machine is not None:
-            mandate, broker_id = machine.steward.mandate, machine.steward.broker_id
-            found = machine.steward.finder.leader is not None
-            if machine.role.broker is Broker.MASTER:
+            group, broker_id = machine.session.group, machine.session.broker_id
+            found = machine.session.finder.leader is not None
+            unproven = machine.session.reported_unproven is not None
+            if machine.role.broker is BrokerState.MASTER:
                 role = "master"
-                until = max(machine.steward.lease.until(mandate.master_epoch) - time.monotonic(), 0.0)
+                until = max(machine.session.lease.until(group.master_epoch) - time.monotonic(), 0.0)
             elif machine.role.slave_of is not None:
                 role = "slave"
+        if in_sync is None:
+            in_sync = 0 if group is None else len(group.agreed.sync_state_set)
         return Snapshot(
             cluster=settings.broker_cluster_name,
             broker_set=settings.name,
             broker_id=broker_id,
             role=role,
             fenced=self.admin.fence is not None,
-            master_epoch=0 if mandate is None else mandate.master_epoch,
-            in_sync=0 if mandate is None else len(mandate.agreed.sync_state_set),
+            unproven=unproven,
+            master_epoch=0 if group is None else group.master_epoch,
+            in_sync=in_sync,
             lease_seconds=until,
             max_offset=replication.max_offset,
             confirm_offset=replication.confirm_offset,
@@ -157,37 +167,18 @@ class SidecarApp:
     def _replication(self, agent: Agent) -> Replication:
         settings = self.settings
         return Replication(
-            ReplicationSettings(
-                cluster_name=settings.broker_cluster_name,
-                broker_name=settings.name,
-                store_path=settings.root,
-                commit_log_path=settings.commit_log_path,
-                epoch_file=settings.epoch_file,
-                listen_host=settings.bind_address,
-                ha_listen_port=settings.ha_port,
-                ha_address=f"{settings.broker_ip2 or settings.broker_ip1}:{settings.ha_port}",
-                durability=settings.durability,
-                all_ack_in_sync_state_set=settings.all_ack_in_sync_state_set,
-                in_sync_replicas=settings.in_sync_replicas,
-                min_in_sync_replicas=settings.min_in_sync_replicas,
-                enable_auto_in_sync_replicas=settings.enable_auto_in_sync_replicas,
-                async_learner=settings.async_learner,
-                sync_from_last_file=settings.sync_from_last_file,
-                flush_disk_type=settings.flush_disk_type,
-                ha_send_heartbeat_interval=settings.ha_send_heartbeat_interval,
-                ha_housekeeping_interval=settings.ha_housekeeping_interval,
-                ha_max_time_slave_not_catchup=settings.ha_max_time_slave_not_catchup,
-                ha_transfer_batch_size=settings.ha_transfer_batch_size,
-                ha_flow_control_enable=settings.ha_flow_control_enable,
-                max_ha_transfer_byte_in_second=settings.max_ha_transfer_byte_in_second,
-                check_sync_state_set_period=settings.check_sync_state_set_period,
-            ),
-            on_sync_set_wanted=agent.sync_set_wanted,
-            on_progress=agent.broker.progressed,
+            settings,
+            ha_port=settings.ha_port,
+            secret=read_secret(settings.ha_replication_secret_file, "haReplicationSecretFile"),
+            on_proposal=agent.propose_sync_set,
+            on_progress=agent.progressed,
             on_replicated=agent.broker.replicated,
             truncate_broker=agent.broker.truncate,
             on_status=agent.broker.status_changed,
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
-            on_level=agent.level,
+            on_replicas_caught_up=agent.replicas_caught_up,
+            on_caught_up=agent.caught_up,
+            on_repaired=agent.broker.repaired,
+            on_suspected=agent.broker.suspected,
         )

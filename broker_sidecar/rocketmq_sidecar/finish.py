@@ -1,4 +1,4 @@
-"""Work that must not be left half done when its caller is cancelled. Used by replication."""
+"""Completes work even if its caller is cancelled. Used by `replication` and `audit`."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -8,8 +8,8 @@ T = TypeVar("T")
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """The result of `work`, which runs to its end even if the caller is cancelled, however often; the cancellation is
-    raised then."""
+    """The result of `work`. If the caller is cancelled, even repeatedly, `work` still runs to its end; then the
+    cancellation is raised."""
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():
@@ -19,6 +19,6 @@ async def finish(work: Awaitable[T]) -> T:
             cancelled = True
     if cancelled:
         if not task.cancelled():
-            task.exception()  # looked at: the cancellation comes first
+            task.exception()  # marked as retrieved; the cancellation takes precedence
         raise asyncio.CancelledError
     return task.result()

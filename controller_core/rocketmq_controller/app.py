@@ -1,31 +1,32 @@
 """The composition root: builds one controller from its configuration, starts it in order, ends it in order.
 
 Start: Raft (which loads and verifies everything on disk) before any port that answers. End: leadership is handed over
-first, so that the others go on without an election.
+first, so that the others continue without an election.
 """
 
 import asyncio
-from pathlib import Path
 
 import structlog
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.liveness import HeartbeatTable
-from rocketmq_controller.elections import Elections
-from rocketmq_controller.grpc_api import GrpcApi
-from rocketmq_controller.health import Health
+from rocketmq_controller.failover import Failover
+from rocketmq_controller.log.features import Features
+from rocketmq_controller.log.proposals import Proposals
+from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
-from rocketmq_controller.proposals import Proposals
+from rocketmq_controller.ports.grpc_port import GrpcApi
+from rocketmq_controller.ports.health import Health
+from rocketmq_controller.ports.remoting_api import RemotingApi
 from rocketmq_controller.raft import FatalRaftError, Limits, RaftSettings, Replica, Timings
-from rocketmq_controller.remoting_api import RemotingApi
 from rocketmq_controller.service import ControllerService
 from rocketmq_controller.settings import ControllerSettings, parse_labels
-from rocketmq_controller.state_machine import ControllerStateMachine
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime import logs
+from rocketmq_runtime.config.secret_file import read_secret
 from rocketmq_runtime.probes import ProbeServer
-from rocketmq_runtime.server import RemotingServer, ServerLimits
-from rocketmq_runtime.settings import SettingsError
+from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.server import RemotingServer, ServerLimits
 
 log = structlog.get_logger(__name__)
 
@@ -54,14 +55,21 @@ class ControllerApp:
         self.replica = Replica(
             raft_settings(settings),
             self.machine,
-            on_role_change=lambda _: self.elections.on_role_change(),
+            on_role_change=lambda _: self.failover.on_role_change(),
             on_fatal=self._on_fatal,
         )
         self.client = RemotingClient()
         self.heartbeats = HeartbeatTable(suspect_timeout=settings.broker_suspect_timeout_ms / 1000)
         self.notifier = RoleNotifier(self.client)
-        proposals = Proposals(self.replica, self.machine, self.metrics)
-        self.elections = Elections(
+        self.features = Features(
+            self.client,
+            lambda: {
+                peer.id: peer.address for peer in self.service.peers().values() if peer.id != settings.self_peer.id
+            },
+            committed=lambda: self.machine.feature_level,
+        )
+        proposals = Proposals(self.replica, self.machine, self.metrics, feature_level=lambda: self.features.level)
+        self.failover = Failover(
             config=config,
             replica=self.replica,
             machine=self.machine,
@@ -75,7 +83,7 @@ class ControllerApp:
             replica=self.replica,
             machine=self.machine,
             proposals=proposals,
-            elections=self.elections,
+            failover=self.failover,
             metrics=self.metrics,
         )
         self.server = RemotingServer(
@@ -101,9 +109,10 @@ class ControllerApp:
         """
         settings = self.config.settings
         await self.replica.start()
-        self.elections.start()
-        self.health.pulse.start()
+        self.failover.start()
+        self.health.watchdog.start()
         await self.server.start()
+        self.features.start()
         await self.grpc.start()
         if settings.metrics_prom_exporter_port:
             self.probes = ProbeServer(
@@ -125,9 +134,11 @@ class ControllerApp:
 
     async def stop(self) -> None:
         """Hand over leadership, then close everything; each part at most once, whatever failed before."""
+        log.info("controller stopping")
         await self.grpc.stop()
-        self.health.pulse.stop()
-        await self.elections.stop()
+        self.health.watchdog.stop()
+        await self.failover.stop()
+        await self.features.stop()
         await self.replica.stop(hand_over=self.fatal is None)
         await self.server.stop()
         await self.notifier.stop()
@@ -137,13 +148,14 @@ class ControllerApp:
         log.info("controller stopped")
 
     def _on_fatal(self, error: FatalRaftError) -> None:
-        log.critical("controller cannot go on", reason=str(error), error=type(error).__name__)
+        log.critical("controller cannot continue", reason=str(error), error=type(error).__name__)
         self.health.failed(str(error))
         self.fatal = error
         self.stopping.set()
 
     def _on_update(self, settings: ControllerSettings) -> None:
         self.heartbeats.suspect_timeout = settings.broker_suspect_timeout_ms / 1000
+        logs.set_level(settings.log_level)
 
     def _active_brokers(self) -> list[tuple[str, str]]:
         now = self._loop.time()
@@ -154,27 +166,23 @@ def raft_settings(settings: ControllerSettings) -> RaftSettings:
     """The Raft member's part of the controller's settings.
 
     Raises:
-        SettingsError: the secret cannot be read.
+        SettingsError: the secret cannot be read, or is too short.
         RaftSettingsError: timings that contradict each other.
     """
-    path = Path(settings.controller_raft_secret_file)
-    try:
-        secret = path.read_bytes().strip()
-    except OSError as error:
-        raise SettingsError(f"controllerRaftSecretFile: cannot read {path}: {error.strerror}") from error
     election = settings.raft_election_timeout_ms / 1000
     return RaftSettings(
         self_id=settings.self_peer.id,
         peers={peer.id: (peer.host, settings.raft_port_of(peer)) for peer in settings.peers.values()},
-        secret=secret,
+        secret=read_secret(settings.controller_raft_secret_file, "controllerRaftSecretFile"),
         store_path=settings.store_path,
+        joins=settings.controller_join,
         bind_host=settings.controller_listen_host,
         bind_port=settings.raft_port,
         timings=Timings(
             heartbeat=settings.raft_heartbeat_interval_ms / 1000,
             election_min=election,
-            election_max=1.75 * election,
-            lease=0.875 * election,
+            election_limit=settings.raft_election_timeout_max_ms / 1000,
+            step_down=max(0.7, 1.75 * election),
         ),
         limits=Limits(compact_after=settings.raft_snapshot_entries),
     )

@@ -1,8 +1,8 @@
 """The controller's metrics: the Java controller's names and labels, so that its dashboards keep working, and Raft's
 own.
 
-Source: controller reference, section 10. Counters and histograms are updated in the event loop; gauges are read when
-scraped.
+Counters and histograms are updated in the event loop; gauges are read when scraped.
+Source: rocketmq-all-5.3.3: ControllerMetricsConstant.java, ControllerMetricsManager.java.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rocketmq_controller.raft import RaftStatus, Role
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 
 LATENCY_BUCKETS_US = (
     *(base * scale for scale in (1, 1000) for base in (1, 3, 5, 10, 30, 50, 100, 300, 500)),
@@ -145,6 +145,11 @@ class _Gauges(Collector):
         yield self._gauge("rocketmq_controller_raft_term", "Current term", status.term)
         yield self._gauge("rocketmq_controller_raft_commit_index", "Newest committed entry", status.commit_index)
         yield self._gauge("rocketmq_controller_raft_applied_index", "Newest applied entry", status.last_applied)
+        yield self._gauge(
+            "rocketmq_controller_raft_election_timeout_seconds",
+            "Silence allowed to a leader by now: longer while members are held up",
+            status.election_timeout,
+        )
         yield self._gauge("rocketmq_controller_raft_last_index", "Newest entry in the journal", status.last_index)
         yield self._gauge(
             "rocketmq_controller_raft_snapshot_index", "Entry that the newest snapshot covers", status.snapshot_index
@@ -152,9 +157,26 @@ class _Gauges(Collector):
         connected = GaugeMetricFamily(
             "rocketmq_controller_raft_member_connected", "1 if connected", labels=[*self._names, "member"]
         )
+        voter = GaugeMetricFamily(
+            "rocketmq_controller_raft_member_voter",
+            "1 for a voter, 0 for a learner, by this member's newest configuration",
+            labels=[*self._names, "member"],
+        )
+        match = GaugeMetricFamily(
+            "rocketmq_controller_raft_member_match_index",
+            "Newest entry that is known to be on the member's disk; of others on the leader only",
+            labels=[*self._names, "member"],
+        )
         for member in status.members:
             connected.add_metric([*self._values, member.id], int(member.connected))
+            if member.match_index is not None:
+                match.add_metric([*self._values, member.id], member.match_index)
+        match.add_metric([*self._values, status.self_id], status.durable_index)
+        for configured in status.configuration.members:
+            voter.add_metric([*self._values, configured.id], int(configured.voter))
         yield connected
+        yield voter
+        yield match
 
     def _gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
         family = GaugeMetricFamily(name, text, labels=self._names)

@@ -1,26 +1,36 @@
-"""What a controller does, whoever asks: the remoting API and the gRPC API are two doors to this one room.
+"""What a controller does for the remoting API and the gRPC API.
 
-Each method takes the typed request and returns a Decision, at once or as a future; the doors only translate. Reads are
-answered from the state as the next decision would see it, once it has committed; `isProcessReadEvent` asks the quorum
-first.
+Each method takes the typed request and returns a Decision, at once or as a future; the APIs only translate. Reads are
+answered from the state as the next decision would see it, once it has committed; with `isProcessReadEvent` the quorum
+confirms the leader first.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from rocketmq_controller.config import LiveConfig
-from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
+from rocketmq_controller.domain.forms import FEATURE_LEVEL
 from rocketmq_controller.domain.model import LivenessView
-from rocketmq_controller.elections import Elections
+from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
+from rocketmq_controller.domain.requests.cleaning import clean_broker_data
+from rocketmq_controller.domain.requests.queries import get_replica_info, get_sync_state_data
+from rocketmq_controller.domain.requests.registration import (
+    apply_broker_id,
+    get_next_broker_id,
+    register_broker,
+    still_connected,
+)
+from rocketmq_controller.failover import Failover
+from rocketmq_controller.log.pipeline import NOT_LEADER
+from rocketmq_controller.log.proposals import Proposals
+from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
-from rocketmq_controller.pipeline import NOT_LEADER
-from rocketmq_controller.proposals import Proposals
-from rocketmq_controller.raft import RaftError, Replica
+from rocketmq_controller.raft import NotLeaderError, RaftError, Replica
 from rocketmq_controller.settings import Peer
-from rocketmq_controller.state_machine import ControllerStateMachine
+from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
@@ -30,6 +40,7 @@ from rocketmq_formats.remoting.controller import (
     GetMetaDataResponseHeader,
     GetNextBrokerIdRequestHeader,
     GetReplicaInfoRequestHeader,
+    LogDoubtRequestHeader,
     RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
@@ -49,7 +60,7 @@ class ControllerService:
         replica: Replica,
         machine: ControllerStateMachine,
         proposals: Proposals,
-        elections: Elections,
+        failover: Failover,
         metrics: ControllerMetrics,
     ) -> None:
         self.config = config
@@ -57,67 +68,92 @@ class ControllerService:
         self.machine = machine
         self.metrics = metrics
         self._proposals = proposals
-        self._elections = elections
+        self._failover = failover
         self._loop = asyncio.get_running_loop()
 
     # Liveness
 
     def view(self) -> LivenessView:
         """This member's heartbeat table, now."""
-        return self._elections.view()
+        return self._failover.view()
 
-    def heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int) -> Decision:
-        """904, taken by every member."""
-        return self._elections.on_heartbeat(header, connection_id)
+    def heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int, host: str = "") -> Decision:
+        """904, taken by every member; `host`: of the connection's other end."""
+        return self._failover.on_heartbeat(header, connection_id, host)
+
+    def log_doubt(self, header: LogDoubtRequestHeader, host: str = "") -> Decision:
+        """990002, answered by every member."""
+        return self._failover.on_log_doubt(header, host)
 
     def connection_closed(self, connection_id: int) -> None:
-        """A broker's connection, maybe, is gone."""
-        self._elections.on_connection_closed(connection_id)
+        """A connection, perhaps a broker's, has closed."""
+        self._failover.on_connection_closed(connection_id)
 
     # The replicated state
 
     def alter_sync_state_set(self, header: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Answer:
         return self._proposals.submit(
-            header.broker_name, lambda group: decide.alter_sync_state_set(group, header, body, self.view())
+            header.broker_name, lambda group: alter_sync_state_set(group, header, body, self.view())
         )
 
     def elect_master(
-        self, header: ElectMasterRequestHeader, connection_id: int | None = None, *, last_resort: bool = False
+        self,
+        header: ElectMasterRequestHeader,
+        connection_id: int | None = None,
+        *,
+        host: str = "",
+        last_resort: bool = False,
     ) -> Answer:
         """1002; `connection_id` where the asking broker may be on the other end; `last_resort`: see `Options`."""
-        return self._elections.elect(header, connection_id, last_resort=last_resort)
+        return self._failover.elect(header, connection_id, host=host, last_resort=last_resort)
 
-    def register_broker(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int) -> Answer:
-        self._elections.on_register(header, connection_id)
+    def register_broker(
+        self, header: RegisterBrokerToControllerRequestHeader, connection_id: int, host: str = ""
+    ) -> Answer:
+        if not self._failover.on_register(header, connection_id, host) and self.replica.is_leader:
+            return still_connected(header)
         return self._proposals.submit(
             header.broker_name,
-            lambda group: decide.register_broker(group, header, self.view(), connection_id=connection_id),
+            lambda group: register_broker(group, header, self.view(), connection_id=connection_id),
         )
 
     def get_next_broker_id(self, header: GetNextBrokerIdRequestHeader) -> Answer:
-        def ask() -> Answer:
-            return self._proposals.submit(header.broker_name, lambda group: decide.get_next_broker_id(group, header))
+        def submit() -> Answer:
+            return self._proposals.submit(header.broker_name, lambda group: get_next_broker_id(group, header))
 
-        return self._read(ask)
+        return self._read(submit)
 
     def apply_broker_id(self, header: ApplyBrokerIdRequestHeader) -> Answer:
-        return self._proposals.submit(header.broker_name, lambda group: decide.apply_broker_id(group, header))
-
-    def get_replica_info(self, header: GetReplicaInfoRequestHeader) -> Answer:
-        return self._read(lambda: self._proposals.submit(header.broker_name, decide.get_replica_info))
-
-    def clean_broker_data(self, header: CleanControllerBrokerDataRequestHeader) -> Answer:
+        most = self.config.settings.max_broker_groups
         return self._proposals.submit(
-            header.broker_name, lambda group: decide.clean_broker_data(group, header, self.view())
+            header.broker_name,
+            lambda group: apply_broker_id(group, header, groups=len(self.machine.groups), max_groups=most),
         )
 
+    def get_replica_info(self, header: GetReplicaInfoRequestHeader) -> Answer:
+        return self._read(lambda: self._proposals.submit(header.broker_name, get_replica_info))
+
+    def clean_broker_data(self, header: CleanControllerBrokerDataRequestHeader) -> Answer:
+        return self._proposals.submit(header.broker_name, lambda group: clean_broker_data(group, header, self.view()))
+
     def get_sync_state_data(self, broker_names: Sequence[str] | None) -> Answer:
-        """Of committed state only: it spans groups, and whoever asks wants a picture, not a decision."""
+        """From committed state only: it spans groups, and nothing is decided on it."""
         if not self.replica.is_leader:
             return NOT_LEADER
-        return self._read(lambda: decide.get_sync_state_data(self.machine.groups, broker_names, self.view()))
+        return self._read(lambda: get_sync_state_data(self.machine.groups, broker_names, self.view()))
 
     # The quorum and the node
+
+    def update_config(self, body: bytes) -> Answer:
+        """1009: of this member only."""
+        return self._loop.create_task(self._update_config(body))
+
+    async def _update_config(self, body: bytes) -> Decision:
+        try:
+            answer = await self.config.update(body)
+        except BodyError as error:
+            return Decision(error.response_code, str(error))
+        return Decision(answer.code, answer.remark)
 
     def get_metadata(self) -> GetMetaDataResponseHeader:
         """1005, answered by every member."""
@@ -128,13 +164,25 @@ class ControllerService:
             controller_leader_id=None if leader is None else leader.id,
             controller_leader_address=None if leader is None else leader.address,
             is_leader=self.replica.is_leader,
-            peers="".join(f"{peer.id}:{peer.address};" for peer in settings.peers.values()),
+            peers="".join(f"{peer.id}:{peer.address};" for peer in self.peers().values()),
+            feature_level=FEATURE_LEVEL,
         )
 
     def leader(self) -> Peer | None:
-        """Who leads, as far as this member knows."""
+        """The leader that this member follows, or itself."""
         leader_id = self.replica.status().leader_id
-        return None if leader_id is None else self.config.settings.peers.get(leader_id)
+        return None if leader_id is None else self.peers().get(leader_id)
+
+    def peers(self) -> Mapping[str, Peer]:
+        """The members with their remoting addresses: from the log, else from the configuration file."""
+        configured, distance = self.config.settings.peers, self.config.settings.raft_distance
+        try:
+            members = self.replica.status().configuration.members
+        except NotLeaderError:  # not started
+            return configured
+        peers = {m.id: Peer(m.id, m.host, m.port - distance) for m in members if m.host}
+        peers.update({m.id: configured[m.id] for m in members if not m.host and m.id in configured})
+        return peers
 
     def _read(self, answer: Callable[[], Answer]) -> Answer:
         if not self.config.settings.is_process_read_event:

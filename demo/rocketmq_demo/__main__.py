@@ -1,6 +1,6 @@
 """`rocketmq-demo`: a whole group on loopback, broken on purpose, with a live view and a summary.
 
-Exit codes: 0 everything held, 1 something that is promised did not, 2 wrong options or no Java for `--engine apache`.
+Exit codes: 0 every promise held, 1 one did not, 2 wrong options or no Java for `--engine apache`.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from rich.console import Console
 
 from rocketmq_demo import summary, view
 from rocketmq_demo.apache.jars import ApacheEngineUnavailable
-from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engine import BROKER_GROUP, Engine
 from rocketmq_demo.faults import DEFAULT_FAULTS, FAULTS, Stage
@@ -27,6 +26,7 @@ from rocketmq_demo.native import NativeEngine
 from rocketmq_demo.observer import Observer
 from rocketmq_demo.official import OfficialEngine
 from rocketmq_demo.outcome import Outcome
+from rocketmq_demo.ports import PortPool
 from rocketmq_demo.story import Story
 from rocketmq_demo.timeline import Kind, Timeline
 from rocketmq_runtime.version import __version__
@@ -36,7 +36,7 @@ EXIT_USAGE = 2
 
 
 class EngineName(StrEnum):
-    """Who plays the brokers."""
+    """The kind of brokers."""
 
     NATIVE = "native"
     APACHE = "apache"
@@ -49,7 +49,7 @@ ENGINES: dict[EngineName, type[NativeEngine | OfficialEngine]] = {
 
 
 class Output(StrEnum):
-    """What goes to standard output at the end."""
+    """Form of the result on standard output."""
 
     TABLE = "table"
     JSON = "json"
@@ -75,23 +75,23 @@ def _fault_names(text: str) -> tuple[str, ...]:
 @app.command()
 def demo(
     *,
-    engine: Annotated[EngineName, typer.Option(help="native: brokers of ours. apache: official brokers.")] = (
+    engine: Annotated[EngineName, typer.Option(help="native: our own brokers. apache: official brokers.")] = (
         EngineName.NATIVE
     ),
     replicas: Annotated[int, typer.Option(min=2, max=9, help="Brokers in the group.")] = 3,
     controllers: Annotated[int, typer.Option(min=3, max=7, help="Controllers, an odd number.")] = 3,
-    faults: Annotated[str, typer.Option(help=f"In this order, of: {', '.join(FAULTS)}.")] = ",".join(DEFAULT_FAULTS),
+    faults: Annotated[str, typer.Option(help=f"Faults in this order: {', '.join(FAULTS)}.")] = ",".join(DEFAULT_FAULTS),
     seconds: Annotated[
         float, typer.Option(min=0, max=3600, help="Undisturbed seconds around each fault and each healing.")
     ] = 1.0,
-    folder: Annotated[Path | None, typer.Option(help="Where logs and stores go; default: removed at the end.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="For logs and stores; default: a temporary folder.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the group running afterwards, until Ctrl-C.")] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")] = Output.TABLE,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Bring a RocketMQ broker group up on loopback, break it again and again, and show what it cost."""
+    """Start a RocketMQ broker group on loopback, break it again and again, and show the cost of each fault."""
     del version
     names = _fault_names(faults)
     if controllers % 2 == 0:
@@ -150,7 +150,7 @@ def _run(
         try:
             console.print(engine.remark, style="dim", soft_wrap=not console.is_terminal)
             with view.shown(console, stage):
-                outcome = asyncio.run(_tell(stage, faults=faults, quiet=quiet, folder=folder))
+                outcome = asyncio.run(_run_story(stage, faults=faults, quiet=quiet, folder=folder))
             if keep:
                 _keep(console, stage)
             return outcome
@@ -158,11 +158,11 @@ def _run(
             engine.close()
 
 
-async def _tell(stage: Stage, *, faults: tuple[str, ...], quiet: float, folder: Path) -> Outcome:
+async def _run_story(stage: Stage, *, faults: tuple[str, ...], quiet: float, folder: Path) -> Outcome:
     try:
         return await Story(stage, faults=faults, quiet=quiet).run(str(folder))
     except asyncio.CancelledError:
-        # Ctrl-C: threads that wait for these processes must not hold up the end.
+        # Ctrl-C: threads that wait for these processes must not delay the exit.
         stage.engine.close()
         stage.controllers.close()
         raise
@@ -183,7 +183,7 @@ def _keep(console: Console, stage: Stage) -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    sys.exit(128 + number)  # through the finally blocks, which end what was started
+    sys.exit(128 + number)  # runs the finally blocks, which end the processes
 
 
 def main() -> None:

@@ -8,11 +8,9 @@
         controllers.start_member(leader)   # same ports, same store: a restart
 
 Blocking calls, no event loop. Each member has four ports in a row: remoting p, Raft p + 1, gRPC p + 2, metrics and
-health p + 3. Nothing is ended that was not started here.
+health p + 3. Only processes that were started here are ended.
 """
 
-import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,18 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.ask import ask, http_get
-from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
+from rocketmq_demo.calls import call, http_get
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment, make_secret
 from rocketmq_formats import properties
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import HeaderError
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, GetNextBrokerIdRequestHeader
 from rocketmq_formats.remoting.headers import decode_header
 
 _POLL = 0.02
-_NOBODY = GetNextBrokerIdRequestHeader(cluster_name="nobody", broker_name="nobody")
+_NO_GROUP = GetNextBrokerIdRequestHeader(cluster_name="nobody", broker_name="nobody")
 
 
 class ControllerProcess(OwnedProcess):
@@ -49,32 +47,32 @@ class ControllerProcess(OwnedProcess):
 
     @property
     def address(self) -> str:
-        """Where brokers and tools reach it."""
+        """For brokers and tools."""
         return f"{HOST}:{self.port}"
 
     @property
     def grpc_address(self) -> str:
-        """Where the admin service listens."""
+        """Of the admin service."""
         return f"{HOST}:{self.port + 2}"
 
     def metadata(self, timeout: float = 1.0) -> GetMetaDataResponseHeader | None:
-        """Its answer to 1005; None if there was none within `timeout` seconds."""
+        """Its answer to 1005; None without one within `timeout` seconds."""
         return metadata(self.address, timeout)
 
     def decides(self, timeout: float = 1.0) -> bool:
-        """Whether it is the leader and answers as such: it may decide, not only believe that it may."""
+        """Whether it answers a request that only a leader with a valid lease answers."""
         try:
-            answer = ask(self.address, request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, _NOBODY), timeout=timeout)
+            answer = call(self.address, request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, _NO_GROUP), timeout=timeout)
         except OSError:
             return False
         return answer.code == ResponseCode.SUCCESS
 
     def http(self, path: str, timeout: float = 2.0) -> tuple[int, str]:
-        """Status and text of `/metrics`, `/healthz` or `/readyz`; status 0 if nobody answered."""
+        """Status and text of `/metrics`, `/healthz` or `/readyz`; status 0 without an answer."""
         return http_get(f"{HOST}:{self.port + 3}", path, timeout=timeout)
 
     def wait_ready(self, timeout: float = 30.0) -> float:
-        """Wait until it knows a leader (it may be one); returns the seconds since its start.
+        """Wait until it has a leader (perhaps itself); returns the seconds since its start.
 
         Raises:
             ProcessDiedError, TimeoutError: it ended, or took longer.
@@ -87,7 +85,7 @@ class ControllerProcess(OwnedProcess):
             if not self.alive:
                 raise ProcessDiedError(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.name} knows no leader after {timeout:g} s, see {self.log_path}")
+                raise TimeoutError(f"{self.name} has no leader after {timeout:g} s, see {self.log_path}")
             time.sleep(_POLL)
 
 
@@ -103,19 +101,15 @@ class ControllerCluster:
         config: Mapping[str, str] | None = None,
         group: str = "demo",
     ) -> None:
-        """Choose ports, write the secret; nothing runs yet. `config` are controller keys that win over ours."""
+        """Choose ports, write the secret; nothing runs yet. `config` are controller keys that override ours."""
         self.folder = folder
         self.group = group
         self.ports = {f"n{number}": ports.block() for number in range(members)}
         self.processes: dict[str, ControllerProcess] = {}
         """The latest process of each member, running or not."""
         self._config = dict(config or {})
-        folder.mkdir(parents=True, exist_ok=True)
-        self._secret = folder / "raft.secret"
-        if not self._secret.exists():
-            handle = os.open(self._secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w") as file:
-                file.write(secrets.token_hex(32))
+        self._own: dict[str, dict[str, str]] = {}
+        self._secret = make_secret(folder / "raft.secret")
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -124,23 +118,25 @@ class ControllerCluster:
 
     @property
     def controller_addr(self) -> str:
-        """The same as brokers' `controllerAddr` wants it."""
+        """The same as a value of the brokers' key `controllerAddr`."""
         return ";".join(self.addresses)
 
     def __getitem__(self, member: str) -> ControllerProcess:
         return self.processes[member]
 
     def __iter__(self) -> Iterator[ControllerProcess]:
-        return iter(self.processes.values())
+        return iter(list(self.processes.values()))  # a member may be started during the iteration
 
     def start(self) -> None:
-        """Start every member that does not run; returns at once."""
+        """Start every member that is not running; returns at once."""
         for member in self.ports:
             if member not in self.processes or not self.processes[member].alive:
                 self.start_member(member)
 
-    def start_member(self, member: str) -> ControllerProcess:
-        """Start one member, for the first time or again; returns at once."""
+    def start_member(self, member: str, **own: str) -> ControllerProcess:
+        """Start one member, for the first time or again; returns at once. `own`: keys of this member alone, from now
+        on."""
+        self._own.setdefault(member, {}).update(own)
         folder = self.folder / member
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "controller.conf"
@@ -163,10 +159,12 @@ class ControllerCluster:
             "metricsPromExporterPort": str(port + 3),
             "metricsPromExporterHost": HOST,
             "logFormat": "json",
-        } | self._config
+            **self._config,
+            **self._own.get(member, {}),
+        }
 
     def leader(self) -> str | None:
-        """The member that decides right now; None while there is none."""
+        """The member that decides now; None without one."""
         for process in self.processes.values():
             if process.alive and process.decides():
                 return process.member
@@ -176,7 +174,7 @@ class ControllerCluster:
         """Wait until a member decides; its id.
 
         Raises:
-            ProcessDiedError: the processes that are left are no majority.
+            ProcessDiedError: the remaining processes are not a majority.
             TimeoutError: it took longer than `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
@@ -189,13 +187,13 @@ class ControllerCluster:
                 ends = "\n".join(
                     f"{process.name} ended with {process.exit_code}:\n{process.tail()}" for process in dead
                 )
-                raise ProcessDiedError(f"too few controllers are left to elect a leader\n{ends}")
+                raise ProcessDiedError(f"too few controllers remain to elect a leader\n{ends}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no controller leads after {timeout:g} s, see {self.folder}")
             time.sleep(_POLL)
 
     def wait_ready(self, timeout: float = 30.0) -> str:
-        """Wait until every member that runs knows a leader, and one decides; the leader's id."""
+        """Wait until every running member has a leader, and one decides; the leader's id."""
         deadline = time.monotonic() + timeout
         for process in self:
             if process.alive:
@@ -217,9 +215,9 @@ class ControllerCluster:
 
 
 def metadata(address: str, timeout: float = 1.0) -> GetMetaDataResponseHeader | None:
-    """What the controller at `address` says of the quorum (1005); None without an answer within `timeout` seconds."""
+    """The quorum as the controller at `address` reports it (1005); None without an answer within `timeout` seconds."""
     try:
-        answer = ask(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout=timeout)
+        answer = call(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout=timeout)
         return decode_header(GetMetaDataResponseHeader, answer.ext_fields or {})
     except (OSError, HeaderError):
         return None

@@ -1,4 +1,4 @@
-"""What the story needs of a kind of broker: a group of them that can be broken and healed, and a load on it.
+"""What the story needs from a kind of broker: a group that can be broken and healed, and a load on it.
 
 Implemented by `native` (ours) and `official` (Apache's brokers). All calls block unless they are async;
 the story runs them in threads.
@@ -14,7 +14,7 @@ CLUSTER = "DefaultCluster"
 
 
 class Running(Protocol):
-    """A process that faults are done to."""
+    """A process that faults can hit."""
 
     @property
     def pid(self) -> int: ...
@@ -27,7 +27,7 @@ class Running(Protocol):
 
 
 class Broker(Protocol):
-    """One member's place in the group: folder and identity stay, process and address come and go."""
+    """One member's place in the group: folder and identity stay, process and address change with every start."""
 
     @property
     def label(self) -> str: ...
@@ -42,14 +42,14 @@ class Broker(Protocol):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """One send that the group took. `at` is monotonic seconds."""
+    """One acknowledged send. `at` is monotonic seconds."""
 
     at: float
     number: int
 
 
 class LoadResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What came of all sends. The last three are None if they could not be found out; `problems` says why."""
+    """The result of all sends. `read_back`, `lost` and `duplicated` are unset if unknown; `problems` has the reason."""
 
     acknowledged: int
     failed: int
@@ -67,7 +67,7 @@ class Load(Protocol):
         """All so far, in the order of time."""
 
     async def finish(self) -> LoadResult:
-        """Stop sending; what came of it."""
+        """Stop sending; the result of all sends."""
 
 
 class Engine(Protocol):
@@ -77,11 +77,11 @@ class Engine(Protocol):
     def name(self) -> str: ...
     @property
     def remark(self) -> str:
-        """For the user: what is real here and what is not."""
+        """What this engine runs, for the user."""
 
     @property
     def patience(self) -> float:
-        """Seconds in which a healthy group of this kind settles, at the most."""
+        """The most seconds that a healthy group of this kind needs to settle."""
 
     @property
     def brokers(self) -> Sequence[Broker]: ...

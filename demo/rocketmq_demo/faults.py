@@ -1,6 +1,7 @@
-"""The faults of the story, each as: hit somebody, wait until the group has coped, heal, wait until it is whole.
+"""The faults of the story. Each one hits a process, waits until the group has recovered, heals, and waits for all
+replicas.
 
-Only signals to processes that the demo started; the group finds out by itself.
+A fault is only a signal to a process that the demo started; the group has to detect it.
 """
 
 import asyncio
@@ -13,13 +14,13 @@ from rocketmq_demo.observer import GroupView, Observer
 from rocketmq_demo.replica import Replica
 from rocketmq_demo.timeline import Kind, Timeline
 
-RHYTHM_KNOWN = 5.0
-"""Seconds after which the controllers have heard enough heartbeats of everybody to miss one; before that, silence
-counts only after the time-out that the broker itself declares, 10 s."""
+HEARTBEATS_KNOWN = 5.0
+"""Seconds after which the controllers have enough heartbeats of all brokers to notice a missing one; before that, only
+the timeout that the broker itself declares counts, 10 s."""
 
 
 class Stage:
-    """What a fault can reach."""
+    """The objects that a fault works on."""
 
     def __init__(self, engine: Engine, controllers: ControllerCluster, observer: Observer, timeline: Timeline) -> None:
         self.engine = engine
@@ -29,17 +30,17 @@ class Stage:
         self.whole_at = time.monotonic()
         """When the group was last seen whole after a change, in monotonic seconds."""
         self.struck_at = self.whole_at
-        """When the last blow fell."""
+        """When the last fault began."""
 
     @property
     def group(self) -> GroupView:
-        """The latest picture; LookupError while there is none."""
+        """The latest state; LookupError without one."""
         if self.observer.group is None:
             raise LookupError("no broker has registered yet")
         return self.observer.group
 
     def broker_of(self, broker_id: int | None) -> Broker:
-        """Who has this id now."""
+        """The broker with this id."""
         for broker in self.engine.brokers:
             view = self.group.by_address(broker.address)
             if view is not None and view.broker_id == broker_id:
@@ -54,32 +55,32 @@ class Stage:
         broker_id = min(slaves)
         return self.broker_of(broker_id), broker_id
 
-    def hit(self, text: str) -> None:
-        """Note a blow, right before it falls."""
+    def record_fault(self, text: str) -> None:
+        """Record a fault, right before it begins."""
         self.struck_at = time.monotonic()
         self.timeline.add(Kind.FAULT, text)
 
     def step(self, text: str) -> None:
-        """Note a step of the story."""
+        """Record a step of the story."""
         self.timeline.add(Kind.STEP, text)
 
     async def restart(self, broker: Broker) -> None:
-        """Start a broker again when the others have coped; it gets other ports."""
+        """Start a broker again when the others are in sync; it gets other ports."""
         await self.others_in_sync(broker)
         before = broker.address
         await asyncio.to_thread(broker.start)
         self.step(f"{broker.label} started again: {broker.address} instead of {before}")
 
     async def others_in_sync(self, broker: Broker) -> None:
-        """Wait until all but `broker` are in the SyncStateSet.
+        """Wait until all except `broker` are in the SyncStateSet.
 
-        Healed sooner, a Java slave may find the old master back before the name server has told it of the new one, and
-        then replicates from it, a slave by now, for as long as that connection lasts: it never gets in sync.
+        If the old master came back earlier, a Java slave might connect to it before the name server announces the new
+        one. It would replicate from a slave while that connection lasts, and never get in sync.
         """
-        others = [one for one in self.engine.brokers if one is not broker]
+        others = [other for other in self.engine.brokers if other is not broker]
 
         def in_sync() -> bool:
-            views = [self.group.by_address(one.address) for one in others]
+            views = [self.group.by_address(other.address) for other in others]
             return all(view is not None and view.in_sync for view in views)
 
         await self.observer.wait(f"all but {broker.label} in sync", in_sync, self.engine.patience)
@@ -107,14 +108,14 @@ class Stage:
 
 Heal = Callable[[], Awaitable[None]]
 Strike = Callable[[Stage], Awaitable[tuple[str, Heal]]]
-"""Hits, waits until the group has coped; who was hit, and how to heal it."""
+"""Injects the fault and waits until the group has recovered; returns what was hit, and how to heal it."""
 
 
 async def kill_master(stage: Stage) -> tuple[str, Heal]:
     """kill -9 of the master: its connections close at once."""
     epoch, broker_id = stage.group.master_epoch, stage.group.master_id
     broker = stage.broker_of(broker_id)
-    stage.hit(f"kill -9 of the master: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
+    stage.record_fault(f"kill -9 of the master: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
     await asyncio.to_thread(broker.process.kill9)
     await stage.another_master(epoch)
     await stage.writes()
@@ -122,12 +123,12 @@ async def kill_master(stage: Stage) -> tuple[str, Heal]:
 
 
 async def hang_master(stage: Stage) -> tuple[str, Heal]:
-    """SIGSTOP of the master: its connections stay open, only its silence tells."""
-    await asyncio.sleep(stage.whole_at + RHYTHM_KNOWN - time.monotonic())
+    """SIGSTOP of the master: its connections stay open, it only stops answering."""
+    await asyncio.sleep(stage.whole_at + HEARTBEATS_KNOWN - time.monotonic())
     epoch, broker_id = stage.group.master_epoch, stage.group.master_id
     broker = stage.broker_of(broker_id)
     process = broker.process
-    stage.hit(f"SIGSTOP of the master: broker {broker_id} ({broker.label}, pid {process.pid})")
+    stage.record_fault(f"SIGSTOP of the master: broker {broker_id} ({broker.label}, pid {process.pid})")
     process.suspend()
 
     async def heal() -> None:
@@ -135,7 +136,7 @@ async def hang_master(stage: Stage) -> tuple[str, Heal]:
             await stage.others_in_sync(broker)
         finally:
             process.resume()
-        stage.step(f"SIGCONT of {broker.label}: it still believes to be master")
+        stage.step(f"SIGCONT of {broker.label}: it still acts as master")
 
     try:
         await stage.another_master(epoch)
@@ -147,9 +148,9 @@ async def hang_master(stage: Stage) -> tuple[str, Heal]:
 
 
 async def kill_slave(stage: Stage) -> tuple[str, Heal]:
-    """kill -9 of a slave: the SyncStateSet shrinks, nobody is elected."""
+    """kill -9 of a slave: the SyncStateSet shrinks, without an election."""
     broker, broker_id = stage.slave()
-    stage.hit(f"kill -9 of a slave: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
+    stage.record_fault(f"kill -9 of a slave: broker {broker_id} ({broker.label}, pid {broker.process.pid})")
     await asyncio.to_thread(broker.process.kill9)
     await stage.observer.wait(
         f"broker {broker_id} to leave the SyncStateSet",
@@ -161,13 +162,13 @@ async def kill_slave(stage: Stage) -> tuple[str, Heal]:
 
 
 async def kill_half(stage: Stage, part: str) -> tuple[str, Heal]:
-    """kill -9 of one of the master's two processes: the other one must give up, and another replica take over."""
+    """kill -9 of one of the master's two processes: the other one must step down, and another replica take over."""
     epoch, broker_id = stage.group.master_epoch, stage.group.master_id
     replica = stage.broker_of(broker_id)
     if not isinstance(replica, Replica):
-        raise LookupError(f"{replica.label} is one process: there is no {part} to be killed alone")  # noqa: TRY004
+        raise LookupError(f"{replica.label} is one process: its {part} cannot be killed alone")  # noqa: TRY004
     process = replica.process.broker if part == "broker" else replica.process.sidecar
-    stage.hit(f"kill -9 of the master's {part} alone: broker {broker_id} ({replica.label}, pid {process.pid})")
+    stage.record_fault(f"kill -9 of the master's {part} alone: broker {broker_id} ({replica.label}, pid {process.pid})")
     await asyncio.to_thread(process.kill9)
     await stage.another_master(epoch)
     await stage.writes()
@@ -181,9 +182,9 @@ async def kill_half(stage: Stage, part: str) -> tuple[str, Heal]:
 
 
 async def kill_controller(stage: Stage) -> tuple[str, Heal]:
-    """kill -9 of the leading controller: another one decides within a second, writes go on meanwhile."""
+    """kill -9 of the leading controller: another one decides within a second, writes continue."""
     member = await stage.leader()
-    stage.hit(f"kill -9 of the leading controller: {member} (pid {stage.controllers[member].pid})")
+    stage.record_fault(f"kill -9 of the leading controller: {member} (pid {stage.controllers[member].pid})")
     await asyncio.to_thread(stage.controllers[member].kill9)
     successor = await stage.leader()
     stage.step(f"controller {successor} decides")
@@ -200,7 +201,7 @@ async def hang_controller(stage: Stage) -> tuple[str, Heal]:
     """SIGSTOP of the leading controller: its lease ends, another one decides."""
     member = await stage.leader()
     process = stage.controllers[member]
-    stage.hit(f"SIGSTOP of the leading controller: {member} (pid {process.pid})")
+    stage.record_fault(f"SIGSTOP of the leading controller: {member} (pid {process.pid})")
     process.suspend()
 
     async def heal() -> None:
@@ -211,7 +212,7 @@ async def hang_controller(stage: Stage) -> tuple[str, Heal]:
     try:
         await stage.observer.wait(
             "another controller to decide",
-            lambda: any(one.role == "leader" and one.member != member for one in stage.observer.controllers),
+            lambda: any(view.role == "leader" and view.member != member for view in stage.observer.controllers),
             stage.engine.patience,
         )
         await stage.writes()
@@ -222,9 +223,9 @@ async def hang_controller(stage: Stage) -> tuple[str, Heal]:
 
 
 async def kill_controllers(stage: Stage) -> tuple[str, Heal]:
-    """kill -9 of all controllers: the master goes on, and they find their state on disk."""
+    """kill -9 of all controllers: the master continues, and they read their state from disk."""
     members = list(stage.controllers.processes)
-    stage.hit(f"kill -9 of all controllers: {', '.join(members)}")
+    stage.record_fault(f"kill -9 of all controllers: {', '.join(members)}")
     for member in members:
         await asyncio.to_thread(stage.controllers[member].kill9)
     await stage.writes()

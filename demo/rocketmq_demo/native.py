@@ -1,11 +1,12 @@
-"""The native engine: a whole group of ours, with name servers, a producer and a consumer. Needs nothing but Python."""
+"""The native engine: our own brokers, name servers, producer and consumer. Needs only Python."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.engine import BROKER_GROUP, CLUSTER
 from rocketmq_demo.native_load import NativeLoad
+from rocketmq_demo.ports import PortPool
+from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import NameServer, Replica
 
 NAME_SERVERS = 2
@@ -16,7 +17,7 @@ class NativeEngine:
 
     name = "native"
     remark = (
-        "A group of ours from end to end: controllers, name servers, and brokers with their sidecars, no Java. "
+        "Our own servers throughout: controllers, name servers, and brokers with their sidecars, no Java. "
         "Every message that was acknowledged is read back at the end."
     )
     patience = 30.0
@@ -25,6 +26,7 @@ class NativeEngine:
         self._folder = folder
         self._nameserver_ports = [ports.single() for _ in range(NAME_SERVERS)]
         self._nameservers: list[NameServer] = []
+        secret = make_secret(folder / "replication.secret")
         addresses = [f"127.0.0.1:{port}" for port in self._nameserver_ports]
         self.brokers = [
             Replica(
@@ -35,13 +37,14 @@ class NativeEngine:
                 nameservers=addresses,
                 cluster=CLUSTER,
                 name=BROKER_GROUP,
+                config={"haReplicationSecretFile": secret},
             )
             for number in range(1, replicas + 1)
         ]
         self.load = NativeLoad(nameservers=addresses)
 
     def start(self) -> None:
-        """Start name servers and replicas, all at once."""
+        """Start name servers and replicas, all at the same time."""
         for number, port in enumerate(self._nameserver_ports, 1):
             self._nameservers.append(NameServer(self._folder / f"namesrv-{number}", port=port))
         for broker in self.brokers:

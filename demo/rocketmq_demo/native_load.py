@@ -1,7 +1,7 @@
 """The native engine's load: numbered messages by our own client, and all of them read back at the end.
 
-A number is sent once: a send that fails is not tried again, the next number is. So a message that is read twice was
-stored twice, and one that was acknowledged and is not read is lost; there is nothing else to tell apart.
+A number is sent once: after a failed send the next number follows. So a message that is read twice was stored twice,
+and one that was acknowledged and is not read is lost.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from rocketmq_client.producer import Producer
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
 from rocketmq_demo.engine import Acknowledgement, LoadResult
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 TOPIC = "ledger"
 PATIENCE = 0.5
-"""Seconds that one send may take; a hung master costs so much once."""
-LANES = 4
-"""Sends in flight."""
+"""Seconds that one send may take; a hung master costs this once."""
+SENDERS = 4
+"""Each has one send in flight."""
 PAUSE = 0.002
 PAUSE_AFTER_FAILURE = 0.02
 _PADDING = b"." * 200
@@ -33,14 +33,14 @@ class NativeLoad:
         self._acknowledged: list[Acknowledgement] = []
         self._failed = 0
         self._number = 0
-        self._lanes: list[asyncio.Task[None]] = []
+        self._senders: list[asyncio.Task[None]] = []
         self._producer: Producer | None = None
 
     async def start(self) -> None:
         """Begin to send."""
         self._producer = Producer(self._nameservers, group="ledger-producer", attempts=1, timeout=PATIENCE)
         self._producer.start()
-        self._lanes = [asyncio.create_task(self._send_forever(self._producer)) for _ in range(LANES)]
+        self._senders = [asyncio.create_task(self._send_forever(self._producer)) for _ in range(SENDERS)]
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:
         """All so far."""
@@ -48,13 +48,13 @@ class NativeLoad:
 
     async def finish(self) -> LoadResult:
         """Stop sending and read everything back."""
-        for lane in self._lanes:
-            lane.cancel()
-        ended = await asyncio.gather(*self._lanes, return_exceptions=True)
+        for sender in self._senders:
+            sender.cancel()
+        ended = await asyncio.gather(*self._senders, return_exceptions=True)
         problems = [f"the producer failed: {error!r}" for error in ended if isinstance(error, Exception)]
         if self._producer is not None:
             await self._producer.close()
-        acknowledged = {one.number for one in self._acknowledged}
+        acknowledged = {sent.number for sent in self._acknowledged}
         if not acknowledged:
             return LoadResult(acknowledged=0, failed=self._failed, problems=(*problems, "nothing was acknowledged"))
         try:

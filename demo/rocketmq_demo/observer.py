@@ -1,6 +1,6 @@
-"""Watches the group through the controllers' own answers (1005, 1006, metrics), as any tool could.
+"""Polls the group's state from the controllers (1005, 1006, metrics), as any tool could.
 
-The story waits for what it sees, the view shows it. It never decides; a picture is a fraction of a second old.
+The story waits for states, the view shows them. A state is a fraction of a second old.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import msgspec
 
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
 from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, GetMetaDataResponseHeader, ReplicasInfo
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 PERIOD = 0.1
 TERM_PERIOD = 0.5
@@ -28,7 +28,7 @@ _TERM = re.compile(r"^rocketmq_controller_raft_term(?:\{[^}]*\})? (\S+)$", re.MU
 
 
 class ReplicaView(msgspec.Struct, frozen=True):
-    """One replica, as the leading controller sees it."""
+    """One replica, as the leading controller reports it."""
 
     broker_id: int
     address: str
@@ -38,7 +38,7 @@ class ReplicaView(msgspec.Struct, frozen=True):
 
 
 class GroupView(msgspec.Struct, frozen=True):
-    """The broker group, as the leading controller sees it."""
+    """The broker group, as the leading controller reports it."""
 
     master_id: int | None
     master_epoch: int
@@ -47,15 +47,16 @@ class GroupView(msgspec.Struct, frozen=True):
 
     @property
     def in_sync(self) -> frozenset[int]:
-        return frozenset(one.broker_id for one in self.replicas if one.in_sync)
+        """Members of the SyncStateSet that live; a strict group keeps others too."""
+        return frozenset(replica.broker_id for replica in self.replicas if replica.in_sync and replica.alive)
 
     def by_address(self, address: str) -> ReplicaView | None:
-        """The replica that was last registered from there."""
-        return next((one for one in self.replicas if one.address == address), None)
+        """The replica that is registered with this address."""
+        return next((replica for replica in self.replicas if replica.address == address), None)
 
 
 class ControllerView(msgspec.Struct, frozen=True):
-    """One controller; `role` is leader, follower, silent or down; `term` is None while it does not answer."""
+    """One controller; `role` is leader, follower, silent or down; `term` is unset while it does not answer."""
 
     member: str
     address: str
@@ -64,13 +65,13 @@ class ControllerView(msgspec.Struct, frozen=True):
 
 
 class Observer:
-    """Refreshes its picture until cancelled."""
+    """Polls until cancelled."""
 
     def __init__(self, controllers: ControllerCluster, broker_name: str, timeline: Timeline) -> None:
         self.group: GroupView | None = None
-        """The latest picture; None until there is one. Kept while no controller leads."""
+        """The latest state; None before the first one. Kept while no controller leads."""
         self.group_seen_at = float("-inf")
-        """Monotonic seconds of that picture."""
+        """Monotonic seconds of that state."""
         self.controllers: tuple[ControllerView, ...] = ()
         self._cluster = controllers
         self._broker_name = broker_name
@@ -79,12 +80,12 @@ class Observer:
         self._leader: str | None = None
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Poll until cancelled."""
         client = RemotingClient(connect_timeout=TIMEOUT)
         terms = asyncio.create_task(self._read_terms())
         try:
             while True:
-                await self._look(client)
+                await self._poll(client)
                 await asyncio.sleep(PERIOD)
         finally:
             terms.cancel()
@@ -94,18 +95,18 @@ class Observer:
         """Wait until `condition` holds.
 
         Raises:
-            TimeoutError: it did not within `seconds`; the text says `what` was waited for.
+            TimeoutError: it did not within `seconds`; the text contains `what`.
         """
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {seconds:g} s in vain: {what}")
+                raise TimeoutError(f"waited {seconds:g} s without success: {what}")
             await asyncio.sleep(PERIOD / 4)
 
-    async def _look(self, client: RemotingClient) -> None:
+    async def _poll(self, client: RemotingClient) -> None:
         processes = list(self._cluster)
-        self.controllers = tuple(await asyncio.gather(*(self._controller(client, one) for one in processes)))
-        leader = next((one for one in self.controllers if one.role == "leader"), None)
+        self.controllers = tuple(await asyncio.gather(*(self._controller(client, process) for process in processes)))
+        leader = next((view for view in self.controllers if view.role == "leader"), None)
         if leader is None:
             return
         if leader.member != self._leader:
@@ -120,7 +121,7 @@ class Observer:
         except FormatError:
             return
         if self._broker_name in table:
-            self._saw(_group(table[self._broker_name]))
+            self._update(_group(table[self._broker_name]))
 
     async def _controller(self, client: RemotingClient, process: ControllerProcess) -> ControllerView:
         role, term = "down", None
@@ -141,14 +142,14 @@ class Observer:
                         self._terms[process.member] = int(float(found[1]))
             await asyncio.sleep(TERM_PERIOD)
 
-    def _saw(self, group: GroupView) -> None:
+    def _update(self, group: GroupView) -> None:
         before, self.group, self.group_seen_at = self.group, group, time.monotonic()
         for text in changes(before, group):
             self._timeline.add(Kind.CHANGE, text)
 
 
 def changes(before: GroupView | None, after: GroupView) -> list[str]:
-    """What differs between two pictures, in words."""
+    """The differences between two states, in words."""
     texts = []
     if after.master_id != (before.master_id if before else None) or (
         before is not None and before.master_epoch != after.master_epoch
@@ -159,7 +160,7 @@ def changes(before: GroupView | None, after: GroupView) -> list[str]:
             else f"no master, epoch {after.master_epoch}"
         )
     if before is None or before.in_sync != after.in_sync:
-        texts.append(f"in sync: {', '.join(map(str, sorted(after.in_sync))) or 'nobody'}")
+        texts.append(f"in sync: {', '.join(map(str, sorted(after.in_sync))) or 'none'}")
     return texts
 
 
@@ -176,20 +177,20 @@ def longest_gap(times: list[float], since: float, until: float) -> float:
 def _group(info: ReplicasInfo) -> GroupView:
     replicas = [
         ReplicaView(
-            broker_id=one.broker_id,
-            address=one.broker_address,
-            master=one.broker_id == info.master_broker_id,
+            broker_id=replica.broker_id,
+            address=replica.broker_address,
+            master=replica.broker_id == info.master_broker_id,
             in_sync=in_sync,
-            alive=one.alive,
+            alive=replica.alive,
         )
-        for in_sync, some in ((True, info.in_sync_replicas), (False, info.not_in_sync_replicas))
-        for one in some
+        for in_sync, members in ((True, info.in_sync_replicas), (False, info.not_in_sync_replicas))
+        for replica in members
     ]
     return GroupView(
         info.master_broker_id,
         info.master_epoch,
         info.sync_state_set_epoch,
-        tuple(sorted(replicas, key=lambda one: one.broker_id)),
+        tuple(sorted(replicas, key=lambda replica: replica.broker_id)),
     )
 
 

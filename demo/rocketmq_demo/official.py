@@ -9,17 +9,17 @@ from pathlib import Path
 from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.ledger import Ledger, audit
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import NO_TLS, SMALL_HEAP, JavaProcess
 from rocketmq_demo.engine import BROKER_GROUP, CLUSTER, Acknowledgement, LoadResult
+from rocketmq_demo.ports import HOST, PortPool
 
 TOPIC = "ledger"
 _START_TIMEOUT = 90.0
 _SECONDS_AT_MOST = 3600
 _SEND_TIMEOUT_MS = 500
-"""How long one send to a hung broker costs; Java's default of 3 s would hide what the group needs."""
+"""Time that one send to a hung broker takes; Java's default of 3 s would hide how fast the group is."""
 _CONFIG = {
-    # A send is acknowledged when every member of the SyncStateSet has it: what makes "lost: 0" a promise.
+    # A send is acknowledged when every member of the SyncStateSet has it: only then "lost: 0" is a promise.
     "allAckInSyncStateSet": True,
     "syncFlushTimeout": 3000,
     # Slaves learn a new master's HA address when they register at the name server, 30 s apart by default.
@@ -47,7 +47,7 @@ class OfficialLoad:
         """All so far."""
         if self._ledger is not None:
             with self._lock:
-                self._read_on(self._ledger.path)
+                self._read_new(self._ledger.path)
         return self._known
 
     async def finish(self) -> LoadResult:
@@ -60,8 +60,8 @@ class OfficialLoad:
         if self._ledger is not None:
             self._ledger.close()
 
-    def _read_on(self, path: Path) -> None:
-        # Not `Ledger.acknowledged`, which reads everything: we are asked many times a second.
+    def _read_new(self, path: Path) -> None:
+        # Not `Ledger.acknowledged`, which reads everything: this is called many times a second.
         if not path.exists():
             return
         with path.open("rb") as file:
@@ -104,13 +104,13 @@ class OfficialEngine:
 
     name = "apache"
     remark = (
-        f"Official Apache RocketMQ {jars.ROCKETMQ_VERSION} brokers, name server and producer under our controllers. "
+        f"Official Apache RocketMQ {jars.ROCKETMQ_VERSION} brokers, name server and producer with our controllers. "
         "Every acknowledged message is read back at the end."
     )
     patience = 90.0
 
     def __init__(self, folder: Path, *, ports: PortPool, controllers: Sequence[str], replicas: int) -> None:
-        """Choose ports, and build the class path if this machine has none yet.
+        """Choose ports, and build the class path if it is not cached.
 
         Raises:
             ApacheEngineUnavailable: no Java, or no Maven to fetch RocketMQ's jars with.

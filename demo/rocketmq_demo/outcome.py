@@ -1,4 +1,4 @@
-"""What a run of the story found out: the summary's rows and the JSON of `-o json`."""
+"""The result of a run: the summary's rows and the JSON of `-o json`."""
 
 import msgspec
 
@@ -7,17 +7,17 @@ from rocketmq_demo.timeline import Entry
 
 
 class FaultReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One fault and what it cost. Seconds throughout."""
+    """One fault and its cost, in seconds."""
 
     fault: str
     target: str
     """What was hit: a broker by label, or controllers by member id."""
     longest_gap: float
-    """Between two acknowledged sends, from the blow until everything was whole again."""
+    """Between two acknowledged sends, from the fault until everything was whole again."""
     resumed_after: float
-    """From the blow to the thing that the fault takes away being there again: writes, or a deciding controller."""
+    """From the fault until what it interrupts works again: writes, or a deciding controller."""
     whole_after: float
-    """From the blow, through the healing, to all replicas in sync; includes the time the story let it be broken."""
+    """From the fault to all replicas in sync again; includes the time before the healing."""
     master_epoch_before: int
     master_epoch_after: int
     master_before: int | None
@@ -26,7 +26,7 @@ class FaultReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A whole run. `problems` is empty if everything that is promised held."""
+    """A whole run. `problems` is empty if every promise held."""
 
     engine: str
     remark: str

@@ -1,11 +1,12 @@
 """Processes that the demo and the tests start, break and end: each has a folder, a log, and one owner.
 
-A fault is a signal (killed, hung, resumed). Whoever holds the object owns the process; nothing else is ever signalled,
-and what is still running when this interpreter ends is ended with it.
+A fault is a signal (killed, hung, resumed). Only processes started here are signalled, and those that still run when
+this interpreter ends are ended with it.
 """
 
 import atexit
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -17,7 +18,7 @@ from typing import Self
 
 
 class ProcessDiedError(RuntimeError):
-    """A process ended while somebody waited for it; the message holds the end of its log."""
+    """A process ended while it was waited for; the message has the end of its log."""
 
 
 class OwnedProcess:
@@ -32,9 +33,9 @@ class OwnedProcess:
         environment: Mapping[str, str] | None = None,
         stdin_open: bool = False,
     ) -> None:
-        """Start `command` in `folder` (made if needed); what it prints is appended to `folder/out.log`.
+        """Start `command` in `folder` (created if needed); its output is appended to `folder/out.log`.
 
-        `stdin_open`: its standard input is empty and ends with us, or with `close_stdin`; otherwise it has none.
+        `stdin_open`: its standard input is empty and ends with this process, or with `close_stdin`.
         """
         self.name = name
         self.folder = folder
@@ -69,7 +70,7 @@ class OwnedProcess:
         return self._process.poll()
 
     def output(self) -> str:
-        """What this process has printed so far, without what earlier ones printed to the same log."""
+        """The output of this process so far, without that of earlier ones in the same log."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -79,7 +80,7 @@ class OwnedProcess:
         return self.output()[-2000:]
 
     def resident_bytes(self) -> int:
-        """Resident memory, 0 once the process is gone."""
+        """Resident memory, 0 after the process has ended."""
         try:
             pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         except (FileNotFoundError, ProcessLookupError):
@@ -95,7 +96,7 @@ class OwnedProcess:
         return self._process.wait(timeout)
 
     def kill9(self) -> None:
-        """The crash: nothing is flushed, nobody is told."""
+        """A crash: nothing is flushed, no peer is notified."""
         self._signal(signal.SIGKILL)
         self._process.wait(30)
 
@@ -110,7 +111,7 @@ class OwnedProcess:
             return self._process.wait()
 
     def suspend(self) -> None:
-        """The hang: connections stay open, nobody answers."""
+        """A hang: connections stay open, without answers."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -142,13 +143,23 @@ class OwnedProcess:
         return f"<{type(self).__name__} {self.name}, {state}>"
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.alive:  # never signal a number that may belong to somebody else by now
+        if self.alive:  # the number may belong to another process by now
             os.killpg(self.pid, number)
 
 
+def make_secret(path: Path) -> Path:
+    """A file with a secret that processes share, created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_hex(32))
+    return path
+
+
 def clean_environment() -> dict[str, str]:
-    """Ours without what changes what we start behind our back: ROCKETMQ_* variables are configuration, and without
-    its bytecode a server takes several times as long to start."""
+    """Our environment without ROCKETMQ_* variables, which are configuration, and without PYTHONDONTWRITEBYTECODE:
+    a server without bytecode takes several times as long to start."""
     return {
         key: value
         for key, value in os.environ.items()

@@ -1,6 +1,6 @@
 """Our own servers as processes on loopback: replicas (a broker and its sidecar each) and name servers.
 
-For the demo, process tests, interop tests and benchmarks. A replica keeps its folder, hence its identity and its log;
+For the demo, process tests, interop tests and benchmarks. A replica keeps its folder, and so its identity and log;
 processes and address change with every start. Blocking calls, no event loop.
 """
 
@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.ask import accepts
+from rocketmq_demo.calls import accepts
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
 from rocketmq_formats import properties
 
@@ -62,7 +62,7 @@ class NameServer(OwnedProcess):
         )
 
     def wait_listening(self, timeout: float = 30.0) -> None:
-        """Wait until it takes connections.
+        """Wait until it accepts connections.
 
         Raises:
             ProcessDiedError, TimeoutError: it ended, or took longer.
@@ -71,7 +71,7 @@ class NameServer(OwnedProcess):
 
 
 class ReplicaProcesses:
-    """A broker and its sidecar, to be hit as one (implements `engine.Running`), or each by itself."""
+    """A broker and its sidecar, as one process (implements `engine.Running`), or each by itself."""
 
     def __init__(self, broker: OwnedProcess, sidecar: OwnedProcess) -> None:
         self.broker = broker
@@ -103,7 +103,7 @@ class ReplicaProcesses:
         self.broker.resume()
 
     def stop(self) -> None:
-        """The orderly end: the sidecar hands over first."""
+        """Stop both; the sidecar hands over first."""
         self.sidecar.stop()
         self.broker.stop()
 
@@ -178,12 +178,12 @@ class Replica:
         _wait_listening(self.process.broker, self.address, timeout)
 
     def restart_broker(self) -> None:
-        """Start the broker process again, on the same port, beside the sidecar that lives."""
+        """Start the broker process again, on the same port, beside the running sidecar."""
         self.process.broker.close()
         self.process.broker = self._start("broker", self.folder / "broker.conf")
 
     def restart_sidecar(self) -> None:
-        """Start the sidecar again beside the broker that lives."""
+        """Start the sidecar again beside the running broker."""
         self.process.sidecar.close()
         self.process.sidecar = self._start("sidecar", self.folder / "broker.conf")
 

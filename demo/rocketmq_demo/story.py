@@ -1,8 +1,7 @@
-"""The main job: a group comes up, one fault after the other, and what each of them cost.
+"""The main job: start a group, inject one fault after the other, and measure the cost of each.
 
-The same story for every engine. It passes judgement only on what is promised: ids stay, one master per epoch, the group
-is whole and writable after every fault, nothing acknowledged is lost.
-"""
+The same story for every engine. It checks only promises: ids stay, one master per epoch, the group is whole and
+writable after every fault, no acknowledged message is lost."""
 
 import asyncio
 import subprocess
@@ -17,14 +16,14 @@ from rocketmq_demo.processes import ProcessDiedError
 from rocketmq_demo.timeline import Kind
 
 _BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
-"""What a group that does not cope ends in; anything else is a bug of the demo."""
+"""Errors of a group that does not recover; anything else is a bug of the demo."""
 
 WRITABLE_WITHIN = 2.0
-"""Seconds: the last acknowledged send may be so old at the end."""
+"""Seconds: how old the last acknowledged send may be at the end."""
 
 
 class Story:
-    """One run on a stage that somebody else sets up and clears away."""
+    """One run on a stage that the caller sets up and clears away."""
 
     def __init__(self, stage: Stage, *, faults: Sequence[str], quiet: float) -> None:
         """`faults` are names of `FAULTS`; `quiet` is the seconds of undisturbed load before each and after the last."""
@@ -35,7 +34,7 @@ class Story:
         self._problems: list[str] = []
 
     async def run(self, folder: str) -> Outcome:
-        """Tell it. Whatever goes wrong with the group ends up in the outcome's problems."""
+        """Run it. All failures of the group end up in the outcome's problems."""
         stage = self._stage
         began = time.monotonic()
         reports: list[FaultReport] = []
@@ -43,28 +42,28 @@ class Story:
         observing = asyncio.create_task(stage.observer.run())
         try:
             try:
-                await self._come_up()
+                await self._start_group()
                 for name in self._faults:
-                    await self._calm()
+                    await self._wait_quiet()
                     reports.append(await self._fault(name))
-                await self._calm()
+                await self._wait_quiet()
                 self._check_writable()
             except _BROKEN as error:
-                self._trouble(str(error) or repr(error))
+                self._add_problem(str(error) or repr(error))
             try:
                 load_result = await stage.engine.load.finish()
             except _BROKEN as error:
-                self._trouble(f"the load could not be ended: {error}")
+                self._add_problem(f"the load could not be stopped: {error}")
             if observing.done():
-                self._trouble(f"the observer ended: {observing.exception()!r}")
+                self._add_problem(f"the observer ended: {observing.exception()!r}")
         finally:
             observing.cancel()
         for problem in load_result.problems:
-            self._trouble(problem)
+            self._add_problem(problem)
         if load_result.lost:
-            self._trouble(f"{load_result.lost} acknowledged messages are lost")
+            self._add_problem(f"{load_result.lost} acknowledged messages are lost")
         if load_result.duplicated:
-            self._trouble(f"{load_result.duplicated} messages are there more than once")
+            self._add_problem(f"{load_result.duplicated} messages are stored more than once")
         times = self._times()
         return Outcome(
             engine=stage.engine.name,
@@ -81,7 +80,7 @@ class Story:
             folder=folder,
         )
 
-    async def _come_up(self) -> None:
+    async def _start_group(self) -> None:
         stage = self._stage
         stage.step(f"{len(stage.controllers.ports)} controllers start")
         await asyncio.to_thread(stage.controllers.start)
@@ -99,7 +98,7 @@ class Story:
         before = stage.group
         target, heal = await FAULTS[name](stage)
         struck_at, resumed_at = stage.struck_at, time.monotonic()
-        await self._calm()
+        await self._wait_quiet()
         await heal()
         await self._whole()
         await stage.writes()
@@ -107,9 +106,9 @@ class Story:
         after = stage.group
         ids_kept = self._broker_ids() == self._ids
         if not ids_kept:
-            self._trouble(f"{name}: broker ids were {self._ids} and are {self._broker_ids()}")
+            self._add_problem(f"{name}: broker ids were {self._ids} and are {self._broker_ids()}")
         if after.master_epoch < before.master_epoch:
-            self._trouble(f"{name}: masterEpoch fell from {before.master_epoch} to {after.master_epoch}")
+            self._add_problem(f"{name}: masterEpoch fell from {before.master_epoch} to {after.master_epoch}")
         return FaultReport(
             fault=name,
             target=target,
@@ -138,7 +137,7 @@ class Story:
         await stage.observer.wait(f"all replicas of {BROKER_GROUP} in sync", whole, 2 * stage.engine.patience)
         stage.whole_at = time.monotonic()
 
-    async def _calm(self) -> None:
+    async def _wait_quiet(self) -> None:
         await asyncio.sleep(self._quiet)
 
     def _broker_ids(self) -> dict[str, int]:
@@ -146,13 +145,13 @@ class Story:
         return {label: view.broker_id for label, view in views.items() if view is not None}
 
     def _times(self) -> list[float]:
-        return [one.at for one in self._stage.engine.load.acknowledgements()]
+        return [sent.at for sent in self._stage.engine.load.acknowledgements()]
 
     def _check_writable(self) -> None:
         times = self._times()
         if not times or time.monotonic() - times[-1] > WRITABLE_WITHIN:
-            self._trouble("the group does not acknowledge sends at the end")
+            self._add_problem("the group does not acknowledge sends at the end")
 
-    def _trouble(self, text: str) -> None:
+    def _add_problem(self, text: str) -> None:
         self._problems.append(text)
         self._stage.timeline.add(Kind.TROUBLE, text)

@@ -1,4 +1,4 @@
-"""The summary at the end of a run, for people."""
+"""The summary at the end of a run."""
 
 from rich import box
 from rich.console import Console
@@ -8,7 +8,7 @@ from rocketmq_demo.outcome import FaultReport, Outcome
 
 
 def show(console: Console, outcome: Outcome) -> None:
-    """Print what the run found out."""
+    """Print the result of the run."""
     console.print()
     console.print(_faults(outcome))
     load = outcome.load

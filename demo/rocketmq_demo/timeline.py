@@ -1,4 +1,4 @@
-"""What happened when, for people: everybody adds lines, the view shows them, the result keeps them."""
+"""The events of a run, for people: all parts add lines, the view shows them, the result keeps them."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """Who made it happen."""
+    """The origin of an entry."""
 
     STEP = "step"
     """The story itself."""
@@ -17,7 +17,7 @@ class Kind(StrEnum):
     CHANGE = "change"
     """The group reacted."""
     TROUBLE = "trouble"
-    """Something that must not be."""
+    """A broken promise."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Timeline:
         return self._now() - self._began
 
     def add(self, kind: Kind, text: str) -> None:
-        """It happened now."""
+        """Add an entry with the current time."""
         entry = Entry(round(self.seconds, 3), kind, text)
         self.entries.append(entry)
         if self.on_entry is not None:

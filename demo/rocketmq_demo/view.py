@@ -1,4 +1,4 @@
-"""How a run is shown while it goes on: a live screen on a terminal, plain lines anywhere else."""
+"""Shows a run: a live screen on a terminal, plain lines elsewhere."""
 
 import bisect
 import time
@@ -22,7 +22,7 @@ _RATE_WINDOW = 1.0
 
 @contextmanager
 def shown(console: Console, stage: Stage) -> Iterator[None]:
-    """Show `stage` for as long as the block runs."""
+    """Show `stage` while the block runs."""
     if console.is_terminal:
         screen = _Screen(stage)
         with Live(get_renderable=screen.render, console=console, refresh_per_second=8, transient=True):
@@ -45,7 +45,7 @@ class _Screen:
 
     def render(self) -> RenderableType:
         stage = self._stage
-        times = [one.at for one in stage.engine.load.acknowledgements()]
+        times = [sent.at for sent in stage.engine.load.acknowledgements()]
         recent = len(times) - bisect.bisect(times, time.monotonic() - _RATE_WINDOW)
         head = Text(f"{stage.timeline.seconds:6.1f} s   engine {stage.engine.name}   ", style="bold")
         head.append(f"{len(times)} sends acknowledged, {recent} in the last second", style="green" if recent else "red")
@@ -74,9 +74,10 @@ class _Screen:
 
     def _controllers(self) -> Table:
         table = Table("controller", "address", "role", "term", title="controllers", title_justify="left")
-        for one in self._stage.observer.controllers:
-            style = {"leader": "bold green", "down": "red", "silent": "red"}.get(one.role, "")
-            table.add_row(one.member, one.address, one.role, "-" if one.term is None else str(one.term), style=style)
+        for view in self._stage.observer.controllers:
+            style = {"leader": "bold green", "down": "red", "silent": "red"}.get(view.role, "")
+            term = "-" if view.term is None else str(view.term)
+            table.add_row(view.member, view.address, view.role, term, style=style)
         return table
 
 

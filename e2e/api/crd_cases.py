@@ -6,7 +6,7 @@ Every rule of crds/*.yaml is broken by at least one case; the test counts.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rocketmq_operator.domain import names
+from rocketmq_resources import names
 
 Spec = dict[str, Any]  # JSON
 
@@ -113,7 +113,7 @@ RULES = (
     Refused(
         "BrokerGroup",
         {"verification": {**_DAILY, "history": {"storage": {"storageClassName": "fast"}}}},
-        "storageClassName cannot change: take history away",
+        "storageClassName cannot change: remove history",
         before={"verification": {**_DAILY, "history": {"storage": {}}}},
     ),
     Refused(
@@ -140,7 +140,7 @@ RULES = (
     Refused("BrokerGroup", {"minInSyncReplicas": 4}, "minInSyncReplicas must not be more than replicas"),
     Refused("BrokerGroup", {"minInSyncReplicas": 1}, "minInSyncReplicas is at least 2 with durability strict"),
     Refused("BrokerGroup", {"priorities": [1, 2, 3, 4]}, "priorities must not be longer than replicas"),
-    Refused("BrokerGroup", {"config": {"allAckInSyncStateSet": "true"}}, "it is always so there"),
+    Refused("BrokerGroup", {"config": {"allAckInSyncStateSet": "true"}}, "which always implies it"),
     Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
     Refused("BrokerGroup", {"config": {"file-reserved": "1"}}, "config: a key is letters and digits"),
     Refused("BrokerGroup", {"podTemplate": {"labels": {"app.kubernetes.io/name": "x"}}}, "labels that begin with"),
@@ -166,7 +166,7 @@ RULES = (
     Refused(
         "BrokerGroup",
         {"storage": {"commitLog": None}},
-        "commitLog cannot be added or taken away",
+        "commitLog cannot be added or removed",
         before={"storage": {"commitLog": {"size": "2Gi"}}},
     ),
     Refused(
@@ -205,14 +205,23 @@ RULES = (
         "config.mappedFileSizeCommitLog cannot change",
         before={"config": {"mappedFileSizeCommitLog": "1048576"}},
     ),
+    Refused("BrokerGroup", {"replicationSecretName": "mine"}, "replicationSecretName cannot change", before={}),
+    Refused(
+        "BrokerGroup",
+        {"engine": "apache", "replicationSecretName": "mine"},
+        "replicationSecretName is for engine native",
+    ),
     Refused("ControllerCluster", {}, "metadata.name: at most 40", name="x" * 41),
     Refused("ControllerCluster", {"members": 4}, "members must be 3 or 5"),
-    Refused("ControllerCluster", {"members": 5}, "members cannot change", before={}),
     Refused("ControllerCluster", {"embeddedInNameServer": True}, "embeddedInNameServer cannot change", before={}),
     Refused("ControllerCluster", {"raftSecretName": "mine"}, "raftSecretName cannot change", before={}),
     Refused("ControllerCluster", {"storage": {"size": "512Mi"}}, "size cannot shrink", before={}),
     Refused("ControllerCluster", {"storage": {"storageClassName": "fast"}}, "storageClassName cannot", before={}),
-    Refused("ControllerCluster", {"tuning": {"raftElectionTimeoutMs": 300}}, "more than three times"),
+    Refused(
+        "ControllerCluster",
+        {"tuning": {"raftElectionTimeoutMs": 100, "raftHeartbeatIntervalMs": 50}},
+        "more than three times",
+    ),
     Refused("ControllerCluster", {"tuning": {"raftHeartbeatIntervalMs": 200}}, "more than three times"),
     Refused("ControllerCluster", {"config": {"": "1"}}, "config: a key is letters and digits"),
     Refused("ControllerCluster", {"podTemplate": {"labels": {"rocketmq-ha.io/x": "x"}}}, "labels that begin with"),
@@ -238,6 +247,7 @@ class Accepted(NamedTuple):
 
 ACCEPTED = (
     Accepted("BrokerGroup", {}, name="x" * 50),
+    Accepted("BrokerGroup", {"replicationSecretName": "mine", "grpcTlsSecretName": "tls"}),
     Accepted("ControllerCluster", {}, name="x" * 40),
     Accepted("NameServer", {}, name="x" * 42),
     Accepted("BrokerGroup", {"controllerRef": None, "controllerAddr": "c:1;[::1]:2", "namesrvAddr": "10.0.0.1:9876"}),

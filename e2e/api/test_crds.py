@@ -16,11 +16,10 @@ import yaml
 
 from e2e.api.crd_cases import ACCEPTED, LEAST, RULES, STRUCTURE, Accepted, Refused, Spec
 from e2e.kit.cluster import Cluster, KubectlError
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.spec import reserved_keys
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
-from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster, parse_controller_cluster
-from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_server
+from rocketmq_resources import names, reserved_keys
+from rocketmq_resources.broker_group import BrokerGroup, parse_broker_group
+from rocketmq_resources.controller_cluster import ControllerCluster, parse_controller_cluster
+from rocketmq_resources.name_server import NameServer, parse_name_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -304,7 +303,7 @@ def test_entries_of_two_appliers_are_merged_by_name(namespace: Namespace) -> Non
     [
         ("brokergroup", "one RocketMQ broker as a group of replicas"),
         ("bg.spec.durability", "ENUM:"),
-        ("bg.spec.failover.leaseTimeoutMs", "How long a master goes on accepting messages"),
+        ("bg.spec.failover.leaseTimeoutMs", "How long a master continues to accept messages"),
         ("bg.status.replicaStatuses.lag", "Bytes that its log is shorter"),
         ("cc.spec.tuning.enableElectUncleanMaster", "Loses"),
         ("rns.spec.scheduling.antiAffinity", "apart where possible"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from e2e.kit.cluster import Cluster
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.manifests.verification_config import TEMPLATE_FILE
+from rocketmq_operator.domain.manifests.verification.config_files import TEMPLATE_FILE
+from rocketmq_resources import names
 from tests.operator.manifests import cases
 
 Object = dict[str, Any]  # JSON of Kubernetes' API
@@ -38,8 +38,8 @@ def listed(items: list[Object]) -> str:
 
 
 def marks(answer: str) -> dict[tuple[str, str], object]:
-    """What moves when a spec is written, by kind and name: the generation, or the version where nobody else writes. A
-    claim, which is bound meanwhile, is known by what it asks for."""
+    """What moves when a spec is written, by kind and name: the generation, or the version if no other client writes. A
+    claim, which is bound in the meantime, is identified by its request."""
 
     def mark(one: Object) -> object:
         if one["kind"] == "PersistentVolumeClaim":

@@ -17,7 +17,7 @@ FOREIGN = {"PodMonitor", "PrometheusRule"}
 
 
 def group(name: str) -> Manifest:
-    """One replica under controllers that nobody will ever hear of; `Delete` gives it a finalizer."""
+    """One replica under controllers that do not exist; `Delete` gives it a finalizer."""
     return {
         "apiVersion": "rocketmq-ha.io/v1alpha1",
         "kind": "BrokerGroup",
@@ -111,7 +111,7 @@ def test_the_life_of_a_release(releases: Releases) -> None:
     with pytest.raises(KubectlError, match="not found"):
         cluster.json("-n", namespace, "get", "lease", "rocketmq-operator")
     after = cluster.json("-n", namespace, "get", "statefulset", "a")["metadata"]
-    assert (after["uid"], after["generation"]) == (before["uid"], before["generation"])  # nobody touched the group
+    assert (after["uid"], after["generation"]) == (before["uid"], before["generation"])  # the group is unchanged
     assert "finalizers" not in resource(release, "a")["metadata"]
 
     release.install()  # it takes the group up again

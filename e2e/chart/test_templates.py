@@ -83,7 +83,7 @@ def test_names_begin_with_the_release(objects: list[Manifest]) -> None:
     assert len(set(places)) == len(places)
 
 
-def test_every_object_says_where_it_is_and_whose(objects: list[Manifest]) -> None:
+def test_every_object_has_namespace_and_labels(objects: list[Manifest]) -> None:
     for one in objects:
         assert one["kind"] in CLUSTER_WIDE or one["metadata"]["namespace"] in {"messaging", "orders"}
         assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "rocketmq-ha"

@@ -83,7 +83,7 @@ class Cluster:
             "pod-security.kubernetes.io/warn": level,
         }
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        self.delete_namespaces(name)  # of an earlier session that ended without a word
+        self.delete_namespaces(name)  # of an earlier session that ended without output
         self.kubectl("create", "-f", "-", input=json.dumps(body))
         self.namespaces[name] = scope
         self.kubectl("-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=30s")
@@ -129,7 +129,7 @@ class Cluster:
         raise TimeoutError(f"waited {timeout:.0f} s for {what} of {resource} in {namespace}: {shown}")
 
     def _watch(self, namespace: str, resource: str, deadline: float) -> Iterator[dict[str, Any]]:
-        """Events of one resource until the deadline; a watch that breaks is begun again, and tells all anew."""
+        """Events of one resource until the deadline; a broken watch is restarted and repeats all of them."""
         kind, _, name = resource.partition("/")
         arguments = ["-n", namespace, "get", kind, f"--field-selector=metadata.name={name}", "-o", "json"]
         while time.monotonic() < deadline:
@@ -157,8 +157,8 @@ class Cluster:
                 first = process.stdout.readline()
                 found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", first)
                 if found is None:
-                    raise KubectlError(f"kubectl {' '.join(arguments)}: {first.strip() or 'ended without a word'}")
-                # It tells of every connection: somebody must listen, or it stops with a full pipe.
+                    raise KubectlError(f"kubectl {' '.join(arguments)}: {first.strip() or 'ended without output'}")
+                # It reports every connection: the pipe must be read, or it blocks.
                 threading.Thread(target=process.stdout.read, daemon=True).start()
                 yield int(found[1])
             finally:

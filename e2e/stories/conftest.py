@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from e2e.kit.cluster import Cluster
+from e2e.kit.group import PATIENCE, Group
 from e2e.kit.images import REPOSITORY, TAG
 from e2e.kit.tools import helm
-from e2e.story.group import PATIENCE, Group
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

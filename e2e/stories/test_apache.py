@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from e2e.kit.group import Group, wait
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.plugin import plugin
 from e2e.stories.test_faults import after, delete_pod, kill
 from e2e.stories.verifying import SELDOM, aligned, flip, told_apart, verify_now
-from e2e.story.group import Group, wait
 
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
 """What the test machine has for each broker."""
@@ -65,7 +65,7 @@ def test_rolling_update(java: Group) -> None:
 
 
 def test_logs_compared(installation: Installation, java: Group) -> None:
-    """After all that: their logs are alike, by what the sidecars read of them; a bad byte is named to the message."""
+    """After all faults: their logs are equal, as read by the sidecars; a bad byte is reported with its message."""
     since = java.mark()
     java.patch(verification=SELDOM)
     java.kubectl("wait", "--for=create", f"cronjob/{java.name}-verify", "--timeout=60s")

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
+from e2e.kit.group import Group, wait
 from e2e.stories.conftest import Installation
 from e2e.stories.plugin import plugin
-from e2e.story.group import Group, wait
 
 SWITCHOVERS = 10
 GAP = 5.0
@@ -56,6 +56,39 @@ def test_supervised_update_waits_for_the_switchover(installation: Installation, 
     group.judge(since, gap=GAP)
 
 
+def test_controllers_grow_and_shrink(group: Group) -> None:
+    """Members join and leave one at a time; the group is rolled because its controllerAddr changes."""
+    since, ids = group.mark(), group.ids()
+    try:
+        for members in (5, 3):
+            set_members(group, members)
+            group.whole()
+            group.judge(since, gap=GAP)
+    finally:
+        set_members(group, 3)
+    assert group.ids() == ids
+    claims = group.kubectl("get", "pvc", "-l", "rocketmq-ha.io/controller-cluster=main", "-o", "name").split()
+    assert len(claims) == 3, claims
+
+
+def set_members(group: Group, members: int) -> None:
+    """Change the size of the quorum, and wait until all of it votes."""
+    group.kubectl("patch", "controllercluster/main", "--type=merge", "-p", json.dumps({"spec": {"members": members}}))
+
+    def done() -> bool:
+        cluster = json.loads(group.kubectl("get", "controllercluster/main", "-o", "json"))
+        status = cluster["status"]
+        pods = group.kubectl("get", "pods", "-l", "rocketmq-ha.io/controller-cluster=main", "-o", "name").split()
+        return (
+            status["observedGeneration"] == cluster["metadata"]["generation"]
+            and status["phase"] == "Running"
+            and status["members"] == f"{members}/{members}"
+            and len(pods) == members
+        )
+
+    wait(done, f"{members} controllers", 240.0, lambda: group.kubectl("get", "controllercluster/main", "-o", "yaml"))
+
+
 def is_master(group: Group, pod: str) -> bool:
     return group.status()["master"] == pod
 
@@ -87,7 +120,7 @@ def test_scale_to_five_and_back(group: Group) -> None:
 
 
 def test_a_volume_kept_from_before_is_not_taken_for_a_new_replica(group: Group) -> None:
-    """The controllers have forgotten its id; whoever wants the place has to say that the volume may go."""
+    """The controllers have forgotten its id; to use the ordinal again a user has to delete the volume."""
     uids = group.pod_uids()
     group.kubectl("scale", "brokergroup", group.name, "--replicas=5")
     wait(lambda: group.condition("Degraded").get("reason") == "RetiredVolume", "the condition", 60.0)
@@ -131,7 +164,7 @@ def test_pause(installation: Installation, group: Group) -> None:
 
 
 def test_fence(installation: Installation, group: Group) -> None:
-    """Sends are refused, nobody else becomes master, and it holds through a restart of the master's pod."""
+    """Sends are refused, no other replica becomes master, and the fence survives a restart of the master's pod."""
     master, since = group.master(), group.mark()
     plugin(installation, "fence", group.name)
     wait(lambda: group.report(since).silence > 3.0, "sends to be refused", 60.0)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from e2e.kit.group import Group
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.test_faults import GAP_POD_DELETED, after, delete_pod
-from e2e.story.group import Group
 
 CONTROLLERS, BROKERS = "embedded", "broker-e"
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from e2e.kit.group import Group, wait
 from e2e.stories.conftest import RELEASE
-from e2e.story.group import Group, wait
 
 GAP_POD_DELETED = 5.0
 """Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
@@ -84,14 +84,14 @@ def test_all_controllers_deleted(group: Group) -> None:
 
 
 def test_failover_while_the_operator_is_down(group: Group) -> None:
-    """Who is master is the controllers' affair; the operator only catches up with it."""
+    """The controllers elect the master; the operator only follows."""
     master, since, ids = group.master(), group.mark(), group.ids()
     group.kubectl("scale", OPERATOR, "--replicas=0")
     group.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator", "--timeout=60s")
     try:
         delete_pod(group, master)
         group.judge(since, gap=GAP_POD_DELETED)
-        assert group.master() == master, "nobody there to write the status"
+        assert group.master() == master, "no operator runs to write the status"
     finally:
         group.kubectl("scale", OPERATOR, "--replicas=2")
     wait(lambda: group.master() != master, "the operator to have seen the failover", 60.0)
@@ -101,7 +101,7 @@ def test_failover_while_the_operator_is_down(group: Group) -> None:
 
 
 def test_api_server_stopped_for_a_minute(group: Group) -> None:
-    """And the master dies meanwhile: its kubelet restarts it, the controllers elect; nobody needs the API server."""
+    """The master dies during the outage: its kubelet restarts it and the controllers elect, without the API server."""
     master = group.master()
     after(group, lambda: group.outage(60.0, master, "broker"), gap=GAP_POD_DELETED)
 

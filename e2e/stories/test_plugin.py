@@ -1,4 +1,4 @@
-"""`kubectl rocketmq` on a real cluster: what it shows is so, with no more rights than its documentation lists."""
+"""`kubectl rocketmq` on a real cluster: its output is correct, with only the rights that its documentation lists."""
 
 import json
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.kit.group import Group
 from e2e.stories.conftest import Installation
-from e2e.story.group import Group
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(sys.executable).with_name("kubectl-rocketmq")
@@ -21,7 +21,7 @@ CLUSTER = "main"
 
 
 class User:
-    """Somebody with a token and some of the roles in docs/kubectl-rocketmq.md."""
+    """A user with a token and some of the roles in docs/kubectl-rocketmq.md."""
 
     def __init__(self, installation: Installation, folder: Path, name: str, roles: Sequence[str]) -> None:
         self._installation, namespace = installation, installation.namespace
@@ -143,7 +143,7 @@ def test_what_is_refused(on_call: User, group: Group) -> None:
     assert "is the master" in rebuild.stderr
     unasked = on_call.run("rebuild", group.name, next(pod for pod in group.ids() if pod != master))
     assert unasked.returncode == 1
-    assert "nobody can be asked here" in unasked.stderr
+    assert "cannot ask for confirmation without a terminal" in unasked.stderr
     nobody = on_call.run("status", "nobody")
     assert nobody.returncode == 1
     assert f"there is {group.name}" in nobody.stderr or f"there are {group.name}" in nobody.stderr

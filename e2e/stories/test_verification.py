@@ -1,6 +1,6 @@
 """The replicas' logs are compared by jobs of Spark while the group is under load; a bad byte is found and cured.
 
-One story in four chapters, in this order: each goes on where the last one ended.
+One story in four tests, in this order: each continues where the last one ended.
 """
 
 import json
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.kit.cluster import KubectlError
+from e2e.kit.group import Group, wait
 from e2e.stories.conftest import Installation
 from e2e.stories.plugin import plugin
 from e2e.stories.verifying import JOB_SECONDS, SELDOM, aligned, flip, last, told_apart, verify_now
-from e2e.story.group import Group, wait
 
 EVERY_MINUTE = {"schedule": "* * * * *", "executors": 1, "history": {"storage": {"size": "64Mi"}}}
 PODS = "app.kubernetes.io/component=verify"
@@ -20,11 +20,15 @@ PODS = "app.kubernetes.io/component=verify"
 
 @pytest.fixture(scope="module")
 def verified(group: Group) -> Iterator[Group]:
-    """The group of all stories, with a verification as long as this module lasts."""
+    """The group of all stories, with a verification as long as this module lasts. Brokers do not read their own logs
+    in search of damage: they could repair it before the verification sees it."""
+    group.whole()
+    group.patch(config={"logCheckBytesPerSecond": "0"})
     group.whole()
     group.patch(verification=EVERY_MINUTE)
     yield group
-    group.patch(verification=None)
+    group.patch(verification=None, config=None)
+    group.whole()
 
 
 @pytest.fixture(scope="module")

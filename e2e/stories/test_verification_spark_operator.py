@@ -1,4 +1,4 @@
-"""examples/spark-operator as the Spark operator would run it: driver and executor are pods, the group is told.
+"""examples/spark-operator as the Spark operator would run it: driver and executor are pods, the status gets the result.
 
 After test_verification, which unsets spec.verification in the end.
 """
@@ -15,10 +15,10 @@ import pyspark
 import pytest
 import yaml
 
+from e2e.kit.group import Group, wait
+from e2e.kit.spark_application import submit_arguments
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.verifying import JOB_SECONDS, aligned, last
-from e2e.story.group import Group, wait
-from e2e.story.spark_application import submit_arguments
 
 DRIVER = "verify-broker-a-driver"
 SPARK_HOME = Path(next(iter(pyspark.__path__)))

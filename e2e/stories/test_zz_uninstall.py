@@ -1,7 +1,7 @@
-"""Last of all, hence its name: nothing that was installed holds a deletion up."""
+"""Runs last because of its name: nothing that was installed blocks a deletion."""
 
+from e2e.kit.group import Group, wait
 from e2e.stories.conftest import RELEASE, Installation
-from e2e.story.group import Group, wait
 
 KINDS = "brokergroups,controllerclusters,nameservers"
 

@@ -1,10 +1,10 @@
-"""A comparison of a group's logs as somebody on call would ask for it, and what the group says of it then."""
+"""Starts a comparison of a group's logs like an on-call engineer, and reads the result from the group."""
 
 import json
 
+from e2e.kit.group import Group
 from e2e.stories.conftest import Installation
 from e2e.stories.plugin import plugin
-from e2e.story.group import Group
 
 SELDOM = {"schedule": "0 0 1 1 *"}
 FOLDER = "/data/store/commitlog"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # install.sh WHEELS ROOT: puts the wheels of a folder, if there are any, below ROOT/opt as they will lie in /opt: compiled, without tests.
 # Their commands go to ROOT/commands: an image gets its own only. The Dockerfile calls it once for each layer. Compiled files are never
-# compared with their sources, since nobody edits an image.
+# compared with their sources, because images are not edited.
 set -eu
 wheels=$1 root=$2
 mkdir -p "$root/opt/rocketmq-ha"

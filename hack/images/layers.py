@@ -1,8 +1,8 @@
-"""Splits what the constraints pin into the layers of the images: `layers.py OUT [spark]` (the Dockerfile calls it).
+"""Splits the pinned packages into the layers of the images: `layers.py OUT [spark]` (the Dockerfile calls it).
 
 Images whose extras need the same packages share the layers that hold them. Writes OUT/<layer>.txt, a requirements file
-in pip's hash-checking mode, for each layer; with `spark` only the layer of the image with Spark, which is large and
-which the others' builds do not wait for. Runs inside the build: pip resolves once, within the pins, what all extras
+in pip's hash-checking mode, for each layer; with `spark` only the layer of the image with Spark, which is large, so
+that the other builds need not wait for it. Runs inside the build: pip resolves once, within the pins, what all extras
 need; each extra's closure is taken from that.
 """
 

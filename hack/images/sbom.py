@@ -1,8 +1,8 @@
 """Writes the bill of materials of the image it runs in, CycloneDX JSON: `sbom.py NAME`.
 
 The Dockerfile calls it with the image's own Python at the end of each target. It lists the distributions that Python
-sees, Debian's packages, the interpreter, and Spark's jars. Nothing in it depends on when it was made: the same image
-has the same bytes.
+sees, Debian's packages, the interpreter, and Spark's jars. It does not depend on the time: the same image has the
+same bytes.
 """
 
 import importlib.util

@@ -1,5 +1,5 @@
 #!/bin/sh
-# trim-spark.sh SITE-PACKAGES: takes out of pip's pyspark what verification never loads (the Dockerfile runs it there): streaming's
+# trim-spark.sh SITE-PACKAGES: removes from pip's pyspark what verification never loads (the Dockerfile runs it there): streaming's
 # state store, Spark Connect, Hive, ML, graphs, YARN, shells, TLS libraries of other systems. Runs of local[*] and with executor pods,
 # data sources in Python, aggregation and Parquet were tried without these; jts-core and orc look alike, but Parquet and SQL load them.
 set -eu

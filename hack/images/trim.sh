@@ -1,5 +1,5 @@
 #!/bin/sh
-# Takes what installs Python packages out of the base image (the Dockerfile runs it there): servers do not need it, and scanners report it.
+# Removes Python's package installers from the base image (the Dockerfile runs it there): servers do not need it, and scanners report it.
 set -eu
 if dpkg -s python3-pip >/dev/null 2>&1; then # a base whose Python is Debian's
   # shellcheck disable=SC2046 # a list of names

@@ -24,13 +24,13 @@ def main() -> None:
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code (0 done, 1 refused, 2 wrong usage, 3 not reachable, 4 not done in time)."""
+    """Run one command; the exit code (0 done, 1 refused, 2 wrong usage, 3 unreachable, 4 timed out)."""
     return terminal.ended(PROGRAM, lambda: _run(arguments))
 
 
 def _run(arguments: Sequence[str]) -> object:
     command = typer.main.get_command(app)
-    given = [ALIASES.get(one.lower(), one) for one in arguments]
+    given = [ALIASES.get(argument.lower(), argument) for argument in arguments]
     try:
         return command.main(given or ["--help"], prog_name="kubectl rocketmq", standalone_mode=False)
     except TyperException as error:

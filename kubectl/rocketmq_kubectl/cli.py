@@ -1,7 +1,7 @@
-"""The command line: one function per verb. Each reads its arguments and leaves the work to the verb's own module.
+"""The command line: one function per verb. Each reads its arguments; the verb's own module does the work.
 
-Those modules are imported when their verb is called: `--help` and completion need none of them, and `kubernetes` and
-gRPC take longer to load than everything else.
+Those modules are imported when their verb is called, because `kubernetes` and gRPC take longer to load than everything
+else, and `--help` and completion do not need them.
 """
 
 from pathlib import Path
@@ -15,8 +15,8 @@ from rocketmq_kubectl.output import Form
 
 app = typer.Typer(
     name="kubectl rocketmq",
-    help="RocketMQ broker groups in Kubernetes: who is master, who is in sync, and safe ways to change that.",
-    epilog="Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 not reachable, 4 not done in time.",
+    help="RocketMQ broker groups in Kubernetes: show masters and replicas in sync, and change them safely.",
+    epilog="Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 unreachable, 4 timed out.",
     add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,9 +48,9 @@ def get_sync_state_set(
     interval: options.Interval = None,
     all_namespaces: options.AllNamespaces = False,
 ) -> int:
-    """Masters, epochs and who is in sync, as the leading controller has it now (also: getSyncStateSet)."""
+    """Show masters, epochs and replicas in sync as the leading controller has them (also: getSyncStateSet)."""
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.sync_state_set import get_sync_state_set as work
+    from rocketmq_kubectl.verbs.sync_state_set import get_sync_state_set as work
 
     return run(
         lambda session: work(session, group, all_namespaces=all_namespaces), flags.kube, flags.form, interval=interval
@@ -66,9 +66,9 @@ def status(
     interval: options.Interval = None,
     all_namespaces: options.AllNamespaces = False,
 ) -> int:
-    """All groups and controllers in short, or one group with replicas, conditions and latest events."""
+    """Show all groups and controllers, or one group with replicas, conditions and latest events."""
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.status import status as work
+    from rocketmq_kubectl.verbs.status import status as work
 
     wide = flags.form is Form.WIDE
     return run(
@@ -82,9 +82,9 @@ def status(
 @app.command("epochs", rich_help_panel=SHOW, epilog="Example: kubectl rocketmq epochs broker-a")
 @with_flags()
 def epochs(flags: Flags, group: options.Group, *, interval: options.Interval = None) -> int:
-    """Epochs in the log of each replica, as its sidecar has them, and whether they agree."""
-    from rocketmq_kubectl.epochs import epochs as work
+    """Show the epochs in the log of each replica, and whether they agree."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.epochs import epochs as work
 
     return run(lambda session: work(session, group), flags.kube, flags.form, interval=interval)
 
@@ -98,12 +98,12 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE.zip", help="Default: GROUP-TIME.zip here.")
     ] = None,
-    logs: Annotated[bool, typer.Option("--logs/--no-logs", help="With the pods' logs.")] = True,
+    logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Include the pods' logs.")] = True,
     tail: Annotated[int, typer.Option("--tail", min=1, max=1_000_000, help="Newest lines of each container.")] = 20_000,
 ) -> int:
-    """Write everything a helper needs to know into one file, without secrets."""
-    from rocketmq_kubectl.report import report as work
+    """Write a support bundle without secrets."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.report import report as work
 
     tail_lines = tail if logs else 0
     return run(lambda session: work(session, group, output, tail_lines=tail_lines), flags.kube, flags.form)
@@ -112,8 +112,8 @@ def report(
 @app.command("version", rich_help_panel=SHOW)
 @with_flags()
 def version(flags: Flags) -> int:
-    """This plugin, the API server and the operator."""
+    """Show the versions of this plugin, the API server and the operator."""
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.version import version as work
+    from rocketmq_kubectl.verbs.version import version as work
 
     return run(work, flags.kube, flags.form)

@@ -1,4 +1,4 @@
-"""The verbs that change a group. Registered on the program by being imported; see `cli`."""
+"""The verbs that change a group. The import registers them on the program; see `cli`."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ CHANGE = "Change"
 DANGER = "Last resorts"
 
 Target = Annotated[
-    str | None, typer.Argument(metavar="[BROKER_ID|POD]", help="Who shall be master; default: the best in sync.")
+    str | None, typer.Argument(metavar="[BROKER_ID|POD]", help="The new master; default: the best in sync.")
 ]
 
 
@@ -24,12 +24,12 @@ def switchover(
     target: Target = None,
     *,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=60, help="Writes stop no longer than this.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, max=60, help="Longest time without writes.")
     ] = 5.0,
 ) -> int:
-    """Hand mastership to another replica: nothing is lost, writes stop for a moment."""
+    """Make another replica master. No message is lost; writes stop for a moment."""
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.switchover import switchover as work
+    from rocketmq_kubectl.verbs.switchover import switchover as work
 
     return run(lambda session: work(session, group, target, seconds=timeout), flags.kube, flags.form)
 
@@ -40,57 +40,57 @@ def fence(
     flags: Flags,
     group: options.Group,
     *,
-    off: Annotated[bool, typer.Option("--off", help="Take writes again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Accept writes again.")] = False,
     timeout: options.Wait = 30.0,
 ) -> int:
-    """Refuse writes on every replica, through restarts, until --off. Reads and replication go on."""
-    from rocketmq_kubectl import switches
+    """Refuse writes on every replica until --off, also after restarts. Reads and replication continue."""
+    from rocketmq_kubectl.verbs import switches
 
-    return _turn(flags, group, switches.UNFENCE if off else switches.FENCE, timeout)
+    return _switch(flags, group, switches.UNFENCE if off else switches.FENCE, timeout)
 
 
 @app.command("pause", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq pause broker-a")
 @with_flags()
 def pause(flags: Flags, group: options.Group, *, timeout: options.Wait = 30.0) -> int:
-    """Have the operator change nothing about the group; failover goes on without it."""
-    from rocketmq_kubectl import switches
+    """Stop the operator from changing the group. Failover still works."""
+    from rocketmq_kubectl.verbs import switches
 
-    return _turn(flags, group, switches.PAUSE, timeout)
+    return _switch(flags, group, switches.PAUSE, timeout)
 
 
 @app.command("resume", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq resume broker-a")
 @with_flags()
 def resume(flags: Flags, group: options.Group, *, timeout: options.Wait = 30.0) -> int:
-    """Have the operator look after a paused group again."""
-    from rocketmq_kubectl import switches
+    """Let the operator manage a paused group again."""
+    from rocketmq_kubectl.verbs import switches
 
-    return _turn(flags, group, switches.RESUME, timeout)
+    return _switch(flags, group, switches.RESUME, timeout)
 
 
 @app.command("hibernate", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq hibernate broker-a")
 @with_flags()
 def hibernate(flags: Flags, group: options.Group, *, timeout: options.Wait = 120.0) -> int:
     """Stop all pods of the group; volumes and broker ids are kept."""
-    from rocketmq_kubectl import switches
+    from rocketmq_kubectl.verbs import switches
 
-    return _turn(flags, group, switches.HIBERNATE, timeout)
+    return _switch(flags, group, switches.HIBERNATE, timeout)
 
 
 @app.command("wake", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq wake broker-a")
 @with_flags()
 def wake(flags: Flags, group: options.Group, *, timeout: options.Wait = 120.0) -> int:
     """Start a hibernated group again."""
-    from rocketmq_kubectl import switches
+    from rocketmq_kubectl.verbs import switches
 
-    return _turn(flags, group, switches.WAKE, timeout)
+    return _switch(flags, group, switches.WAKE, timeout)
 
 
 @app.command("restart", rich_help_panel=CHANGE, epilog="Example: kubectl rocketmq restart broker-a --timeout 600")
 @with_flags()
 def restart(flags: Flags, group: options.Group, *, timeout: options.Wait = 0.0) -> int:
-    """Restart every pod: slaves one after the other, then a switchover, the old master last."""
-    from rocketmq_kubectl.restart import restart as work
+    """Restart every pod: slaves one by one, then a switchover, the old master last."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.restart import restart as work
 
     return run(lambda session: work(session, group, seconds=timeout), flags.kube, flags.form)
 
@@ -101,27 +101,29 @@ def verify(
     flags: Flags,
     group: options.Group,
     *,
-    last: Annotated[bool, typer.Option("--last", help="Show what was found last; the default.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Compare now: a Job as spec.verification would make it.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="With --now: also what was compared before.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Show the last result; the default.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Compare now, with a Job from spec.verification.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="With --now: compare everything again.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="With --now: show progress, then what was found.")
+        bool, typer.Option("--follow/--no-follow", help="With --now: show progress, then the result.")
     ] = True,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=1, help="With --now: follow so long; default: to the end."),
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=1, help="With --now: how long to follow; default: to the end."
+        ),
     ] = None,
 ) -> int:
-    """Whether the replicas' logs are alike. Exit codes: 0 aligned, 1 different, 3 not known."""
+    """Compare the replicas' logs. Exit codes: 0 aligned, 1 different, 3 unknown."""
     from rocketmq_kubectl.errors import WrongUsageError
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.verify import last as show
-    from rocketmq_kubectl.verify import now as work
+    from rocketmq_kubectl.verbs.verify import last as show
+    from rocketmq_kubectl.verbs.verify import now as work
 
     if now and last:
-        raise WrongUsageError("--now and --last are two different questions")
+        raise WrongUsageError("--now and --last exclude each other")
     if full and not now:
-        raise WrongUsageError("--full goes with --now")
+        raise WrongUsageError("--full needs --now")
     if not now:
         return run(lambda session: show(session, group), flags.kube, flags.form)
     return run(lambda session: work(session, group, full=full, follow=follow, seconds=timeout), flags.kube, flags.form)
@@ -132,16 +134,16 @@ def verify(
 def rebuild(
     flags: Flags,
     group: options.Group,
-    pod: Annotated[str, typer.Argument(metavar="POD", help="Whose data is deleted and copied anew.")],
+    pod: Annotated[str, typer.Argument(metavar="POD", help="The pod whose data is deleted and copied again.")],
     *,
     yes: Annotated[
         bool, typer.Option("--yes-i-delete-this-replica", "--yes", help="For scripts: do not ask for the pod's name.")
     ] = False,
     timeout: options.Wait = 0.0,
 ) -> int:
-    """Delete one replica's data and copy it anew from the others; its name must be typed."""
-    from rocketmq_kubectl.rebuild import rebuild as work
+    """Delete one replica's data and copy it again from the others. Asks for the pod's name."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.rebuild import rebuild as work
 
     return run(lambda session: work(session, group, pod, confirmed=yes, seconds=timeout), flags.kube, flags.form)
 
@@ -164,9 +166,9 @@ def elect_master(
         bool, typer.Option("--yes-i-lose-messages", help="For scripts: do not ask for the group's name.")
     ] = False,
 ) -> int:
-    """When everybody in the SyncStateSet is lost for good: go on with what is left. LOSES MESSAGES."""
-    from rocketmq_kubectl.elect_master import elect_master as work
+    """When all replicas in the SyncStateSet are lost: continue with another replica. LOSES MESSAGES."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.elect_master import elect_master as work
 
     return run(
         lambda session: work(session, group, target, force_unclean=force_unclean, confirmed=yes),
@@ -175,9 +177,9 @@ def elect_master(
     )
 
 
-def _turn(flags: Flags, group: str, switch: "object", timeout: float) -> int:
+def _switch(flags: Flags, group: str, switch: "object", timeout: float) -> int:
     from rocketmq_kubectl.run import run
-    from rocketmq_kubectl.switches import Switch, turn
+    from rocketmq_kubectl.verbs.switches import Switch, set_switch
 
     assert isinstance(switch, Switch)
-    return run(lambda session: turn(session, group, switch, seconds=timeout), flags.kube, flags.form)
+    return run(lambda session: set_switch(session, group, switch, seconds=timeout), flags.kube, flags.form)

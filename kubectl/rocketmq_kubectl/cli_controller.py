@@ -1,4 +1,4 @@
-"""`controller ...`: the verbs on ControllerClusters. Registered on the program by being imported; see `cli`."""
+"""`controller ...`: the verbs on ControllerClusters. The import registers them on the program; see `cli`."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from rocketmq_kubectl.cli import SHOW, app
 from rocketmq_kubectl.options import Flags, Interval, with_flags
 
-controller_app = typer.Typer(help="The controllers: who leads, hand leadership over, their configuration.")
+controller_app = typer.Typer(help="The controllers: leader, transfer of leadership, configuration.")
 app.add_typer(controller_app, name="controller", rich_help_panel=SHOW)
 
 Cluster = Annotated[str, typer.Argument(metavar="NAME", help="Name of the ControllerCluster.")]
@@ -23,9 +23,9 @@ def status(
     ] = None,
     interval: Interval = None,
 ) -> int:
-    """Leader, term, and each member as it sees the quorum itself."""
-    from rocketmq_kubectl.controller import status as work
+    """Show leader, term, and the quorum as each member sees it."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.controller import status as work
 
     return run(lambda session: work(session, name), flags.kube, flags.form, interval=interval)
 
@@ -36,16 +36,16 @@ def transfer_leader(
     flags: Flags,
     name: Cluster,
     target: Annotated[
-        str | None, typer.Argument(metavar="[MEMBER|POD]", help="n0, n1, ... or its pod; default: the furthest log.")
+        str | None, typer.Argument(metavar="[MEMBER|POD]", help="n0, n1, ... or its pod; default: the longest log.")
     ] = None,
     *,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=1, max=60, help="For all of it.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, max=60, help="For the whole transfer.")
     ] = 10.0,
 ) -> int:
-    """Hand leadership of the controllers to another member; groups are not touched."""
-    from rocketmq_kubectl.controller import transfer_leader as work
+    """Transfer leadership of the controllers to another member. Groups are not affected."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.controller import transfer_leader as work
 
     return run(lambda session: work(session, name, target, seconds=timeout), flags.kube, flags.form)
 
@@ -53,8 +53,8 @@ def transfer_leader(
 @controller_app.command("config", epilog="Example: kubectl rocketmq controller config main -o json")
 @with_flags()
 def config(flags: Flags, name: Cluster) -> int:
-    """The configuration each member runs with (mqadmin's getControllerConfig)."""
-    from rocketmq_kubectl.controller_config import config as work
+    """Show the configuration of each member (mqadmin's getControllerConfig)."""
     from rocketmq_kubectl.run import run
+    from rocketmq_kubectl.verbs.controller_config import config as work
 
     return run(lambda session: work(session, name), flags.kube, flags.form)

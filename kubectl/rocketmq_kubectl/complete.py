@@ -22,7 +22,7 @@ NO_FILES: Final = 4
 DEFAULT: Final = 0
 """The shell completes file names."""
 SECONDS: Final = 1.5
-"""For asking the cluster, in all."""
+"""For all calls of the API server together."""
 
 GROUP_VERBS: Final = frozenset(
     {
@@ -50,21 +50,21 @@ CONNECTION_FLAGS: Final = {
 def main() -> None:
     """The console script `kubectl_complete-rocketmq`."""
     proposals, directive = complete(sys.argv[1:])
-    sys.stdout.write("".join(f"{one}\n" for one in proposals) + f":{directive}\n")
+    sys.stdout.write("".join(f"{proposal}\n" for proposal in proposals) + f":{directive}\n")
     sys.stdout.flush()
-    os._exit(0)  # a request that is still under way is nobody's business
+    os._exit(0)  # do not wait for running requests
 
 
 def complete(
-    words: Sequence[str], *, ask: Callable[[dict[str, str], Sequence[str]], list[str]] | None = None
+    words: Sequence[str], *, query: Callable[[dict[str, str], Sequence[str]], list[str]] | None = None
 ) -> tuple[list[str], int]:
-    """Proposals and directive; `ask` finds names in the cluster (None: by asking it)."""
+    """Proposals and directive; `query` finds names in the cluster (None: by calling the API server)."""
     *before, last = words or [""]
     if before and before[-1] in VALUE_FLAGS:
         proposals, directive = _values(before)
     else:
-        proposals, directive = _words(before, last, ask or _ask_cluster), NO_FILES
-    return [one for one in proposals if one.startswith(last)], directive
+        proposals, directive = _words(before, last, query or _query_cluster), NO_FILES
+    return [proposal for proposal in proposals if proposal.startswith(last)], directive
 
 
 def _values(before: Sequence[str]) -> tuple[Sequence[str], int]:
@@ -76,18 +76,18 @@ def _values(before: Sequence[str]) -> tuple[Sequence[str], int]:
 
 
 def _words(
-    before: Sequence[str], last: str, ask: Callable[[dict[str, str], Sequence[str]], list[str]]
+    before: Sequence[str], last: str, query: Callable[[dict[str, str], Sequence[str]], list[str]]
 ) -> Sequence[str]:
     """A flag, a verb, or a name."""
     given, connection = _split(before)
-    given = [ALIASES.get(one.lower(), one) for one in given]
+    given = [ALIASES.get(word.lower(), word) for word in given]
     if last.startswith("-"):
         return _flags_of(given)
     if not given:
         return _verbs()
     if given == ["controller"]:
         return _verbs("controller")
-    return ask(connection, given) if _takes_name(given) else ()
+    return query(connection, given) if _takes_name(given) else ()
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -132,17 +132,19 @@ def _flags_of(given: Sequence[str]) -> list[str]:
     command = typer.main.get_command(app)
     for word in given[:2]:
         command = getattr(command, "commands", {}).get(word, command)
-    flags = [(option, getattr(one, "help", "") or "") for one in command.params for option in one.opts]
+    flags = [
+        (option, getattr(parameter, "help", "") or "") for parameter in command.params for option in parameter.opts
+    ]
     return sorted(f"{option}\t{text}" for option, text in flags if option.startswith("-"))
 
 
-def _ask_cluster(connection: dict[str, str], given: Sequence[str]) -> list[str]:
+def _query_cluster(connection: dict[str, str], given: Sequence[str]) -> list[str]:
     """Names from the cluster; none if it does not answer in time."""
-    from rocketmq_kubectl import resources  # noqa: PLC0415 - static completion needs no cluster
+    from rocketmq_kubectl.cluster import resources  # noqa: PLC0415 - static completion needs no cluster
+    from rocketmq_kubectl.cluster.kube import connect  # noqa: PLC0415
+    from rocketmq_kubectl.cluster.kube_options import KubeOptions  # noqa: PLC0415
     from rocketmq_kubectl.errors import PluginError  # noqa: PLC0415
-    from rocketmq_kubectl.kube import connect  # noqa: PLC0415
-    from rocketmq_kubectl.kube_options import KubeOptions  # noqa: PLC0415
-    from rocketmq_operator.domain import names  # noqa: PLC0415
+    from rocketmq_resources import names  # noqa: PLC0415
 
     async def find() -> list[str]:
         kube = connect(

@@ -1,10 +1,10 @@
-"""What can go wrong with a command, with its exit code. `__main__` prints each as one line on standard error."""
+"""Errors of commands with their exit codes. `__main__` prints each as one line on standard error."""
 
 from rocketmq_runtime.terminal import ToolError
 
 
 class PluginError(ToolError):
-    """A command that did not do what was asked; the text says what to do."""
+    """A command failed; the text says what to do."""
 
 
 class NotFoundError(PluginError):
@@ -12,19 +12,19 @@ class NotFoundError(PluginError):
 
 
 class ForbiddenError(PluginError):
-    """The API server does not let this user do it; docs/kubectl-rocketmq.md lists what each command needs."""
+    """The user has no right to it; docs/kubectl-rocketmq.md lists what each command needs."""
 
 
-class RefusedError(PluginError):
-    """The API server, a controller or a sidecar does not do it as things are."""
+class CommandRefusedError(PluginError):
+    """The API server, a controller, a sidecar or this plugin refuses the command in the current state."""
 
 
 class NotConfirmedError(PluginError):
-    """The user was asked and did not agree, or nobody could be asked."""
+    """The user did not confirm, or there was no terminal to ask."""
 
 
 class WrongUsageError(PluginError):
-    """Arguments that make no sense together; found before anything was sent."""
+    """Invalid arguments; nothing was sent."""
 
     exit_code = 2
 
@@ -36,6 +36,6 @@ class UnreachableError(PluginError):
 
 
 class TimedOutError(PluginError):
-    """What was asked has been written down, but has not come about within --timeout."""
+    """The change was stored, but took no effect within --timeout."""
 
     exit_code = 4

@@ -1,7 +1,7 @@
-"""kubectl's global flags on every verb, before or after its name, and what they become.
+"""kubectl's global flags on every verb, before or after its name.
 
-typer has no flags that all commands share, so `with_flags` adds them to a function's signature and hands them on as
-one `Flags`; the same flags on the program itself (before the verb) are the defaults.
+typer has no flags that all commands share, so `with_flags` adds them to a function's signature and passes them as one
+`Flags`; the same flags on the program itself (before the verb) are the defaults.
 """
 
 import functools
@@ -13,8 +13,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from rocketmq_kubectl.cluster.kube_options import KubeOptions
 from rocketmq_kubectl.errors import WrongUsageError
-from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.output import Form
 
 Namespace = Annotated[
@@ -24,19 +24,21 @@ Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="
 Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", metavar="FILE", help="Default: KUBECONFIG.")]
 RequestTimeout = Annotated[
     str | None,
-    typer.Option("--request-timeout", metavar="TIME", help="For one request to the API server: 5, 5s, 1m. [10s]"),
+    typer.Option("--request-timeout", metavar="TIME", help="Per request to the API server: 5, 5s, 1m. [10s]"),
 ]
-Output = Annotated[Form | None, typer.Option("-o", "--output", help="How the result is printed. [table]")]
+Output = Annotated[Form | None, typer.Option("-o", "--output", help="Format of the result. [table]")]
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the BrokerGroup.")]
 AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Groups of all namespaces.")]
 Interval = Annotated[
     int | None,
-    typer.Option("-i", "--interval", metavar="SECONDS", min=1, max=86_400, help="Print again and again until Ctrl-C."),
+    typer.Option("-i", "--interval", metavar="SECONDS", min=1, max=86_400, help="Repeat until Ctrl-C."),
 ]
 Wait = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0, max=3600, help="Wait so long for it to come about; 0: do not."),
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0, max=3600, help="How long to wait for the effect; 0: do not wait."
+    ),
 ]
 
 DEFAULT_REQUEST_TIMEOUT = 10.0
@@ -44,7 +46,7 @@ MAX_REQUEST_TIMEOUT = 600.0
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """What was given; None: was not."""
+    """The given flags; None: not given."""
 
     namespace: str | None = None
     context: str | None = None
@@ -53,7 +55,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     output: Form | None = None
 
     def over(self, other: "Flags") -> "Flags":
-        """These, and where one was not given, that of `other`."""
+        """These flags, with those of `other` for flags that were not given."""
         given = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(other, **given)
 
@@ -72,7 +74,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seconds(text: str | None) -> float:
-    """--request-timeout as kubectl takes it; None and 0 (kubectl's "no end") are our default and our longest.
+    """--request-timeout in kubectl's format; None is the default, and 0 (no limit in kubectl) the longest.
 
     Raises:
         WrongUsageError: not a duration.
@@ -103,8 +105,8 @@ _FLAG_PARAMETERS = inspect.signature(_flags).parameters
 
 
 def with_flags(*, without: frozenset[str] = frozenset()) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Makes of a verb's function, whose first parameter is `Flags`, what typer shall see: its own parameters, then
-    kubectl's flags (but those in `without`)."""
+    """Decorates a verb's function, whose first parameter is `Flags`: typer sees its own parameters, then kubectl's
+    flags (except those in `without`)."""
 
     def decorate(verb: Callable[..., int]) -> Callable[..., int]:
         own = list(inspect.signature(verb).parameters.values())[1:]
@@ -112,12 +114,12 @@ def with_flags(*, without: frozenset[str] = frozenset()) -> Callable[[Callable[.
 
         @functools.wraps(verb)
         def called(**given: object) -> int:
-            flags = msgspec.convert({one.name: given.pop(one.name) for one in shared}, Flags)
+            flags = msgspec.convert({flag.name: given.pop(flag.name) for flag in shared}, Flags)
             return verb(flags.over(before_the_verb()), **given)
 
         signature = inspect.Signature([*own, *shared], return_annotation=int)
         called.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
-        called.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()} | {"return": int}
+        called.__annotations__ = {name: p.annotation for name, p in signature.parameters.items()} | {"return": int}
         return called
 
     return decorate
@@ -132,5 +134,5 @@ def before_the_verb() -> Flags:
 
 
 def remember(flags: Flags) -> None:
-    """Those flags, by the program's callback; each command line sets them anew."""
+    """Called by the program's callback; each command line replaces the flags."""
     _remembered[:] = [flags]

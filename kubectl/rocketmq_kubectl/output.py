@@ -1,6 +1,6 @@
-"""How results look: kubectl's kind of table, JSON or YAML. Used by every verb.
+"""Formats results: tables like kubectl's, JSON or YAML. Used by every verb.
 
-A table is for people and may change; JSON and YAML keep their keys (docs/kubectl-rocketmq.md).
+Tables are for people and may change; JSON and YAML keep their keys (docs/kubectl-rocketmq.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ Document = Mapping[str, object]
 
 GAP = "   "
 NOTHING = "-"
-"""What a table shows where there is nothing to say."""
+"""An empty cell."""
 
 
 class Form(StrEnum):
@@ -77,13 +77,13 @@ def duration(seconds: float) -> str:
 
 
 def age(timestamp: str | None, now: datetime) -> str | None:
-    """How long ago `timestamp` (RFC 3339) was; None if it is none."""
+    """How long ago `timestamp` (RFC 3339) was; None for anything else."""
     seconds = seconds_since(timestamp, now)
     return None if seconds is None else duration(seconds)
 
 
 def seconds_since(timestamp: str | None, now: datetime) -> float | None:
-    """Seconds from `timestamp` (RFC 3339) to `now`; None if it is none."""
+    """Seconds from `timestamp` (RFC 3339) to `now`; None for anything else."""
     try:
         then = datetime.fromisoformat(timestamp or "")
     except ValueError:

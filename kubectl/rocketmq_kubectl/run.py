@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from rocketmq_kubectl import output
+from rocketmq_kubectl.cluster.kube import connect
+from rocketmq_kubectl.cluster.kube_options import KubeOptions
+from rocketmq_kubectl.cluster.session import Session
 from rocketmq_kubectl.errors import PluginError
-from rocketmq_kubectl.kube import connect
-from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.output import Document, Form
-from rocketmq_kubectl.session import Session
 from rocketmq_runtime import terminal
 
 PROGRAM = "kubectl-rocketmq"
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a verb has to say; with problems, it is what could be had in spite of them."""
+    """The result of a verb; with problems it may be incomplete."""
 
     table: str
     document: Document
@@ -30,10 +30,10 @@ Verb = Callable[[Session], Awaitable[Report]]
 def run(verb: Verb, options: KubeOptions, form: Form, *, interval: int | None = None) -> int:
     """The exit code: the first problem's, or 0; with an `interval` in seconds `verb` is repeated until Ctrl-C.
 
-    A repeated verb outlives its errors: it is there to watch a cluster in trouble.
+    A repeated verb continues after errors, to watch a cluster in trouble.
 
     Raises:
-        PluginError: the verb, asked once, has nothing to show.
+        PluginError: the verb failed and is not repeated.
     """
     return terminal.interrupted(lambda: asyncio.run(_run(verb, options, form, interval)), repeats=interval is not None)
 

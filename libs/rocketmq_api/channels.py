@@ -1,7 +1,7 @@
-"""How our gRPC services are called: channels with or without mutual TLS, and one set of errors for all statuses.
+"""Calls to our gRPC services: channels with or without mutual TLS, and one set of errors for all statuses.
 
 Used by `sidecars`, `log_readers` and `controllers`. Every call has a deadline and is made once: whether to repeat it is
-the caller's decision, who knows whether a change may have been made already.
+the decision of the caller, which can tell whether a change may have been made already.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import msgspec
 from grpc import aio
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Either way, as the servers have it."""
+"""Limit of a message in both directions, as in the servers."""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -38,20 +38,20 @@ ResponseT = TypeVar("ResponseT")
 
 
 class ApiError(Exception):
-    """A call to one of our services did not do what was asked; the text names the address and the reason."""
+    """A call to one of our services failed; the text names the address and the reason."""
 
     def __init__(self, address: str, status: grpc.StatusCode, reason: str, metadata: Mapping[str, str]) -> None:
         super().__init__(f"{address}: {reason or status.name}")
         self.address = address
         self.status = status
         self.reason = reason
-        """As the server said it."""
+        """The status message of the server."""
         self.metadata = metadata
-        """Trailing, what is text of it; `rocketmq-code` and `rocketmq-leader` of the controllers."""
+        """Text values of the trailing metadata; controllers send `rocketmq-code` and `rocketmq-leader`."""
 
 
 class NoAnswerError(ApiError):
-    """Not reached, or no answer in time: whether a change was made is not known. Look, then try again."""
+    """Not reached, or no answer in time: unknown whether a change was made. Check, then retry."""
 
 
 class RefusedError(ApiError):
@@ -59,7 +59,7 @@ class RefusedError(ApiError):
 
 
 class AbortedError(ApiError):
-    """Tried and not done, or perhaps done: the reason says which. Look, then try again."""
+    """The change failed, or it is unknown whether it took effect: see the reason. Check, then retry."""
 
 
 _NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
@@ -84,9 +84,9 @@ class ClientTls(msgspec.Struct, frozen=True, kw_only=True):
     key_file: str
     """Without a passphrase."""
     ca_file: str
-    """Who signs the servers' certificates."""
+    """The authority of the servers' certificates."""
     server_name: str = ""
-    """What the server's certificate is for, where that is not the address's host (port-forward); empty: the host."""
+    """Name in the server's certificate, if it is not the host of the address (port-forward); empty: the host."""
 
 
 def open_channel(address: str, tls: ClientTls | None) -> aio.Channel:
@@ -101,7 +101,7 @@ def open_channel(address: str, tls: ClientTls | None) -> aio.Channel:
 
 
 def open_blocking_channel(address: str, tls: ClientTls | None) -> grpc.Channel:
-    """The same for callers without an event loop. Raises `OSError`."""
+    """Like `open_channel`, for callers without an event loop. Raises `OSError`."""
     if tls is None:
         return grpc.insecure_channel(address, OPTIONS)
     return grpc.secure_channel(address, _credentials(tls), (*OPTIONS, *_override(tls)))
@@ -152,9 +152,9 @@ def blocking_errors(address: str) -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        pairs = [(one.key, one.value) for one in error.trailing_metadata() or ()]
+        pairs = [(entry.key, entry.value) for entry in error.trailing_metadata() or ()]
         raise _error(address, error.code(), error.details(), pairs) from error
-    except ValueError as error:  # gRPC says it this way when somebody has closed the channel
+    except ValueError as error:  # gRPC raises this when the channel was closed
         raise NoAnswerError(address, grpc.StatusCode.CANCELLED, str(error), {}) from error
 
 
@@ -169,5 +169,5 @@ async def typed_errors(address: str) -> AsyncIterator[None]:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # gRPC says it this way when somebody closes the channel; nobody has cancelled us.
+        # gRPC raises this when the channel is closed, although this task was not cancelled.
         raise NoAnswerError(address, grpc.StatusCode.CANCELLED, "the connection was closed here", {}) from error

@@ -13,10 +13,19 @@ class Liveness(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LIVENESS_ALIVE: _ClassVar[Liveness]
     LIVENESS_DEAD: _ClassVar[Liveness]
     LIVENESS_UNHEARD: _ClassVar[Liveness]
+
+class MemberRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMBER_ROLE_UNSPECIFIED: _ClassVar[MemberRole]
+    MEMBER_ROLE_VOTER: _ClassVar[MemberRole]
+    MEMBER_ROLE_LEARNER: _ClassVar[MemberRole]
 LIVENESS_UNSPECIFIED: Liveness
 LIVENESS_ALIVE: Liveness
 LIVENESS_DEAD: Liveness
 LIVENESS_UNHEARD: Liveness
+MEMBER_ROLE_UNSPECIFIED: MemberRole
+MEMBER_ROLE_VOTER: MemberRole
+MEMBER_ROLE_LEARNER: MemberRole
 
 class GetGroupRequest(_message.Message):
     __slots__ = ("broker_name",)
@@ -149,7 +158,7 @@ class GetMembersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetMembersResponse(_message.Message):
-    __slots__ = ("group", "answered_by", "leader_id", "term", "commit_index", "applied_index", "members")
+    __slots__ = ("group", "answered_by", "leader_id", "term", "commit_index", "applied_index", "members", "lineage", "members_index")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_BY_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +166,8 @@ class GetMembersResponse(_message.Message):
     COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_INDEX_FIELD_NUMBER: _ClassVar[int]
     group: str
     answered_by: str
     leader_id: str
@@ -164,23 +175,29 @@ class GetMembersResponse(_message.Message):
     commit_index: int
     applied_index: int
     members: _containers.RepeatedCompositeFieldContainer[Member]
-    def __init__(self, group: _Optional[str] = ..., answered_by: _Optional[str] = ..., leader_id: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
+    lineage: str
+    members_index: int
+    def __init__(self, group: _Optional[str] = ..., answered_by: _Optional[str] = ..., leader_id: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., lineage: _Optional[str] = ..., members_index: _Optional[int] = ...) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("id", "address", "grpc_address", "is_leader", "connected", "match_index")
+    __slots__ = ("id", "address", "grpc_address", "is_leader", "connected", "match_index", "role", "counts")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IS_LEADER_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
     MATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     address: str
     grpc_address: str
     is_leader: bool
     connected: bool
     match_index: int
-    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., is_leader: _Optional[bool] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ...) -> None: ...
+    role: MemberRole
+    counts: bool
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., is_leader: _Optional[bool] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., role: _Optional[_Union[MemberRole, str]] = ..., counts: _Optional[bool] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("target_id",)
@@ -193,3 +210,25 @@ class TransferLeadershipResponse(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     leader_id: str
     def __init__(self, leader_id: _Optional[str] = ...) -> None: ...
+
+class AddMemberRequest(_message.Message):
+    __slots__ = ("id", "address")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    address: str
+    def __init__(self, id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class AddMemberResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveMemberRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class RemoveMemberResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -69,6 +69,16 @@ class ControllerAdminStub:
                 request_serializer=rocketmq__api_dot_controller__admin__pb2.TransferLeadershipRequest.SerializeToString,
                 response_deserializer=rocketmq__api_dot_controller__admin__pb2.TransferLeadershipResponse.FromString,
                 _registered_method=True)
+        self.AddMember = channel.unary_unary(
+                '/rocketmq_ha.controller.v1alpha1.ControllerAdmin/AddMember',
+                request_serializer=rocketmq__api_dot_controller__admin__pb2.AddMemberRequest.SerializeToString,
+                response_deserializer=rocketmq__api_dot_controller__admin__pb2.AddMemberResponse.FromString,
+                _registered_method=True)
+        self.RemoveMember = channel.unary_unary(
+                '/rocketmq_ha.controller.v1alpha1.ControllerAdmin/RemoveMember',
+                request_serializer=rocketmq__api_dot_controller__admin__pb2.RemoveMemberRequest.SerializeToString,
+                response_deserializer=rocketmq__api_dot_controller__admin__pb2.RemoveMemberResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerAdminServicer:
@@ -89,9 +99,9 @@ class ControllerAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchGroups(self, request, context):
-        """First every group as it is, then KIND_SYNCED, then each group that changes, as long as this member leads. A change is one of
-        the replicated state, or of a replica's liveness; offsets and ages alone are none. A slow reader gets the newest value
-        of each group, not every value in between. Ends with FAILED_PRECONDITION when this member does not lead any more, and with
+        """First the current state of every group, then KIND_SYNCED, then each group that changes, while this member leads. Changes are
+        those of the replicated state and of a replica's liveness, but not of offsets and ages alone. A slow reader gets the newest
+        value of each group, not every value in between. Ends with FAILED_PRECONDITION when this member no longer leads, and with
         UNAVAILABLE when it stops.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -108,22 +118,39 @@ class ControllerAdminServicer:
 
     def CleanBrokerData(self, request, context):
         """Forget replicas, or a whole group; returns when that is committed. FAILED_PRECONDITION with the controller's remark if
-        one of them lives, or nobody would remain who has all messages.
+        one of them is alive, or if no remaining replica would have all messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMembers(self, request, context):
-        """The quorum as this member sees it. Answered by every member.
+        """The quorum as this member sees it. Every member answers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeadership(self, request, context):
-        """Hand leadership to another member; returns when that one leads. ABORTED if it was not handed over, or somebody else leads
-        now, DEADLINE_EXCEEDED if nobody is known to lead after 5 seconds.
+        """Transfer leadership to another member; returns when that one leads. ABORTED if it was not transferred, or a third member
+        leads now, DEADLINE_EXCEEDED if no leader is known after 5 seconds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddMember(self, request, context):
+        """Add a controller to the quorum as a learner; returns when that is committed. It votes as soon as it has caught up, see
+        GetMembers. For a member this changes its address. One change at a time: UNAVAILABLE while another one is not finished.
+        ALREADY_EXISTS if it, or another controller, is a member at that address.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMember(self, request, context):
+        """Remove a controller from the quorum; returns when that is committed. A removed leader transfers leadership. NOT_FOUND if it
+        is not a member; FAILED_PRECONDITION if too few others are connected and caught up to form a quorum without it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,6 +193,16 @@ def add_ControllerAdminServicer_to_server(servicer, server):
                     servicer.TransferLeadership,
                     request_deserializer=rocketmq__api_dot_controller__admin__pb2.TransferLeadershipRequest.FromString,
                     response_serializer=rocketmq__api_dot_controller__admin__pb2.TransferLeadershipResponse.SerializeToString,
+            ),
+            'AddMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddMember,
+                    request_deserializer=rocketmq__api_dot_controller__admin__pb2.AddMemberRequest.FromString,
+                    response_serializer=rocketmq__api_dot_controller__admin__pb2.AddMemberResponse.SerializeToString,
+            ),
+            'RemoveMember': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMember,
+                    request_deserializer=rocketmq__api_dot_controller__admin__pb2.RemoveMemberRequest.FromString,
+                    response_serializer=rocketmq__api_dot_controller__admin__pb2.RemoveMemberResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +394,60 @@ class ControllerAdmin:
             '/rocketmq_ha.controller.v1alpha1.ControllerAdmin/TransferLeadership',
             rocketmq__api_dot_controller__admin__pb2.TransferLeadershipRequest.SerializeToString,
             rocketmq__api_dot_controller__admin__pb2.TransferLeadershipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketmq_ha.controller.v1alpha1.ControllerAdmin/AddMember',
+            rocketmq__api_dot_controller__admin__pb2.AddMemberRequest.SerializeToString,
+            rocketmq__api_dot_controller__admin__pb2.AddMemberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMember(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketmq_ha.controller.v1alpha1.ControllerAdmin/RemoveMember',
+            rocketmq__api_dot_controller__admin__pb2.RemoveMemberRequest.SerializeToString,
+            rocketmq__api_dot_controller__admin__pb2.RemoveMemberResponse.FromString,
             options,
             channel_credentials,
             insecure,

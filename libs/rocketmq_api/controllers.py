@@ -18,9 +18,9 @@ from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_api.group_view import GroupChange, GroupView, Liveness, MemberView, QuorumView, ReplicaStanding
 
 TIMEOUT: Final = 5.0
-"""Seconds in which a call has to be answered by somebody, unless told otherwise."""
+"""Default time limit of a call in seconds, over all members."""
 ATTEMPT: Final = 2.0
-"""Seconds that one member may take, so that a hung one leaves time for the others."""
+"""Seconds that one member may take, so that a hung member leaves time for the others."""
 PAUSE: Final = 0.2
 """Seconds between two rounds over all addresses: an election takes about half a second."""
 NOT_LEADER: Final = "2007"
@@ -38,21 +38,21 @@ T = TypeVar("T")
 
 class ControllersClient:
     """One quorum; connects at the first call. Every call raises `rocketmq_api.channels.ApiError`, one of its kinds;
-    NoAnswerError when nobody leads, or the leader did not answer in time."""
+    NoAnswerError without a leader, or if the leader did not answer in time."""
 
     def __init__(self, addresses: Sequence[str], *, tls: ClientTls | None = None, timeout: float = TIMEOUT) -> None:
         """
         Args:
-            addresses: `host:port` of the members' gRPC ports (9880), one at least; not all need answer.
+            addresses: `host:port` of the members' gRPC ports (9880), at least one; not all need to answer.
             tls: files for mutual TLS; None: plaintext.
-            timeout: seconds that a call takes at the most.
+            timeout: time limit of a call in seconds.
 
         Raises:
             ValueError: no address.
             OSError: a TLS file cannot be read.
         """
         if not addresses:
-            raise ValueError("a quorum needs one address at least")
+            raise ValueError("a quorum needs at least one address")
         self.addresses = tuple(dict.fromkeys(addresses))
         self._timeout = timeout
         self._channels = {address: open_channel(address, tls) for address in self.addresses}
@@ -63,22 +63,16 @@ class ControllersClient:
         """One group; None if no broker of it is registered."""
         request = pb.GetGroupRequest(broker_name=broker_name)
         try:
-            answer = await self._ask_leader(lambda stub, seconds: stub.GetGroup(request, timeout=seconds))
+            answer = await self._call_leader(lambda stub, seconds: stub.GetGroup(request, timeout=seconds))
         except RefusedError as error:
             if error.status is grpc.StatusCode.NOT_FOUND:
                 return None
             raise
         return group_of(answer.group)
 
-    async def list_groups(self, cluster_name: str = "") -> tuple[GroupView, ...]:
-        """All groups (of one cluster), ordered by name."""
-        request = pb.ListGroupsRequest(cluster_name=cluster_name)
-        answer = await self._ask_leader(lambda stub, seconds: stub.ListGroups(request, timeout=seconds))
-        return tuple(group_of(group) for group in answer.groups)
-
     async def watch_groups(self, broker_name: str = "") -> AsyncGenerator[GroupChange | None, None]:
-        """Every group (or one) as it is, then None, then each change, for as long as the member that answers leads.
-        Ends with an ApiError, never normally; to go on, watch again."""
+        """The current state of every group (or one), then None, then each change, while the member that answers leads.
+        Always ends with an ApiError; watch again to continue."""
         request = pb.WatchGroupsRequest(broker_name=broker_name)
         deadline = self._deadline()
         while True:
@@ -99,7 +93,7 @@ class ControllersClient:
                         first = await stream.read()
             except (ApiError, TimeoutError) as error:
                 failure = error if isinstance(error, ApiError) else _silent(address)
-                if began or not _goes_on(failure) or self._now() >= deadline:
+                if began or not _another_may_answer(failure) or self._now() >= deadline:
                     raise failure from error
                 await self._turn(address)
             finally:
@@ -127,26 +121,26 @@ class ControllersClient:
     ) -> tuple[GroupView, bool]:
         """Make a replica (None: the best by policy) master; the group then, and whether anything has changed.
 
-        `allow_unclean`: also one outside the SyncStateSet, if nobody in it lives; messages are lost then.
+        `allow_unclean`: also a replica outside the SyncStateSet, if no member of it is alive; this loses messages.
         """
         request = pb.ElectMasterRequest(broker_name=broker_name, broker_id=broker_id, allow_unclean=allow_unclean)
-        answer = await self._ask_leader(lambda stub, seconds: stub.ElectMaster(request, timeout=seconds))
+        answer = await self._call_leader(lambda stub, seconds: stub.ElectMaster(request, timeout=seconds))
         return group_of(answer.group), answer.elected
 
     async def clean_broker_data(
         self, broker_name: str, broker_ids: Sequence[int] | None, *, living: bool = False
     ) -> None:
-        """Forget these replicas, or (None) the whole group; `living`: also those that live."""
+        """Forget these replicas, or (None) the whole group; `living`: also living ones."""
         request = pb.CleanBrokerDataRequest(
             broker_name=broker_name,
             broker_ids=broker_ids or (),
             whole_group=broker_ids is None,
             clean_living=living,
         )
-        await self._ask_leader(lambda stub, seconds: stub.CleanBrokerData(request, timeout=seconds))
+        await self._call_leader(lambda stub, seconds: stub.CleanBrokerData(request, timeout=seconds))
 
     async def members(self) -> QuorumView:
-        """The quorum as its leader sees it, or, while nobody is known to lead, as any member does."""
+        """The quorum as its leader sees it, or without a known leader as any member does."""
         seen: QuorumView | None = None
         failure: ApiError | None = None
         for address in self._in_order():
@@ -155,7 +149,7 @@ class ControllersClient:
             except ApiError as error:
                 failure = error
                 continue
-            if seen.leader_id and seen.leader_id == seen.answered_by:
+            if seen.from_leader:
                 self._leader = address
                 break
         if seen is None:
@@ -169,15 +163,37 @@ class ControllersClient:
         return quorum_of(answer)
 
     async def transfer_leadership(self, target_id: str = "") -> str:
-        """Have `target_id` (empty: the member whose log is furthest) lead; returns who leads when that is done."""
+        """Make `target_id` (empty: the member with the longest log) leader; returns the leader afterwards."""
         request = pb.TransferLeadershipRequest(target_id=target_id)
-        answer = await self._ask_leader(
+        answer = await self._call_leader(
             lambda stub, seconds: stub.TransferLeadership(request, timeout=seconds), attempt=self._timeout + PAUSE
         )
         return answer.leader_id
 
+    async def add_member(self, member_id: str, address: str) -> None:
+        """Add a controller as a learner (for a member: change its address); committed when this returns. It votes once
+        it has caught up: see `members`."""
+        request = pb.AddMemberRequest(id=member_id, address=address)
+        try:
+            await self._call_leader(lambda stub, seconds: stub.AddMember(request, timeout=seconds))
+        except RefusedError as error:
+            if error.status is not grpc.StatusCode.ALREADY_EXISTS or not await self._has(member_id, address):
+                raise
+
+    async def remove_member(self, member_id: str) -> None:
+        """Remove a controller; committed when this returns. Succeeds if it is not a member."""
+        request = pb.RemoveMemberRequest(id=member_id)
+        try:
+            await self._call_leader(lambda stub, seconds: stub.RemoveMember(request, timeout=seconds))
+        except RefusedError as error:
+            if error.status is not grpc.StatusCode.NOT_FOUND:
+                raise
+
+    async def _has(self, member_id: str, address: str) -> bool:
+        return any((member.id, member.address) == (member_id, address) for member in (await self.members()).members)
+
     async def close(self) -> None:
-        """End what is under way and disconnect."""
+        """Cancel running calls and disconnect."""
         for channel in self._channels.values():
             await channel.close()
 
@@ -189,10 +205,10 @@ class ControllersClient:
     ) -> None:
         await self.close()
 
-    async def _ask_leader(
+    async def _call_leader(
         self, ask: Callable[[ControllerAdminStub, float], Awaitable[T]], *, attempt: float = ATTEMPT
     ) -> T:
-        """Every call asked this way may be repeated: what has been changed already is not changed again."""
+        """For calls that are safe to repeat on another member."""
         deadline = self._deadline()
         while True:
             address = self._leader
@@ -200,12 +216,12 @@ class ControllersClient:
             try:
                 return await call(address, ask(self._stubs[address], seconds))
             except ApiError as error:
-                if not _goes_on(error) or self._now() >= deadline:
+                if not _another_may_answer(error) or self._now() >= deadline:
                     raise
             await self._turn(address)
 
     async def _turn(self, failed: str) -> None:
-        """To the next address; with a pause after each round."""
+        """Switch to the next address, with a pause after each round."""
         if self._leader == failed:
             following = self.addresses.index(failed) + 1
             self._leader = self.addresses[following % len(self.addresses)]
@@ -238,7 +254,7 @@ def _change_of(message: pb.WatchGroupsResponse) -> GroupChange | object | None:
             return _NOTHING  # of a later release
 
 
-def _goes_on(error: ApiError) -> bool:
+def _another_may_answer(error: ApiError) -> bool:
     """Whether another member may answer."""
     return isinstance(error, NoAnswerError) or error.metadata.get(CODE_KEY) == NOT_LEADER
 
@@ -285,6 +301,8 @@ def quorum_of(answer: pb.GetMembersResponse) -> QuorumView:
         term=answer.term,
         commit_index=answer.commit_index,
         applied_index=answer.applied_index,
+        lineage=answer.lineage,
+        members_index=answer.members_index,
         members=tuple(
             MemberView(
                 id=member.id,
@@ -293,6 +311,8 @@ def quorum_of(answer: pb.GetMembersResponse) -> QuorumView:
                 is_leader=member.is_leader,
                 connected=member.connected,
                 match_index=member.match_index if member.HasField("match_index") else None,
+                voter=member.role != pb.MEMBER_ROLE_LEARNER,
+                counts=member.counts if member.HasField("counts") else None,
             )
             for member in answer.members
         ),

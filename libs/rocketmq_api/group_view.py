@@ -1,4 +1,4 @@
-"""What the controllers say, as plain values beside the messages of controller_admin.proto, without gRPC.
+"""What the controllers report, as plain values beside the messages of controller_admin.proto, without gRPC.
 
 Used by `controllers` for callers, and by callers' pure code, which must not need gRPC to hold a view.
 """
@@ -14,7 +14,7 @@ class Liveness(StrEnum):
     ALIVE = "alive"
     DEAD = "dead"
     UNHEARD = "unheard"
-    """That member has not led for long enough to tell, and never heard the replica."""
+    """Unknown: that member has not led long enough, and never received a heartbeat of the replica."""
     UNKNOWN = "unknown"
 
 
@@ -47,7 +47,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupChange(msgspec.Struct, frozen=True):
-    """One message of a watch: what a group is now, or that it is gone."""
+    """One message of a watch: the state of a group, or that it was removed."""
 
     broker_name: str
     group: GroupView | None
@@ -62,6 +62,10 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
     is_leader: bool = False
     connected: bool = False
     match_index: int | None = None
+    voter: bool = True
+    """False: a learner."""
+    counts: bool | None = None
+    """Its store is caught up and its vote counts; None: not known."""
 
 
 class QuorumView(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,4 +77,11 @@ class QuorumView(msgspec.Struct, frozen=True, kw_only=True):
     term: int = 0
     commit_index: int = 0
     applied_index: int = 0
+    lineage: str = ""
+    members_index: int = 0
     members: tuple[MemberView, ...] = ()
+
+    @property
+    def from_leader(self) -> bool:
+        """The leader answered: only it knows who is connected and has caught up."""
+        return bool(self.leader_id) and self.answered_by == self.leader_id

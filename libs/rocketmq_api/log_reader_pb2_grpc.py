@@ -55,24 +55,24 @@ class LogReaderServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetLog(self, request, context):
-        """The log as it is now.
+        """The current state of the log.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Digest(self, request, context):
-        """Digests of ranges, in the order of asking, several to a message. The stream may end before all are answered, never
-        before the first one is: a call ends after some 10 seconds so that others get their turn. Ask for the rest again.
-        INVALID_ARGUMENT: no range, more than 16384, one of more than 64 MiB, or one that cannot be.
+        """Digests of ranges, in the order of the request, several per message. A call ends after about 10 seconds, so that others
+        can run: the stream has at least the first digest but may not have all. Request the rest again.
+        INVALID_ARGUMENT: no range, more than 16384, one of more than 64 MiB, or an impossible one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request, context):
-        """Bytes of the log as they are, in pieces of 1 MiB at most. INVALID_ARGUMENT: more than 8 MiB. NOT_FOUND: they are not there
-        (any more); pieces that came before are good.
+        """Raw bytes of the log, in pieces of at most 1 MiB. INVALID_ARGUMENT: more than 8 MiB. NOT_FOUND: the log does not have the
+        bytes; earlier pieces are valid.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

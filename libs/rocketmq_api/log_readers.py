@@ -42,7 +42,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class BadAnswerError(ApiError):
-    """What was answered cannot be: another release, or a bug."""
+    """An impossible answer: another release, or a bug."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, grpc.StatusCode.INTERNAL, reason, {})
@@ -65,7 +65,7 @@ class LogReaderClient:
         self._stub = LogReaderStub(self._channel)
 
     async def get_log(self, *, timeout: float = TIMEOUT) -> LogView:  # noqa: ASYNC109 - gRPC's own deadline
-        """The log as it is now."""
+        """The current state of the log."""
         answer = await call(self.address, self._stub.GetLog(pb.GetLogRequest(), timeout=timeout))
         return view_of(self.address, answer.log)
 
@@ -76,19 +76,19 @@ class LogReaderClient:
         bytes_per_second: int = 0,
         timeout: float = DIGEST_TIMEOUT,  # noqa: ASYNC109
     ) -> AsyncGenerator[bytes | None]:
-        """Digests in the order of asking; None: the bytes are not there. `bytes_per_second` 0: the sidecar's limit.
-        The call ends when the iterator does."""
+        """Digests in the order of the request; None: the log does not have the bytes. `bytes_per_second` 0: the
+        sidecar's limit. The call ends when the iterator does."""
         async with typed_errors(self.address):
             answers = self._stub.Digest(_digest(ranges, bytes_per_second), timeout=timeout)
             try:
                 async for answer in answers:
-                    for one in answer.digests:
-                        yield _digest_of(self.address, one)
+                    for digest in answer.digests:
+                        yield _digest_of(self.address, digest)
             finally:
-                answers.cancel()  # gRPC would go on
+                answers.cancel()  # gRPC would continue
 
     async def read(self, offset: int, length: int, *, timeout: float = TIMEOUT) -> bytes:  # noqa: ASYNC109
-        """Those bytes; `RefusedError` with NOT_FOUND if they are not there."""
+        """Those bytes; `RefusedError` with NOT_FOUND if the log does not have them."""
         data = bytearray()
         async with typed_errors(self.address):
             async for answer in self._stub.Read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
@@ -96,7 +96,7 @@ class LogReaderClient:
         return _all(self.address, data, length)
 
     async def close(self) -> None:
-        """End what is under way and disconnect."""
+        """Cancel running calls and disconnect."""
         await self._channel.close()
 
     async def __aenter__(self) -> Self:
@@ -112,7 +112,6 @@ class BlockingLogReader:
     """`LogReaderClient` for callers without an event loop. Thread-safe."""
 
     def __init__(self, address: str, *, tls: ClientTls | None = None) -> None:
-        """See `LogReaderClient`."""
         self.address = address
         self._channel = channel = open_blocking_channel(address, tls)
         self._get_log = channel.unary_unary(
@@ -132,7 +131,6 @@ class BlockingLogReader:
         )
 
     def get_log(self, *, timeout: float = TIMEOUT) -> LogView:
-        """See `LogReaderClient`."""
         with blocking_errors(self.address):
             answer = self._get_log(pb.GetLogRequest(), timeout=timeout)
         return view_of(self.address, answer.log)
@@ -145,13 +143,12 @@ class BlockingLogReader:
             answers = self._digest(_digest(ranges, bytes_per_second), timeout=timeout)
             try:
                 for answer in answers:
-                    for one in answer.digests:
-                        yield _digest_of(self.address, one)
+                    for digest in answer.digests:
+                        yield _digest_of(self.address, digest)
             finally:
                 answers.cancel()
 
     def read(self, offset: int, length: int, *, timeout: float = TIMEOUT) -> bytes:
-        """See `LogReaderClient`."""
         data = bytearray()
         with blocking_errors(self.address):
             for answer in self._read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
@@ -159,7 +156,7 @@ class BlockingLogReader:
         return _all(self.address, data, length)
 
     def close(self) -> None:
-        """End what is under way and disconnect."""
+        """Cancel running calls and disconnect."""
         self._channel.close()
 
 
@@ -192,21 +189,22 @@ def view_of(address: str, log: pb.Log) -> LogView:
         max_offset=log.max_offset,
         segment_size=log.segment_size,
         segments=tuple(SegmentRun(run.start, run.count) for run in log.segments),
-        epochs=tuple((one.epoch, one.start_offset) for one in log.epochs),
+        epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in log.epochs),
         strict=log.strict,
     )
 
 
 def _digest(ranges: Sequence[Range], bytes_per_second: int) -> pb.DigestRequest:
     return pb.DigestRequest(
-        ranges=[pb.Range(offset=one.offset, length=one.length) for one in ranges], bytes_per_second=bytes_per_second
+        ranges=[pb.Range(offset=wanted.offset, length=wanted.length) for wanted in ranges],
+        bytes_per_second=bytes_per_second,
     )
 
 
-def _digest_of(address: str, one: pb.RangeDigest) -> bytes | None:
-    if one.xxh3_128 and len(one.xxh3_128) != DIGEST_SIZE:
-        raise BadAnswerError(address, f"a digest of {len(one.xxh3_128)} bytes")
-    return one.xxh3_128 or None
+def _digest_of(address: str, digest: pb.RangeDigest) -> bytes | None:
+    if digest.xxh3_128 and len(digest.xxh3_128) != DIGEST_SIZE:
+        raise BadAnswerError(address, f"a digest of {len(digest.xxh3_128)} bytes")
+    return digest.xxh3_128 or None
 
 
 def _all(address: str, data: bytearray, length: int) -> bytes:

@@ -8,18 +8,18 @@ from enum import StrEnum
 import msgspec
 
 MAX_REASON_BYTES = 1024
-"""Of a fence's reason, in UTF-8."""
+"""Limit of a fence's reason in UTF-8 bytes."""
 
 
 class ReplicaRole(StrEnum):
-    """What a replica is just now."""
+    """The current role of a replica."""
 
-    NONE = "none"
+    UNKNOWN = "unknown"
     """The sidecar is starting, or the broker is not connected."""
     MASTER = "master"
     SLAVE = "slave"
-    FENCED = "fenced"
-    """Neither: no master is known, or the controllers cannot be reached. Nothing to do with `ReplicaView.fenced`."""
+    NONE = "none"
+    """Neither: no master is known, or the controllers cannot be reached."""
 
 
 class EpochRange(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str
     broker_name: str
     broker_id: int | None = None
-    role: ReplicaRole = ReplicaRole.NONE
+    role: ReplicaRole = ReplicaRole.UNKNOWN
     master_broker_id: int | None = None
     master_epoch: int = 0
     sync_state_set: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMaster(msgspec.Struct, frozen=True):
-    """How a hand-over ended."""
+    """The result of a hand-over."""
 
     master_broker_id: int
     master_epoch: int

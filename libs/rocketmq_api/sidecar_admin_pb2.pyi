@@ -9,14 +9,14 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    ROLE_NONE: _ClassVar[Role]
+    ROLE_UNKNOWN: _ClassVar[Role]
     ROLE_MASTER: _ClassVar[Role]
     ROLE_SLAVE: _ClassVar[Role]
-    ROLE_FENCED: _ClassVar[Role]
-ROLE_NONE: Role
+    ROLE_NONE: _ClassVar[Role]
+ROLE_UNKNOWN: Role
 ROLE_MASTER: Role
 ROLE_SLAVE: Role
-ROLE_FENCED: Role
+ROLE_NONE: Role
 
 class GetReplicaRequest(_message.Message):
     __slots__ = ()

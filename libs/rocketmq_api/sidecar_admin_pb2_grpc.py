@@ -55,28 +55,27 @@ class SidecarAdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetReplica(self, request, context):
-        """The replica as its sidecar sees it now.
+        """The current state of the replica.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetFenced(self, request, context):
-        """Refuse or accept sends. A level: repeated calls change nothing, and it holds through restarts of both processes until it is
-        set otherwise; it is on disk before this returns. Reads and replication go on, mastership stays where it is; a
-        fenced slave that is elected refuses sends as master. Sends that were accepted before are still answered.
-        FAILED_PRECONDITION if it cannot be written.
+        """Refuse or accept sends. The call is idempotent; the fence is on disk before it returns and survives restarts of both
+        processes. Reads and replication continue, and the role does not change; a fenced slave that is elected refuses sends as
+        master. Sends that were accepted before are still answered. FAILED_PRECONDITION if the fence cannot be written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HandOver(self, request, context):
-        """Asked of the master's sidecar: have another replica elected, with nothing lost and the shortest gap. Sends are refused until
-        the other one is level and master; if that does not come about within the time, they are accepted here again.
-        FAILED_PRECONDITION: this is no master, or the replica cannot be elected (not in the SyncStateSet); nothing was
-        done. ABORTED: it was tried and did not come about, the message says why; sends are accepted here again as long as
-        this is still the master. ALREADY_EXISTS: another hand-over is under way.
+        """Call it on the master's sidecar: another replica is elected, without message loss and with the shortest gap. Sends are
+        refused until the other replica has caught up and is master; after the timeout they are accepted here again.
+        FAILED_PRECONDITION: this is not the master, or the replica cannot be elected (not in the SyncStateSet); nothing was
+        done. ABORTED: the hand-over failed, the message says why; sends are accepted here again while this is still the
+        master. ALREADY_EXISTS: another hand-over is under way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -9,15 +9,15 @@ from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, Replic
 from rocketmq_api.sidecar_admin_pb2_grpc import SidecarAdminStub
 
 TIMEOUT = 5.0
-"""Seconds that a call takes at the most, unless told otherwise."""
+"""Default time limit of a call in seconds."""
 HAND_OVER_MARGIN = 2.0
-"""Seconds that the call of a hand-over outlasts the hand-over: the sidecar's own answer says more than a deadline."""
+"""Seconds added to the time limit of a hand-over, so that the sidecar can answer before the deadline."""
 
 ROLE_OF = {
-    pb.ROLE_NONE: ReplicaRole.NONE,
+    pb.ROLE_UNKNOWN: ReplicaRole.UNKNOWN,
     pb.ROLE_MASTER: ReplicaRole.MASTER,
     pb.ROLE_SLAVE: ReplicaRole.SLAVE,
-    pb.ROLE_FENCED: ReplicaRole.FENCED,
+    pb.ROLE_NONE: ReplicaRole.NONE,
 }
 
 
@@ -29,7 +29,7 @@ class SidecarClient:
         Args:
             address: `host:port` of its gRPC port (10920).
             tls: files for mutual TLS; None: plaintext.
-            timeout: seconds that a call takes at the most.
+            timeout: time limit of a call in seconds.
 
         Raises:
             OSError: a TLS file cannot be read.
@@ -40,7 +40,7 @@ class SidecarClient:
         self._stub = SidecarAdminStub(self._channel)
 
     async def get_replica(self) -> ReplicaView:
-        """The replica as it is now."""
+        """The current state of the replica."""
         answer = await call(self.address, self._stub.GetReplica(pb.GetReplicaRequest(), timeout=self._timeout))
         return view_of(answer.replica)
 
@@ -51,14 +51,14 @@ class SidecarClient:
         return view_of(answer.replica)
 
     async def hand_over(self, broker_id: int | None = None, *, seconds: float = TIMEOUT) -> NewMaster:
-        """Have `broker_id` (None: the best) elected in place of this master within `seconds`, for which no sends are
-        accepted at the most; who is master now."""
+        """Make `broker_id` (None: the best) master instead of this one within `seconds`, the longest time without
+        sends; returns the new master."""
         request = pb.HandOverRequest(broker_id=broker_id, timeout_millis=round(1000 * seconds))
         answer = await call(self.address, self._stub.HandOver(request, timeout=seconds + HAND_OVER_MARGIN))
         return NewMaster(answer.master_broker_id, answer.master_epoch)
 
     async def close(self) -> None:
-        """End what is under way and disconnect."""
+        """Cancel running calls and disconnect."""
         await self._channel.close()
 
     async def __aenter__(self) -> Self:
@@ -71,12 +71,12 @@ class SidecarClient:
 
 
 def view_of(replica: pb.Replica) -> ReplicaView:
-    """A message as a plain value; a role of a later release is NONE."""
+    """A message as a plain value; a role of a later release is UNKNOWN."""
     return ReplicaView(
         cluster_name=replica.cluster_name,
         broker_name=replica.broker_name,
         broker_id=replica.broker_id if replica.HasField("broker_id") else None,
-        role=ROLE_OF.get(replica.role, ReplicaRole.NONE),
+        role=ROLE_OF.get(replica.role, ReplicaRole.UNKNOWN),
         master_broker_id=replica.master_broker_id if replica.HasField("master_broker_id") else None,
         master_epoch=replica.master_epoch,
         sync_state_set=tuple(replica.sync_state_set),
@@ -84,7 +84,7 @@ def view_of(replica: pb.Replica) -> ReplicaView:
         max_offset=replica.max_offset,
         confirm_offset=replica.confirm_offset,
         min_offset=replica.min_offset,
-        epochs=tuple(EpochRange(one.epoch, one.start_offset, one.end_offset) for one in replica.epochs),
+        epochs=tuple(EpochRange(epoch.epoch, epoch.start_offset, epoch.end_offset) for epoch in replica.epochs),
         fenced=replica.fenced,
         fence_reason=replica.fence_reason,
         fenced_at_millis=replica.fenced_at_millis,

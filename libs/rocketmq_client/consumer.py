@@ -1,7 +1,7 @@
-"""Reads a topic as a group that goes on where it was. Used by the demo and tests.
+"""Reads a topic as a consumer group, from its committed offsets on. Used by the demo and tests.
 
-A `Consumer` takes every queue of its topic: it is alone in its group, nothing is shared out.
-Source: client reference, section 3.
+A `Consumer` takes every queue of its topic: it is the only member of its group, so queues are not divided.
+Source: rocketmq-all-5.3.3: DefaultMQPushConsumerImpl.java, RebalanceImpl.java.
 """
 
 import asyncio
@@ -18,30 +18,30 @@ from rocketmq_client.names import new_client_id
 from rocketmq_client.queue_reader import SUSPEND_SECONDS, Message, Pulled, QueueReader
 from rocketmq_client.reading import Cursor
 from rocketmq_client.routes import Routes
-from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.client import (
     ConsumerData,
     HeartbeatData,
     SubscriptionData,
     UnregisterClientRequestHeader,
 )
-from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.tags import java_hash_code
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
 HEARTBEAT_SECONDS: Final = 30.0
 COMMIT_SECONDS: Final = 5.0
 READ_AHEAD: Final = 1024
-"""Messages that wait for whoever reads; the pulls pause above it."""
+"""Messages buffered for the reader; the pulls pause above it."""
 
 
 class Consumer:
     """`async with Consumer(...) as consumer: async for message in consumer: ...; consumer.done(message)`.
 
-    Each queue is pulled on its own, and held by the broker while it is empty; messages of one queue come in order.
+    Each queue is pulled on its own, and held by the broker while it is empty; messages of one queue arrive in order.
     What was `done` is committed every COMMIT_SECONDS and at the end.
     """
 
@@ -59,7 +59,7 @@ class Consumer:
     ) -> None:
         """`start` holds where the group has no committed offset; `tags` as in `TagA || TagB`.
 
-        A request has `timeout` seconds; one that fails is made again after `pause` seconds, for ever.
+        A request may take `timeout` seconds; a failed one is retried after `pause` seconds, for ever.
         """
         self.client_id = new_client_id()
         self.topic = topic
@@ -89,13 +89,13 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Find the queues, introduce this client to their brokers, begin to pull.
+        """Find the queues, send heartbeats to their brokers, begin to pull.
 
         Raises:
             TopicNotFoundError, NameServerError: there is no route.
         """
         route = await self.routes.refresh(self.topic)
-        await self._beat()
+        await self._send_heartbeats()
         for queue in route.read:
             cursor = Cursor(
                 self._client,
@@ -109,11 +109,11 @@ class Consumer:
             )
             self._cursors[queue.broker_name, queue.queue_id] = cursor
             self._run(self._pull(cursor))
-        self._run(self._every(HEARTBEAT_SECONDS, self._beat))
+        self._run(self._every(HEARTBEAT_SECONDS, self._send_heartbeats))
         self._run(self._every(COMMIT_SECONDS, self.commit))
 
     async def close(self) -> None:
-        """Commit, sign off, end every connection."""
+        """Commit, unregister, close every connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -144,14 +144,14 @@ class Consumer:
         return self._messages.popleft()
 
     def done(self, message: Message) -> None:
-        """`message`, and with it all before it in its queue, need not come again."""
+        """`message`, and everything before it in its queue, is consumed."""
         self._done[message.broker_name, message.queue_id] = message.queue_offset + 1
 
     async def commit(self) -> None:
-        """Tell the brokers what is done.
+        """Commit what is done.
 
         Raises:
-            RemotingError, AnswerError: a broker did not take it; it stays to be committed.
+            RemotingError, AnswerError: a broker did not accept it; the next commit tries again.
         """
         for key, offset in list(self._done.items()):
             cursor = self._cursors[key]
@@ -177,7 +177,7 @@ class Consumer:
             return await reader.pull(offset, suspend=SUSPEND_SECONDS, tags=self._tags)
 
         while True:
-            pulled = await cursor.ask(step)
+            pulled = await cursor.run(step)
             self._messages += pulled.messages
             self._came.set()
             while len(self._messages) > READ_AHEAD:
@@ -188,10 +188,10 @@ class Consumer:
             offset = pulled.next_offset
 
     async def _first_offset(self, cursor: Cursor) -> int:
-        committed = await cursor.ask(QueueReader.committed_offset)
+        committed = await cursor.run(QueueReader.committed_offset)
         if committed is not None:
             return committed
-        return await cursor.ask(QueueReader.min_offset if self._start == "first" else QueueReader.max_offset)
+        return await cursor.run(QueueReader.min_offset if self._start == "first" else QueueReader.max_offset)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -199,10 +199,10 @@ class Consumer:
             try:
                 await work()
             except (RemotingError, ClientError) as error:
-                log.warning("tried again later", what=work.__name__, reason=str(error))
+                log.warning("failed, retried later", what=work.__name__, reason=str(error))
 
-    async def _beat(self) -> None:
-        """Say to every broker of the topic who this is and what it wants."""
+    async def _send_heartbeats(self) -> None:
+        """Send this client's subscription to every broker of the topic."""
         tags = frozenset(tag.strip() for tag in self._tags.split("||")) - {"*", ""}
         subscription = SubscriptionData(
             topic=self.topic,
@@ -220,7 +220,7 @@ class Consumer:
             try:
                 await self._client.call(address, request(RequestCode.HEART_BEAT, body=body), timeout=self._timeout)
             except RemotingError as error:
-                log.warning("heartbeat not taken", address=address, reason=str(error))
+                log.warning("heartbeat not accepted", address=address, reason=str(error))
 
     def _addresses(self) -> list[str]:
         route = self.routes.known(self.topic)

@@ -1,6 +1,6 @@
-"""What can go wrong for a caller of this client; every error says what was tried and what is known."""
+"""The client's errors; every text says what was tried and what is known."""
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 
 
 class ClientError(Exception):
@@ -12,7 +12,7 @@ class NameServerError(ClientError):
 
 
 class TopicNotFoundError(ClientError):
-    """A name server answered that it knows no route of this topic."""
+    """A name server answered that it has no route of this topic."""
 
 
 class SendError(ClientError):

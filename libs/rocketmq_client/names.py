@@ -1,6 +1,6 @@
 """Who a client is, and the ids it gives to its messages, as Java's client makes them.
 
-Source: client reference, section 2; `common/message/MessageClientIDSetter.java`, `client/ClientConfig.java`.
+Source: rocketmq-all-5.3.3: MessageClientIDSetter.java, ClientConfig.java.
 """
 
 import os

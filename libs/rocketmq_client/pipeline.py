@@ -2,7 +2,7 @@
 
 The producer owns one per broker address. Requests go out as finished frames, everything of one turn of the event loop
 in one write; answers come back as `SendAnswer`, read without the generic codec. Timeouts need no timer per request:
-requests are numbered in order, and one sweep looks at the oldest.
+requests are numbered in order, and a sweep checks the oldest.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, cast
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import MAX_FRAME, decode_frame
 from rocketmq_formats.remoting.send_frames import SendAnswer, SendAnswerFields, decode_send_answer
-from rocketmq_runtime.client import (
+from rocketmq_runtime.remoting.client import (
     MAX_REQUESTS_IN_FLIGHT,
     MAX_UNSENT_BYTES,
     CallTimeoutError,
@@ -24,7 +24,7 @@ from rocketmq_runtime.client import (
 )
 
 _SWEEPS: Final = 8
-"""Looks at the oldest request per timeout: a request ends at most an eighth of the timeout late."""
+"""Sweeps per timeout: a request times out at most an eighth of the timeout late."""
 _RESPONSE: Final = 1
 _TWO_WORDS: Final = struct.Struct(">ii")
 
@@ -36,7 +36,7 @@ class Pipeline(asyncio.Protocol):
         self.address = address
         self.loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self.loop.create_future()
-        """Done once the connection is gone."""
+        """Done when the connection has closed."""
         self._timeout = timeout
         self._transport: asyncio.Transport | None = None
         self._next_opaque = 1
@@ -58,7 +58,7 @@ class Pipeline(asyncio.Protocol):
         """The number that the next request's frame has to carry."""
         return self._next_opaque
 
-    def ask(self, frame: bytes) -> "asyncio.Future[SendAnswer]":
+    def send(self, frame: bytes) -> "asyncio.Future[SendAnswer]":
         """Write `frame`, a request with the opaque `next_opaque`; the future is its answer.
 
         The future's exceptions are `CallTimeoutError` and `ConnectionLostError`: the outcome is unknown.
@@ -78,7 +78,7 @@ class Pipeline(asyncio.Protocol):
                 raise ConnectError(f"{self.address} does not read: more than {MAX_UNSENT_BYTES} bytes wait for it")
             self.loop.call_soon(self._flush)
             if self._sweep is None:
-                self._sweep = self.loop.call_later(self._timeout / _SWEEPS, self._look)
+                self._sweep = self.loop.call_later(self._timeout / _SWEEPS, self._sweep_oldest)
         out.append(frame)
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & 0x7FFFFFFF
@@ -155,7 +155,7 @@ class Pipeline(asyncio.Protocol):
         if out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(out))
 
-    def _look(self) -> None:
+    def _sweep_oldest(self) -> None:
         """End the connection if the oldest request has waited for the whole timeout."""
         self._sweep = None
         if not self._waiting:
@@ -169,7 +169,7 @@ class Pipeline(asyncio.Protocol):
             self._fail(ConnectionLostError(f"connection to {self.address} closed: a send was not answered in time"))
             return
         self._marks.append(self._next_opaque)
-        self._sweep = self.loop.call_later(self._timeout / _SWEEPS, self._look)
+        self._sweep = self.loop.call_later(self._timeout / _SWEEPS, self._sweep_oldest)
 
     def _fail(self, error: RemotingError) -> None:
         self._end(error)

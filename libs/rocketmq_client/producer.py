@@ -1,7 +1,8 @@
 """Sends messages: many in flight over one connection per broker, again and elsewhere when a broker fails.
 
-Used by the demo, the benchmarks and tests. A send's quick path is one coroutine, one frame and one future; everything
-that goes wrong leaves it for `_recover`. Source: client reference, section 2.
+Used by the demo, the benchmarks and tests. A send's fast path is one coroutine, one frame and one future; every
+failure leaves it for `_recover`.
+Source: rocketmq-all-5.3.3: DefaultMQProducerImpl.java, MQClientAPIImpl.java.
 """
 
 import asyncio
@@ -13,24 +14,24 @@ from typing import Final, Self
 
 import structlog
 
+from rocketmq_client.connections import Connections
 from rocketmq_client.errors import ClientError, NameServerError, SendError, TopicNotFoundError, describe
-from rocketmq_client.lines import Lines
 from rocketmq_client.names import UniqueIds, new_client_id
 from rocketmq_client.routes import Routes, TopicRoute
 from rocketmq_client.sending import REFUSED_UNSEEN, RETRIED, Job, SendResult, Target, Targets
-from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.client import HeartbeatData, ProducerData, UnregisterClientRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.send_frames import SendAnswer, json_properties
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
 from rocketmq_formats.store.message_properties import UNIQ_KEY, WAIT, format_properties
-from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
 UPKEEP_SECONDS: Final = 30.0
-"""Between two heartbeats and looks at the routes, as in Java."""
+"""Between two heartbeats and refreshes of the routes, as in Java."""
 _UNSENT: Final = "no queue of the topic takes messages now"
 
 
@@ -49,8 +50,8 @@ class Producer:
     ) -> None:
         """A send is tried up to `attempts` times for up to `timeout` seconds each.
 
-        `pause`, in seconds, is what a second failure in a row waits before the next attempt, so that name servers can
-        learn of a new master; the first retry is immediate. `client` is shared for routes and heartbeats if given.
+        `pause`: seconds between a second failure in a row and the next attempt, so that a new master can register at
+        the name servers; the first retry is immediate. `client` is shared for routes and heartbeats if given.
         """
         self.client_id = new_client_id()
         self.group = group
@@ -62,8 +63,8 @@ class Producer:
         self._ids = UniqueIds()
         self._targets: dict[str, Targets] = {}
         self._doubted: set[str] = set()
-        """Topics whose last send was given up: the next one asks for the route first."""
-        self._lines = Lines(timeout)
+        """Topics whose last send failed: the next one refreshes the route first."""
+        self._connections = Connections(timeout)
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -76,7 +77,7 @@ class Producer:
         await self.close()
 
     def start(self) -> None:
-        """Begin heartbeats and looks at the routes; sending works without."""
+        """Start heartbeats and refreshes of routes; sending works without them."""
         if self._upkeep is None:
             self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
 
@@ -86,23 +87,23 @@ class Producer:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
             header = UnregisterClientRequestHeader(client_id=self.client_id, producer_group=self.group)
-            for address in self._lines.addresses:
+            for address in self._connections.addresses:
                 with contextlib.suppress(RemotingError):
                     await self._client.call(address, request(RequestCode.UNREGISTER_CLIENT, header), timeout=1.0)
-        await self._lines.close()
+        await self._connections.close()
         if self._own_client:
             await self._client.close()
 
     async def send(
         self, topic: str, body: bytes, *, queue_id: int | None = None, properties: Mapping[str, str] | None = None
     ) -> SendResult:
-        """Send one message, to the queue whose turn it is or to `queue_id`. `properties` are KEYS, TAGS and the like.
+        """Send one message, to the queue whose turn it is or to `queue_id`. `properties`: KEYS, TAGS and others.
 
         Raises:
-            SendError: not stored as far as this client knows, or unknown; see its `maybe_stored`.
+            SendError: not stored as far as this client can tell, or unknown; see its `maybe_stored`.
             TopicNotFoundError, NameServerError: there is no route and was none before; nothing was sent.
             ValueError: larger than a frame.
-            PropertiesError: a property that cannot be one.
+            PropertiesError: an illegal property.
         """
         now_ms = time.time_ns() // 1_000_000
         msg_id = self._ids.next(now_ms)
@@ -114,11 +115,11 @@ class Producer:
             target = targets.next() if queue_id is None else targets.queue(queue_id)
             if target is not None:
                 queue = target.queue
-                line = self._lines.get(queue.address)
-                if line is not None and line.open:
-                    frame = target.template.frame(line.next_opaque, now_ms, encoded, body)
+                connection = self._connections.get(queue.address)
+                if connection is not None and connection.open:
+                    frame = target.template.frame(connection.next_opaque, now_ms, encoded, body)
                     try:
-                        answer = await line.ask(frame)
+                        answer = await connection.send(frame)
                     except RemotingError as error:
                         failure: SendAnswer | RemotingError = error
                     else:
@@ -169,7 +170,7 @@ class Producer:
     async def _recover(
         self, job: Job, target: Target | None = None, failure: SendAnswer | RemotingError | None = None
     ) -> SendResult:
-        """Go on with `job` after the first attempt, to `target`, ended in `failure`; or begin with it."""
+        """Continue `job` after its first attempt, to `target`, ended in `failure`; or start it."""
         attempts = 0 if failure is None else 1
         maybe_stored = False
         while True:
@@ -198,8 +199,8 @@ class Producer:
             try:
                 if target is None:
                     raise ConnectError(_UNSENT)
-                line = await self._lines.open(target.queue.address)
-                failure = await line.ask(job.frame(target, line.next_opaque))
+                connection = await self._connections.open(target.queue.address)
+                failure = await connection.send(job.frame(target, connection.next_opaque))
             except RemotingError as error:
                 failure = error
 
@@ -207,12 +208,12 @@ class Producer:
         """The queue for the next attempt, by a fresh route where one failed."""
         known = self.routes.known(job.topic)
         if known is not None and failed is not None and failed.queue not in known.publish:
-            again = False  # another send has asked meanwhile
+            again = False  # another send has refreshed it meanwhile
         route: TopicRoute | None
         try:
             route = await (self.routes.refresh(job.topic, unlike=known) if again else self.routes.route(job.topic))
         except (NameServerError, TopicNotFoundError):
-            # What was known may still do, and a topic may come back with its broker.
+            # the old route may still work, and a topic may return with its broker
             if known is None and not again:
                 raise
             route = known
@@ -230,7 +231,7 @@ class Producer:
 
     async def _keep_up(self) -> None:
         """Heartbeats to every broker connected, at once and then now and then; routes as often."""
-        used = self._lines.used
+        used = self._connections.used
         while True:
             try:
                 async with asyncio.timeout(UPKEEP_SECONDS):
@@ -240,11 +241,11 @@ class Producer:
                     try:
                         await self.routes.refresh(topic)
                     except ClientError as error:
-                        log.warning("route not renewed, the known one stays", topic=topic, reason=str(error))
+                        log.warning("route not refreshed, the old one stays", topic=topic, reason=str(error))
             used.clear()
             body = encode_body(
                 HeartbeatData(client_id=self.client_id, producer_data_set=[ProducerData(group_name=self.group)])
             )
-            for address in self._lines.addresses:
+            for address in self._connections.addresses:
                 with contextlib.suppress(RemotingError):
                     await self._client.call(address, request(RequestCode.HEART_BEAT, body=body))

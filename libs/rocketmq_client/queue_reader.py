@@ -1,6 +1,6 @@
 """One queue as brokers give it: pulls, messages, offsets. Used by `consumer`.
 
-Source: client reference, section 3; commit log reference, section 2.
+Source: rocketmq-all-5.3.3: PullMessageProcessor.java, MQClientAPIImpl.java, MessageDecoder.java.
 """
 
 import zlib
@@ -10,6 +10,7 @@ import msgspec
 
 from rocketmq_client.errors import AnswerError, ClientError
 from rocketmq_client.routes import ReadQueue
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.client import (
     DEFAULT_MAX_MSG_BYTES,
@@ -23,15 +24,14 @@ from rocketmq_formats.remoting.client import (
     TopicQueueRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import Header, decode_header
 from rocketmq_formats.store.message import Record, SysFlag, read_records
 from rocketmq_formats.store.message_properties import KEYS, TAGS, UNIQ_KEY, find_property, parse_properties
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient
 
 BATCH: Final = 32
-"""Messages asked for in one pull; Java's brokers give no more from memory."""
+"""Messages asked for in one pull; Java's brokers return at most this many from memory."""
 SUSPEND_SECONDS: Final = 15.0
 """How long a broker may hold a pull that finds nothing."""
 MAX_BODY: Final = 128 * 1024 * 1024
@@ -95,12 +95,12 @@ class QueueReader:
     async def pull(self, offset: int, *, suspend: float = 0.0, tags: str = "*", broker_id: int = 0) -> Pulled:
         """Messages from `offset` on, none if `suspend` seconds passed without one.
 
-        An offset outside of the queue is not an error: `next_offset` then is the broker's idea of a better one.
+        An offset outside of the queue is not an error: `next_offset` then is the broker's correction.
 
         Raises:
             AnswerError: refused.
             RemotingError: not answered.
-            ClientError: an answer that makes no sense.
+            ClientError: a malformed answer.
         """
         header = PullMessageRequestHeader(
             consumer_group=self._group,
@@ -150,7 +150,7 @@ class QueueReader:
         return await self._offset(RequestCode.GET_MAX_OFFSET, header)
 
     async def committed_offset(self) -> int | None:
-        """Where the group goes on, None if it never was here.
+        """The group's committed offset, None if it never committed.
 
         Raises:
             As `pull`.
@@ -166,7 +166,8 @@ class QueueReader:
             raise
 
     async def commit_offset(self, offset: int) -> None:
-        """Let the group go on at `offset`; returns once the broker has it.
+        """Commit `offset` for the group; returns when the broker has it, in a strict group when every replica in sync
+        has it.
 
         Raises:
             As `pull`.
@@ -174,12 +175,12 @@ class QueueReader:
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self._group, topic=self._topic, queue_id=self.queue.queue_id, commit_offset=offset
         )
-        await self._ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._call(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _offset(self, code: RequestCode, header: Header) -> int:
-        return _decode(OffsetResponseHeader, await self._ask(code, header), self.queue.address()).offset
+        return _decode(OffsetResponseHeader, await self._call(code, header), self.queue.address()).offset
 
-    async def _ask(self, code: RequestCode, header: Header) -> RemotingCommand:
+    async def _call(self, code: RequestCode, header: Header) -> RemotingCommand:
         address = self.queue.address()
         answer = await self._client.call(address, request(code, header), timeout=self._timeout)
         if answer.code != ResponseCode.SUCCESS:
@@ -203,7 +204,7 @@ def _decode(header_type: type[H], answer: RemotingCommand, address: str) -> H:
     try:
         return decode_header(header_type, answer.ext_fields or {})
     except FormatError as error:
-        raise ClientError(f"{address} sent an answer that makes no sense: {error}") from error
+        raise ClientError(f"{address} sent an invalid answer: {error}") from error
 
 
 def _message(record: Record, buffer: bytes, broker_name: str) -> Message:

@@ -10,8 +10,8 @@ import structlog
 from rocketmq_client.errors import AnswerError, ClientError
 from rocketmq_client.queue_reader import Message, QueueReader
 from rocketmq_client.routes import ReadQueue, Routes
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +45,8 @@ async def read_all(
 
     Raises:
         TopicNotFoundError, NameServerError: there is no route.
-        ClientError, RemotingError: a step that failed in all its attempts; among them a queue that keeps back what
-            its end says is there.
+        ClientError, RemotingError: a step that failed in all its attempts; among them a queue that does not
+            return the messages before its end.
     """
     route = await routes.refresh(topic)
     cursors = [
@@ -58,8 +58,8 @@ async def read_all(
 
 
 async def _read_queue(cursor: "Cursor") -> list[Message]:
-    offset = await cursor.ask(QueueReader.min_offset)
-    end = await cursor.ask(QueueReader.max_offset)
+    offset = await cursor.run(QueueReader.min_offset)
+    end = await cursor.run(QueueReader.max_offset)
     messages: list[Message] = []
 
     async def step(reader: QueueReader) -> int:
@@ -70,12 +70,12 @@ async def _read_queue(cursor: "Cursor") -> list[Message]:
         return pulled.next_offset
 
     while offset < end:
-        offset = await cursor.ask(step)
+        offset = await cursor.run(step)
     return messages
 
 
 class Cursor:
-    """One queue, wherever it is: asks again, elsewhere, when a step fails."""
+    """One queue, wherever it is: a step that fails is retried by a fresh route."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Cursor:
         self._timeout = timeout
         self._pause = pause
 
-    async def ask(self, step: Callable[[QueueReader], Awaitable[T]]) -> T:
+    async def run(self, step: Callable[[QueueReader], Awaitable[T]]) -> T:
         """What `step` returns in its first attempt that does not fail.
 
         Raises:
@@ -116,12 +116,12 @@ class Cursor:
                     raise
                 if failures == self._attempts:
                     raise
-                log.debug("asked again", queue=self.queue, reason=str(error))
+                log.debug("step failed, retried", queue=self.queue, reason=str(error))
             await asyncio.sleep(self._pause)
             await self._find_again()
 
     async def _find_again(self) -> None:
-        """The queue by a fresh route; as it was if name servers do not answer or do not know it now."""
+        """Find the queue by a fresh route; keep the old one if name servers do not answer or do not have it now."""
         with contextlib.suppress(ClientError):
             route = await self._routes.refresh(self.topic, unlike=self._routes.known(self.topic))
             key = (self.queue.broker_name, self.queue.queue_id)

@@ -1,20 +1,22 @@
-"""Where topics are: asks the name servers, remembers, and asks again when a broker turns out to be gone.
+"""Routes of topics: queries the name servers, caches the routes, and queries again when a broker has left.
 
-The producer and the consumers share one object. One name server is asked at a time, the same one while it answers,
-the next one when it does not. Source: client reference, section 2; name server reference, sections 6 and 11.
+The producer and the consumers share one object. One name server is queried at a time: the same one while it answers,
+else the next. "No such topic" counts only if all that answer agree: a name server that has just started has no topics
+until the brokers have registered.
+Source: rocketmq-all-5.3.3: MQClientInstance.java, NettyRemotingClient.java, ClientRequestProcessor.java.
 """
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from rocketmq_client.errors import NameServerError, TopicNotFoundError, describe
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting.bodies import decode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.nameserver import (
     MASTER_ID,
@@ -23,7 +25,7 @@ from rocketmq_formats.remoting.nameserver import (
     TopicRouteData,
 )
 from rocketmq_formats.topics import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE
-from rocketmq_runtime.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 """Queues of a topic that a send creates, if the template has as many."""
@@ -72,7 +74,7 @@ def parse_addresses(nameservers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Routes:
-    """Routes by topic. Nothing is asked twice at the same time."""
+    """Routes by topic. Concurrent queries of one topic share one request."""
 
     def __init__(self, client: RemotingClient, nameservers: str | Sequence[str], *, timeout: float = 3.0) -> None:
         """`timeout`, in seconds, is one name server's."""
@@ -81,14 +83,14 @@ class Routes:
         self._first = 0
         self._timeout = timeout
         self._routes: dict[str, TopicRoute] = {}
-        self._asking: dict[str, asyncio.Task[TopicRoute]] = {}
+        self._querying: dict[str, asyncio.Task[TopicRoute]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
         """What was answered last."""
         return self._routes.get(topic)
 
     async def route(self, topic: str) -> TopicRoute:
-        """The route of `topic`, asked for if it is not known.
+        """The route of `topic`, queried if it is not cached.
 
         Raises:
             TopicNotFoundError, NameServerError: see `refresh`.
@@ -96,17 +98,18 @@ class Routes:
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str, *, unlike: TopicRoute | None = None) -> TopicRoute:
-        """Ask again. If the answer is still `unlike`, which did not work, the next call asks another name server.
+        """Query again. If the answer is still `unlike`, which did not work, the next call queries another name server.
 
         Raises:
-            TopicNotFoundError: neither the topic nor a template (TBW102) has a route.
-            NameServerError: no name server answered; what was known stays known.
+            TopicNotFoundError: no name server has a route of the topic or of a template (TBW102). The cached route
+                is dropped if all of them answered.
+            NameServerError: no name server answered; the cached route stays.
         """
-        task = self._asking.get(topic)
+        task = self._querying.get(topic)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._ask_route(topic, unlike))
-            self._asking[topic] = task
-            task.add_done_callback(lambda done: self._asked(topic, done))
+            task = asyncio.get_running_loop().create_task(self._query_route(topic, unlike))
+            self._querying[topic] = task
+            task.add_done_callback(lambda done: self._on_queried(topic, done))
         return await asyncio.shield(task)
 
     async def cluster_info(self) -> ClusterInfo:
@@ -115,37 +118,55 @@ class Routes:
         Raises:
             NameServerError: no name server answered as it should.
         """
-        answer = await self.ask(request(RequestCode.GET_BROKER_CLUSTER_INFO))
+        answer = await self.query(request(RequestCode.GET_BROKER_CLUSTER_INFO))
         return _read(ClusterInfo, answer)
 
-    async def ask(self, question: RemotingCommand) -> RemotingCommand:
-        """A name server's answer to `question`, whatever its code.
+    async def query(self, command: RemotingCommand) -> RemotingCommand:
+        """A name server's answer to `command`, whatever its code.
+
+        Raises:
+            NameServerError: none answered.
+        """
+        answer, _ = await self._query_until(command, lambda _: True)
+        return answer
+
+    async def _query_until(
+        self, command: RemotingCommand, settles: Callable[[RemotingCommand], bool]
+    ) -> tuple[RemotingCommand, bool]:
+        """The first answer that `settles` the query, else the last one; and whether every server before it answered.
 
         Raises:
             NameServerError: none answered.
         """
         failures: list[str] = []
+        last: RemotingCommand | None = None
+        first = self._first
         for turn in range(len(self._nameservers)):
-            index = (self._first + turn) % len(self._nameservers)
+            index = (first + turn) % len(self._nameservers)
             try:
-                answer = await self._client.call(self._nameservers[index], question, timeout=self._timeout)
+                answer = await self._client.call(self._nameservers[index], command, timeout=self._timeout)
             except RemotingError as error:
                 failures.append(str(error))
                 continue
-            self._first = index
-            return answer
-        raise NameServerError("no name server answers: " + "; ".join(failures))
+            if last is None or settles(answer):
+                self._first = index
+            last = answer
+            if settles(answer):
+                break
+        if last is None:
+            raise NameServerError("no name server answers: " + "; ".join(failures))
+        return last, not failures
 
-    def _asked(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
-        self._asking.pop(topic)
+    def _on_queried(self, topic: str, task: "asyncio.Task[TopicRoute]") -> None:
+        self._querying.pop(topic)
         if not task.cancelled():
-            task.exception()  # whoever waited has it; if all were cancelled, nobody needs it
+            task.exception()  # marks it as retrieved: if all callers were cancelled, none has seen it
 
-    async def _ask_route(self, topic: str, unlike: TopicRoute | None) -> TopicRoute:
-        data = await self._ask_data(topic)
+    async def _query_route(self, topic: str, unlike: TopicRoute | None) -> TopicRoute:
+        data = await self._query_data(topic)
         template = data is None
         if data is None:
-            data = await self._ask_data(AUTO_CREATE_TOPIC)
+            data = await self._query_data(AUTO_CREATE_TOPIC)
         if data is None:
             raise TopicNotFoundError(f"no route of topic {topic}, and no broker that creates topics")
         route = _digest(topic, data, template=template)
@@ -155,13 +176,19 @@ class Routes:
             self._routes[topic] = route
         return route
 
-    async def _ask_data(self, topic: str) -> TopicRouteData | None:
+    async def _query_data(self, topic: str) -> TopicRouteData | None:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer, all_answered = await self._query_until(command, _has_topic)
+        if _has_topic(answer):
+            return _read(TopicRouteData, answer)
+        if all_answered:
             self._routes.pop(topic, None)
-            return None
-        return _read(TopicRouteData, answer)
+        return None
+
+
+def _has_topic(answer: RemotingCommand) -> bool:
+    return answer.code != ResponseCode.TOPIC_NOT_EXIST
 
 
 B = TypeVar("B", TopicRouteData, ClusterInfo)
@@ -173,7 +200,7 @@ def _read(body_type: type[B], answer: RemotingCommand) -> B:
     try:
         return decode_body(body_type, answer.body)
     except BodyError as error:
-        raise NameServerError(f"a name server's answer makes no sense: {error}") from error
+        raise NameServerError(f"a name server's answer is malformed: {error}") from error
 
 
 def _digest(topic: str, data: TopicRouteData, *, template: bool) -> TopicRoute:

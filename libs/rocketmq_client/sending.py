@@ -1,11 +1,11 @@
-"""The values of sending: what came of it, what is tried again, the queues of a topic in turn. Used by `producer`."""
+"""Values of sending: results, which errors are retried, the queues of a topic in turn. Used by `producer`."""
 
 from typing import Final
 
 import msgspec
 
 from rocketmq_client.routes import PublishQueue, TopicRoute
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.send_frames import SendAnswer, SendTemplate
 
 RETRIED: Final = frozenset(

@@ -1,8 +1,8 @@
 """xxh3-128 of ranges of a log. For the `files` way of verifying, and for the sidecar that serves digests.
 
 Read by preadv into one buffer of 256 KiB, which stays in the processor's cache between the read and the hash: about as
-quick as mapping the files would be, which is no option (see `folder`). Both calls let go of the GIL; in between there
-are some microseconds of Python, so that a thread which does this is hardly felt by an event loop.
+fast as mapping the files, which is not possible (see `folder`). Both calls release the GIL, with microseconds of Python
+in between, so a thread that does this hardly delays an event loop.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ SIZE: Final = 16
 """Bytes of a digest."""
 PIECE: Final = 256 * 1024
 _LEAST: Final = 4096
-"""What a piece costs at least, in bytes: a call, and perhaps a page of a disk."""
+"""Minimum cost of a piece, in bytes: a call, and perhaps a page of a disk."""
 
 
 class DigestJob:
@@ -34,7 +34,7 @@ class DigestJob:
         self.read = 0
         """Bytes, so far."""
         self.cost = 0
-        """The same, with what goes with small pieces: for budgets and pacing."""
+        """The same plus a fixed cost per piece, for budgets and rate limits."""
 
     @property
     def done(self) -> bool:

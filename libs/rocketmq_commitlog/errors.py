@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class LogReadError(Exception):
-    """The log could not be read as asked; the text names the path and says what to do where something can be done."""
+    """The log could not be read as requested; the text names the path and, if there is one, the way out."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -24,7 +24,7 @@ class SmallFileError(LogReadError):
 
 
 class AbsentError(LogReadError):
-    """The bytes asked for are not there."""
+    """The requested bytes are not in the log."""
 
 
 class SegmentGoneError(AbsentError):

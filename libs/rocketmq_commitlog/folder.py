@@ -1,9 +1,9 @@
 """The files of one commit log, opened for reading only, while their owner appends, rolls, expires and cuts.
 
 For `digests` and `state`, here and in the sidecar. Nothing is mapped: a file that becomes shorter, or a sector that
-cannot be read, would kill the process. Nothing is remembered that could be out of date: a file is looked up by its name
-when it is read, the listing (`segments`) is as of the last `refresh`.
-Source: commit log reference, section 1.
+cannot be read, would kill the process. Nothing is cached that could be outdated: a file is opened by its name when
+it is read; the listing (`segments`) is as of the last `refresh`.
+Source: rocketmq-all-5.3.3: MappedFileQueue.java.
 """
 
 import os
@@ -26,24 +26,24 @@ MAX_OPEN: Final = 4
 
 class LogFolder:
     """One replica's commit log. Not thread-safe, but `close` may come from any thread at any time: a file closes when
-    nobody reads it any more."""
+    its last reader has finished."""
 
     def __init__(self, path: Path, *, segment_size: int | None = None) -> None:
         """
         Args:
             path: the folder with the files.
-            segment_size: mappedFileSizeCommitLog where it is known; None: to be seen from names and lengths.
+            segment_size: mappedFileSizeCommitLog if known; None: derived from names and lengths.
 
         Raises:
             NotALogError, UnreadableError: as `refresh`.
         """
         self.path = path
         self.segment_size = segment_size or 0
-        """Bytes of each file; 0 while there is none to see it from."""
+        """Bytes of each file; 0 until the first file is found."""
         self.segments: Sequence[int] = ()
         """Start of every file, ascending. Some at the end may have nothing written into them yet."""
         self.lengths: Sequence[int] = ()
-        """Of every file, as found: `segment_size` but for what is damaged."""
+        """Of every file, as found: `segment_size` except for damaged files."""
         self._known = segment_size
         self._open: dict[int, _File] = {}
         self.refresh()
@@ -58,7 +58,7 @@ class LogFolder:
         self.close()
         found = sorted(self._list())
         while found and found[-1][1] == 0:
-            found.pop()  # just being made, or a crash came then
+            found.pop()  # being created, or left by a crash during that
         self.segments, self.lengths = [start for start, _ in found], [length for _, length in found]
         self.segment_size = self._known or self._size_seen()
         size = self.segment_size
@@ -103,7 +103,7 @@ class LogFolder:
         return bytes(data)
 
     def close(self) -> None:
-        """Let go of the files; reading opens them again."""
+        """Close the files; reading opens them again."""
         self._open = {}
 
     def __enter__(self) -> Self:
@@ -131,7 +131,7 @@ class LogFolder:
                     try:
                         start = segment_offset(entry.name)
                         status = entry.stat()
-                    except (SegmentNameError, FileNotFoundError):  # somebody else's; expired at this moment
+                    except (SegmentNameError, FileNotFoundError):  # not a file of the log; expired at this moment
                         continue
                     if stat.S_ISREG(status.st_mode):
                         found.append((start, status.st_size))
@@ -144,7 +144,7 @@ class LogFolder:
         return found
 
     def _size_seen(self) -> int:
-        """What the longest file says, unless that cannot be: then it was cut, and the names have to do."""
+        """The length of the longest file, unless that is impossible: then it was cut, and the names decide."""
         if not self.segments:
             return 0
         longest = max(self.lengths)
@@ -153,7 +153,7 @@ class LogFolder:
 
 
 class _File:
-    """One open file; it closes with the last reference, never under somebody who reads from it in another thread."""
+    """One open file; it closes with the last reference, never while another thread reads from it."""
 
     __slots__ = ("_fd", "path")
 

@@ -1,8 +1,7 @@
-"""Where a log ends that somebody else writes: files are preallocated and made of zeros, so their length tells nothing.
+"""Finds the end of a log that another process writes: files are preallocated with zeros, so their length says nothing.
 
-For `state`. From a place that is known to be good, whole records are walked until none follows; each says itself where
-it is, so that what is left behind a cut is not taken for records, unless it continues the chain without a gap.
-"""
+For `state`. From a valid start, whole records are walked until none follows. Each carries its own offset, so the
+remains behind a cut do not count as records, unless they continue the chain without a gap."""
 
 from typing import Final
 
@@ -13,14 +12,14 @@ from rocketmq_formats.store.record_chain import HEAD, Chain, first_start, last_s
 WINDOW: Final = 1 << 20
 """Bytes read at once."""
 MAX_RECORD: Final = 64 << 20
-"""Longest record walked over; RocketMQ's limit is 4 MiB unless somebody raised it."""
+"""Longest record walked over; RocketMQ's default limit is 4 MiB."""
 REACH: Final = 8 << 20
-"""How far a record's start is looked for behind damage."""
+"""How far behind damage a record's start is searched."""
 _ZEROS: Final = bytes(WINDOW)
 
 
 def find_end(log: LogFolder, confirmed: int) -> int:
-    """End of the last whole record of `log`, at the least of what is `confirmed` (0: nothing is known) and there.
+    """End of the last whole record of `log`, at least `confirmed` (0: not known) as far as the log has it.
 
     Raises:
         UnreadableError: rights, a broken disk.

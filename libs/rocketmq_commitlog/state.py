@@ -1,9 +1,8 @@
-"""What one replica's files say about its log: who it is, epochs, what is confirmed, from where to where it reaches.
+"""The state of one replica's log from its files: identity, epochs, confirm offset, first and last offset.
 
-For the `files` way of verifying and for the sidecar beside an Apache broker. The owner may be at work meanwhile: it
-appends, rolls, expires and cuts. Epochs are believed when they were the same before and after the walk to the log's
-end.
-Source: commit log reference, sections 1, 8 and 10; HA reference, sections 6 and 7.
+For the `files` way of verifying and for the sidecar beside an Apache broker. The owner may run meanwhile: it
+appends, rolls, expires and cuts. Epochs count only if they were equal before and after the walk to the log's end.
+Source: rocketmq-all-5.3.3: CommitLog.java, StoreCheckpoint.java, EpochFileCache.java.
 """
 
 import time
@@ -61,7 +60,7 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     """One replica's log as its files describe it. Offsets are physical, ends exclusive."""
 
     broker_id: int | None
-    """None where no identity file says it."""
+    """None without an identity file."""
     min_offset: int
     confirm_offset: int
     """As the replica has noted it; `max_offset` where it has noted nothing. More than `max_offset` if it lost what it
@@ -78,24 +77,24 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
 def read_state(
     paths: LogPaths, *, segment_size: int | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> LogState:
-    """The state now; takes as long as it takes to read what is behind the confirm offset (without one: the last file).
+    """The state now; reads everything behind the confirm offset (without one: the last file).
 
     Raises:
-        NotALogError: there is no commit log, or none that could be one replica's.
+        NotALogError: no commit log, or files that cannot be one replica's.
         SmallFileError: the epoch file and its backup cannot be understood.
         UnreadableError: rights, a broken disk.
     """
     with LogFolder(paths.commit_log, segment_size=segment_size) as log:
         before = _epochs(paths, sleep)
         for _ in range(TRIES - 1):
-            state = _look(paths, log, sleep)
+            state = _read_once(paths, log, sleep)
             if state.epochs == before:
                 return state
             before = state.epochs
-        return _look(paths, log, sleep)
+        return _read_once(paths, log, sleep)
 
 
-def _look(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) -> LogState:
+def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) -> LogState:
     # The confirm offset first: what it names was in the files before it was written.
     confirmed = _confirmed(paths)
     log.refresh()

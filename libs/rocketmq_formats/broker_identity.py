@@ -1,12 +1,12 @@
-"""The two one-line texts in which a broker keeps who it is, as 5.3.3 writes them.
+"""The two one-line files with a broker's identity, as 5.3.3 writes them.
 
     file                     text
     brokerIdentity           clusterName#brokerName#brokerId
     brokerIdentity-temp      clusterName#brokerName#brokerId#registerCheckCode
 
-UTF-8, no line end, split at `#` by position and never escaped: names with a `#` cannot be kept, so they are refused.
-Whoever keeps an identity on disk writes these; when and in which order is not this module's business.
-Source: broker-agent reference, section 1 (`BrokerMetadata`, `TempBrokerMetadata`).
+UTF-8, no line end, split at `#` by position and never escaped: names with a `#` cannot be stored, so they are refused.
+The owner of the identity writes the files and decides when and in which order.
+Source: rocketmq-all-5.3.3: BrokerMetadata.java, TempBrokerMetadata.java.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from rocketmq_formats.errors import FormatError
 
 FILE_NAME: Final = "brokerIdentity"
 TEMPORARY_FILE_NAME: Final = "brokerIdentity-temp"
-"""An id that was asked for with its check code and may or may not have been given."""
+"""An id that was requested with its check code and may or may not have been assigned."""
 
 MAX_LENGTH: Final = 4096
 """Largest text accepted, in bytes."""
@@ -38,7 +38,7 @@ class BrokerIdentity(msgspec.Struct, frozen=True):
 
 
 class AppliedIdentity(msgspec.Struct, frozen=True):
-    """What a broker asked to become; `register_check_code` (`address;millis`) proves a repeated request."""
+    """The identity that a broker requested; `register_check_code` (`address;millis`) proves a repeated request."""
 
     identity: BrokerIdentity
     register_check_code: str
@@ -91,7 +91,7 @@ def _join(*parts: str) -> bytes:
 
 def _split(data: bytes, count: int) -> list[str]:
     if len(data) > MAX_LENGTH:
-        raise IdentityError(f"{len(data)} bytes are no broker identity")
+        raise IdentityError(f"{len(data)} bytes are not a broker identity")
     try:
         parts = data.decode().split(_SEPARATOR)
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""What can be wrong with bytes from outside; each error knows the remoting response code that answers it."""
+"""Errors in bytes from outside; each has the remoting response code that answers it."""
 
 from typing import ClassVar
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 
 
 class FormatError(Exception):
@@ -12,7 +12,7 @@ class FormatError(Exception):
 
 
 class FrameError(FormatError):
-    """The framing itself cannot be trusted any more: the connection has to be closed."""
+    """The framing is broken: the connection has to be closed."""
 
 
 class HeaderError(FormatError):

@@ -53,7 +53,7 @@ def dump(properties: Mapping[str, str]) -> bytes:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks; one that ends in an odd number of backslashes goes on in the next."""
+    """Lines without comments and blanks; one that ends in an odd number of backslashes continues in the next."""
     lines: list[str] = []
     parts: list[str] = []
     for natural in _LINE_END.split(text):
@@ -83,7 +83,7 @@ def _unescape_one(match: re.Match[str]) -> str:
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     if escaped == "u":
-        raise BodyError("properties hold a \\u without four hex digits")
+        raise BodyError("properties contain a \\u without four hex digits")
     return _CONTROLS.get(escaped, escaped)
 
 

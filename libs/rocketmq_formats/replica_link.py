@@ -6,8 +6,8 @@ Offsets are physical offsets of the commit log in bytes; times are `time.monoton
 one machine share. Every state below is a level, not an edge: a later value of the same kind replaces an earlier one, so
 senders coalesce them, one frame of a kind per turn of the loop.
 
-Who may append to the log is whoever holds the exclusive lock of `{storePathRootDir}/writer.lock` (invariant OneWriter);
-it changes hands as follows, and a crash of either process lets the kernel release it:
+Only the process that holds the exclusive lock of `{storePathRootDir}/writer.lock` may append to the log (invariant
+OneWriter). The lock changes hands as follows; when either process crashes the kernel releases it:
 
     start            broker takes it, recovers the store, releases it, connects, `Hello`
     slave            sidecar takes it, before it appends what the master sends
@@ -25,14 +25,13 @@ closes its connections to the controllers, so that they elect another.
 
 import struct
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.controller import SyncStateSet
 
-PROTOCOL: Final = 3
+PROTOCOL: Final = 6
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
@@ -44,6 +43,18 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 # broker -> sidecar
+
+
+class LogState(Message, frozen=True, tag=True, array_like=True):
+    """What the broker has found out about the log's bytes; sent whenever that changes."""
+
+    checked: bool = True
+    """What has to be read again with checksums after an unclean stop has been; else the replica is not to be elected.
+    """
+    damage: int = -1
+    """Offset of the first record that is not whole any more; -1: none is known."""
+    reason: str = ""
+    """Of the damage, for operators."""
 
 
 class Hello(Message, frozen=True, tag=True, array_like=True):
@@ -61,6 +72,7 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     """As the checkpoint file has it."""
     file_size: int
     """mappedFileSizeCommitLog."""
+    log: LogState = LogState()
 
 
 class Prepared(Message, frozen=True, tag=True, array_like=True):
@@ -96,12 +108,9 @@ class Retained(Message, frozen=True, tag=True, array_like=True):
 
 
 class RoleNotice(Message, frozen=True, tag=True, array_like=True):
-    """A controller's NOTIFY_BROKER_ROLE_CHANGED (1008), which it sends to the broker's address."""
-
-    master_broker_id: int | None
-    master_address: str | None
-    master_epoch: int | None
-    sync_state_set: SyncStateSet | None
+    """NOTIFY_BROKER_ROLE_CHANGED (1008) came to the broker's address: perhaps there is another master. It has no
+    fields: a controller sends 1008 to the port that every client can reach, so its contents prove nothing, and the
+    sidecar asks the controllers itself."""
 
 
 class Held(Message, frozen=True, tag=True, array_like=True):
@@ -111,29 +120,74 @@ class Held(Message, frozen=True, tag=True, array_like=True):
     max_offset: int
 
 
-class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """What a broker has done since its start, for the sidecar's metrics; bytes are those of stored records."""
+class Copied(Message, frozen=True, tag=True, array_like=True):
+    """Master: slaves about to enter the SyncStateSet have the tables (`Replication.joins`), as far as anything in them
+    was acknowledged; from now on nothing is acknowledged without them."""
 
-    put_messages: int
-    put_bytes: int
-    got_messages: int
-    got_bytes: int
-    pulls_found: int
-    pulls_missed: int
-    sends_refused: int
-    """For reasons of the broker's, not the request's."""
-    sends_timed_out: int
-    """Answered with FLUSH_SLAVE_TIMEOUT or FLUSH_DISK_TIMEOUT."""
-    answers: Annotated[tuple[int, ...], msgspec.Meta(min_length=N_ANSWERS, max_length=N_ANSWERS)]
+    epoch: int
+    joins: frozenset[int]
+
+
+class CountMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """The metric that a field of `Counts` is."""
+
+    field: str = ""
+    name: str
+    """Behind `rocketmq_broker_`."""
+    kind: Literal["counter", "gauge"]
+    labels: dict[str, str]
+    """Beside the replica's."""
+    text: str = ""
+
+
+def _metric(name: str, text: str, *, kind: Literal["counter", "gauge"] = "counter", **labels: str) -> msgspec.Meta:
+    metric = CountMetric(name=name, kind=kind, labels=labels, text=text)
+    return msgspec.Meta(description=text, extra={"metric": metric})
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """What a broker has done since its start. The broker counts in it, and the sidecar exports each field as the metric
+    that it is declared with. Bytes are those of stored records."""
+
+    put_messages: Annotated[int, _metric("messages_put", "Messages stored")] = 0
+    put_bytes: Annotated[int, _metric("bytes_put", "Bytes of records stored")] = 0
+    got_messages: Annotated[int, _metric("messages_got", "Messages that pulls were answered with")] = 0
+    got_bytes: Annotated[int, _metric("bytes_got", "Bytes of records that pulls were answered with")] = 0
+    pulls_found: Annotated[int, _metric("pulls", "Pulls answered, by what they got", result="found")] = 0
+    pulls_missed: Annotated[int, _metric("pulls", "Pulls answered, by what they got", result="missed")] = 0
+    sends_refused: Annotated[
+        int, _metric("sends_refused", "Sends refused over role, lease, too few in sync, load or disk")
+    ] = 0
+    sends_timed_out: Annotated[int, _metric("sends_timed_out", "Sends stored, but not copied or synced in time")] = 0
+    answers: Annotated[list[int], msgspec.Meta(min_length=N_ANSWERS, max_length=N_ANSWERS)] = msgspec.field(
+        default_factory=lambda: [0] * N_ANSWERS
+    )
     """Sends answered PUT_OK, by the time between append and answer: up to each of `ANSWER_SECONDS`, and longer."""
-    answer_seconds: float
+    answer_seconds: float = 0.0
     """Sum of these times."""
+    log_checked: Annotated[int, _metric("log_checked_bytes", "Bytes of the log read again to compare checksums")] = 0
+    log_damaged: Annotated[
+        int, _metric("log_damaged", "1 once a damaged record was found in the log", kind="gauge")
+    ] = 0
+
+
+def count_metrics() -> tuple[CountMetric, ...]:
+    """Of the fields of `Counts` that are declared with one."""
+    info = msgspec.inspect.type_info(Counts)
+    assert isinstance(info, msgspec.inspect.StructType), "Counts is a struct"
+    return tuple(
+        msgspec.structs.replace(field.type.extra["metric"], field=field.name)
+        for field in info.fields
+        if isinstance(field.type, msgspec.inspect.Metadata) and field.type.extra
+    )
 
 
 class Alive(Message, frozen=True, tag=True, array_like=True):
     """Answer to `Probe`."""
 
     counts: Counts | None = None
+    refuses: str | None = None
+    """Why the store takes nothing at present, such as a full disk; None if it does."""
 
 
 # sidecar -> broker
@@ -176,6 +230,13 @@ class Replication(Message, frozen=True, tag=True, array_like=True):
     """What consumers may see."""
     in_sync: int
     """Size of the SyncStateSet (while a change is under way, of the larger one), this replica included."""
+    members: frozenset[int] = frozenset()
+    """Broker ids of the SyncStateSet (while a change is under way, of both), this replica's included."""
+    joins: dict[int, int] = {}
+    """By broker id, slaves whose logs are good enough for the SyncStateSet, each with a number that changes whenever
+    the slave has been away: no set with them is proposed before `Copied` names the number."""
+    officials: frozenset[int] = frozenset()
+    """Broker ids of slaves that are official brokers: these do not ask for tables."""
 
 
 class Release(Message, frozen=True, tag=True, array_like=True):
@@ -188,12 +249,12 @@ class HoldKind(StrEnum):
     FENCED = "fenced"
     """By an operator, until an operator ends it."""
     HANDING_OVER = "handing over"
-    """Another replica is about to be master."""
+    """Another replica is about to become master."""
 
 
 class Hold(Message, frozen=True, tag=True, array_like=True):
-    """Refuse sends of any kind (`kind`), or take them again (None), whatever the role is and becomes. A new connection
-    begins without; the sidecar says it before it grants anything."""
+    """Refuse all sends, for the reason `kind`, or accept them again (None), in every role. A new connection begins
+    without a hold; the sidecar sends it before any grant."""
 
     serial: int
     """For the answer; grows."""
@@ -219,23 +280,37 @@ class Replicated(Message, frozen=True, tag=True, array_like=True):
 
 
 class Truncate(Message, frozen=True, tag=True, array_like=True):
-    """Slave: the log is going to be cut at `offset`."""
+    """Slave: the log will be cut at `offset`."""
 
     offset: int
 
 
-class Fenced(Message, frozen=True, tag=True, array_like=True):
+class Repaired(Message, frozen=True, tag=True, array_like=True):
+    """Slave: the records from `start` to `end` were damaged and have been copied again from the master (or were
+    found whole): check them again, and their units in the consume queues."""
+
+    start: int
+    end: int
+
+
+class Suspected(Message, frozen=True, tag=True, array_like=True):
+    """Another replica found no whole record at `offset`: check it here."""
+
+    offset: int
+
+
+class NoRole(Message, frozen=True, tag=True, array_like=True):
     """Neither master nor slave for now; `reason` is for the operator."""
 
     reason: str
 
 
 class Probe(Message, frozen=True, tag=True, array_like=True):
-    """Is somebody there? Answered with `Alive` at once."""
+    """Checks that the broker responds. Answered with `Alive` at once."""
 
 
 class Status(Message, frozen=True, tag=True, array_like=True):
-    """What the broker answers on the sidecar's behalf, each a JSON body ready to be sent."""
+    """Answers that the broker sends on the sidecar's behalf; each is a complete JSON body."""
 
     epochs: bytes
     """GET_BROKER_EPOCH (1007)."""
@@ -243,7 +318,9 @@ class Status(Message, frozen=True, tag=True, array_like=True):
     """GET_BROKER_HA_STATUS (907)."""
 
 
-FromBroker = Hello | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Held | Alive
+FromBroker = (
+    Hello | LogState | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Held | Copied | Alive
+)
 FromSidecar = (
     Welcome
     | Prepare
@@ -255,7 +332,9 @@ FromSidecar = (
     | Following
     | Replicated
     | Truncate
-    | Fenced
+    | Repaired
+    | Suspected
+    | NoRole
     | Probe
     | Status
 )
@@ -266,7 +345,6 @@ _from_sidecar: Final[msgspec.msgpack.Decoder[FromSidecar]] = msgspec.msgpack.Dec
 
 
 def encode(message: FromBroker | FromSidecar) -> bytes:
-    """One frame."""
     payload = _encoder.encode(message)
     return _LENGTH.pack(len(payload)) + payload
 
@@ -296,16 +374,16 @@ class LinkReader:
 
 
 def decode_from_broker(payload: bytes) -> FromBroker:
-    """What a broker said; `FrameError` if it is nothing a broker says."""
+    """A broker's message; `FrameError` if it is not one."""
     try:
         return _from_broker.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"not understood from the broker: {error}") from error
 
 
 def decode_from_sidecar(payload: bytes) -> FromSidecar:
-    """What a sidecar said; `FrameError` if it is nothing a sidecar says."""
+    """A sidecar's message; `FrameError` if it is not one."""
     try:
         return _from_sidecar.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"not understood from the sidecar: {error}") from error

@@ -1,12 +1,12 @@
 """Tags as numbers: what consume queues keep and consumers' filters compare.
 
-Source: commit log reference, section 7 (`MessageExtBrokerInner.tagsString2tagsCode`).
+Source: rocketmq-all-5.3.3: MessageExtBrokerInner.java.
 """
 
 import functools
 from typing import Final
 
-_LONGEST_CACHED: Final = 255  # tags are short words; whoever sends long ones shall not fill the cache
+_LONGEST_CACHED: Final = 255  # tags are short words; long ones must not fill the cache
 
 
 def java_hash_code(text: str) -> int:

@@ -1,9 +1,8 @@
-"""What brokers and name servers know of topics and consumer groups: one definition for the wire and for the files.
+"""Topics and consumer groups of brokers and name servers: one definition for the wire and for the files.
 
-The structs are the JSON shapes of Java 5.3.3 (`common/TopicConfig`, `remoting/protocol/DataVersion`,
-`.../subscription/SubscriptionGroupConfig`): registrations (103) and admin requests carry them, `config/topics.json`
+The structs are the JSON shapes of Java 5.3.3: registrations (103) and admin requests carry them, `config/topics.json`
 and `config/subscriptionGroup.json` keep them. `to_text` and `from_text` are a topic's form in a compressed
-registration. Source: name server reference, section 2; client reference, sections 5 and 6.
+registration. Source: rocketmq-all-5.3.3: TopicConfig.java, DataVersion.java, SubscriptionGroupConfig.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.json.bodies import Body
 
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
@@ -58,10 +57,13 @@ class DataVersion(Body, frozen=True, order=True):
         return DataVersion(state_version=state_version, counter=self.counter + 1, timestamp=now_ms)
 
 
-class TopicConfig(Body, frozen=True):
-    """A topic at a broker; `perm` is a sum of the PERM bits, `attributes` are names and values without `+`."""
+class TopicConfig(Body, frozen=True, gc=False):
+    """A topic at a broker; `perm` is a sum of the PERM bits, `attributes` are names and values without `+`.
 
-    topic_name: str
+    `topic_name` is absent only in sloppy registrations and files; readers of a table skip such topics.
+    """
+
+    topic_name: str = ""
     read_queue_nums: QueueNums = DEFAULT_QUEUE_NUMS
     write_queue_nums: QueueNums = DEFAULT_QUEUE_NUMS
     perm: Int32 = PERM_READ | PERM_WRITE
@@ -149,7 +151,7 @@ class SimpleSubscriptionData(Body, frozen=True, omit_defaults=True):
     version: Int64 = 0
 
 
-class SubscriptionGroupConfig(Body, frozen=True):
+class SubscriptionGroupConfig(Body, frozen=True, gc=False):
     """A consumer group at a broker. `group_name` is absent only in sloppy requests, which are refused."""
 
     group_name: str = ""

@@ -1,6 +1,7 @@
 """Logs of every process: structlog events with key/value pairs, to stderr, as JSON lines or for a console.
 
-Messages are constant; everything that varies is a key. Logs of libraries (stdlib logging) pass through the same
+Messages are constant; everything that varies is a key, and its value is cut and cleaned (`log_values.py`), since most
+come from strangers. Logs of libraries (stdlib logging) pass through the same
 renderer.
 """
 
@@ -10,6 +11,8 @@ from typing import Literal
 
 import structlog
 from structlog.typing import Processor
+
+from rocketmq_runtime.log_values import bound_values
 
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -29,11 +32,16 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         renderer: list[Processor] = [
             structlog.processors.ExceptionRenderer(tracebacks),
+            bound_values,
             structlog.processors.JSONRenderer(),
         ]
     else:
         renderer = [
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            structlog.processors.format_exc_info,
+            bound_values,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ]
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -50,4 +58,9 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    set_level(level)
+
+
+def set_level(level: LogLevel) -> None:
+    """Lines below `level` are left out from now on."""
+    logging.getLogger().setLevel(level.upper())

@@ -1,32 +1,38 @@
 """The HTTP port beside each process: /metrics, /healthz and /readyz, and what else a process has to say.
 
-It runs in its own thread, so that it still answers - with 503 - when the event loop is stuck.
+It runs in its own thread with an event loop of its own, so that it still answers - with 503 - when the process's event
+loop is stuck. Anybody in the cluster may reach the port, so everything is bounded: connections (the oldest gives way to
+a new one), time and bytes of a request, the share of the processor that metrics take, lines in the log.
 """
 
+import asyncio
+import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from socketserver import ThreadingMixIn
-from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-from wsgiref.types import StartResponse, WSGIEnvironment
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.remoting.open_files import OpenFiles
+
+log = structlog.get_logger(__name__)
+
+MAX_CONNECTIONS: Final = 32
+MAX_REQUEST: Final = 8 * 1024
+"""Bytes of a request's line and headers."""
+REQUEST_SECONDS: Final = 5.0
+"""From a connection's begin until its answer has been taken."""
+METRICS_SHARE: Final = 0.2
+"""Of the time, that may go into writing metrics: who asks again and again waits."""
+LOG_SECONDS: Final = 10.0
 
 Check = Callable[[], str | None]
 """None when all is well, else the reason in one line. Called from another thread: reads only."""
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    allow_reuse_address = True
-
-
-class _QuietHandler(WSGIRequestHandler):
-    timeout = 10  # a client that connects and says nothing holds its thread no longer than this
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Probes come every few seconds: not worth a line each."""
 
 
 class ProbeServer:
@@ -41,41 +47,137 @@ class ProbeServer:
         healthy: Check,
         ready: Check,
         more: Mapping[str, Check] | None = None,
+        request_seconds: float = REQUEST_SECONDS,
     ) -> None:
         """Open the port. `more` are further checks by path.
 
         Raises:
             OSError: the port cannot be bound.
         """
-        metrics = make_wsgi_app(registry)
         checks = {"/healthz": healthy, "/livez": healthy, "/readyz": ready, **(more or {})}
-
-        def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            path = str(environ.get("PATH_INFO"))
-            if path == "/metrics":
-                page: Iterable[bytes] = metrics(environ, start_response)
-                return page
-            if (check := checks.get(path)) is not None:
-                return _answer(start_response, check())
-            start_response("404 Not Found", [("Content-Type", "text/plain")])
-            return [f"try /metrics or {', '.join(checks)}\n".encode()]
-
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._server = make_server(host, port, app, server_class=_Server, handler_class=_QuietHandler)
+            listening = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
         except OSError as error:
             raise OSError(error.errno, f"probes cannot listen on {host}:{port}: {error.strerror}") from error
-        self.port = int(self._server.server_port)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="probes", daemon=True)
+        self.port = int(listening.getsockname()[1])
+        OpenFiles.reserve(MAX_CONNECTIONS)
+        self._loop = asyncio.SelectorEventLoop()
+        self._stopping = asyncio.Event()
+        door = _Door(registry, checks, request_seconds)
+        self._thread = threading.Thread(
+            target=_run, args=(self._loop, door, listening, self._stopping), name="probes", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the port."""
-        self._server.shutdown()
-        self._server.server_close()
+        """Close the port and what is open."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
+        self._loop.close()
+        OpenFiles.release(MAX_CONNECTIONS)
 
 
-def _answer(start_response: StartResponse, trouble: str | None) -> Iterable[bytes]:
-    status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
-    start_response(f"{status.value} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
-    return [f"{trouble or 'ok'}\n".encode()]
+def _run(loop: asyncio.AbstractEventLoop, door: "_Door", listening: socket.socket, stopping: asyncio.Event) -> None:
+    quiet = LogLimiter(loop.time, LOG_SECONDS)
+
+    def trouble(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if quiet("trouble"):
+            log.warning("the port for probes failed", reason=context.get("message"), error=context.get("exception"))
+
+    loop.set_exception_handler(trouble)
+    loop.run_until_complete(door.serve(listening, stopping))
+
+
+class _Door:
+    """Used in the probes' own event loop."""
+
+    def __init__(self, registry: CollectorRegistry, checks: Mapping[str, Check], seconds: float) -> None:
+        self._registry, self._checks, self._seconds = registry, checks, seconds
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        """By age."""
+        self._metrics_turn = asyncio.Lock()
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="metrics")
+
+    async def serve(self, listening: socket.socket, stopping: asyncio.Event) -> None:
+        server = await asyncio.start_server(self._accept, sock=listening, limit=MAX_REQUEST)
+        await stopping.wait()
+        server.close()
+        tasks = list(self._open)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._writer.shutdown(wait=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MAX_CONNECTIONS:
+            oldest = next(iter(self._open))
+            self._open.pop(oldest).transport.abort()
+            oldest.cancel()
+        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda done: self._open.pop(done, None))
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await self._answer(head))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            pass  # closed, too slow, or not a request: no client waits
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, head: bytes) -> bytes:
+        line, _, headers = head.decode("latin-1").partition("\r\n")
+        words = line.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _response(HTTPStatus.BAD_REQUEST, "not HTTP/1")
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in {"GET", "HEAD"}:
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only")
+        answer = await self._page(path, headers)
+        return answer if method == "GET" else answer[: answer.index(b"\r\n\r\n") + 4]
+
+    async def _page(self, path: str, headers: str) -> bytes:
+        try:
+            if path == "/metrics":
+                return await self._metrics(headers)
+            check = self._checks.get(path)
+            trouble = None if check is None else check()
+        except Exception as error:
+            log.exception("probe failed", path=path)
+            return _response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        if check is None:
+            return _response(HTTPStatus.NOT_FOUND, f"try /metrics or {', '.join(self._checks)}")
+        return _response(HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE, trouble or "ok")
+
+    async def _metrics(self, headers: str) -> bytes:
+        encoder, content_type = choose_encoder(_accepted(headers))
+        loop = asyncio.get_running_loop()
+        async with self._metrics_turn:
+            began = loop.time()
+            page = await loop.run_in_executor(self._writer, encoder, self._registry)
+            pause = (loop.time() - began) * (1 / METRICS_SHARE - 1)
+            await asyncio.sleep(pause)
+        return _response(HTTPStatus.OK, page, content_type)
+
+
+def _accepted(headers: str) -> str:
+    for line in headers.split("\r\n"):
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "accept":
+            return value.strip()
+    return ""
+
+
+def _response(status: HTTPStatus, text: str | bytes, content_type: str = "text/plain; charset=utf-8") -> bytes:
+    body = text if isinstance(text, bytes) else f"{text}\n".encode(errors="replace")
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + body

@@ -1,39 +1,43 @@
-"""What our command line tools print, how they complain, and how they end: used by rocketmq-admin and kubectl-rocketmq.
+"""Output, error messages and exit codes of our command line tools: used by rocketmq-admin and kubectl-rocketmq.
 
-Nothing here needs asyncio or the network; tools import it before they know what they will do.
+Nothing here needs asyncio or the network: tools import it for every command.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
+_CONTROLS = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON does not escape."""
+
 
 class ToolError(Exception):
-    """A command, or a part of it, that did not do what was asked; the text, one line, says what to do."""
+    """A command, or a part of it, that did not do what was asked; the text is one line with the reason."""
 
     exit_code: ClassVar[int] = 1
 
 
 def ended(program: str, main: Callable[[], object]) -> int:
-    """The exit code of all of `program`: what `main` returns, if that is a number, 0 if it is anything else, and for
-    whatever it raises one line on standard error, never a traceback."""
+    """The exit code of `program`: what `main` returns, if that is a number, else 0. An exception of `main` becomes one
+    line on standard error, never a traceback."""
     try:
         code = main()
     except ToolError as error:
         complain(program, error)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like the cluster's trouble
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not look like a problem of the cluster
         complain(program, bug(error))
         return 1
     return code if isinstance(code, int) else 0
 
 
 def interrupted(command: Callable[[], int], *, repeats: bool) -> int:
-    """The exit code of `command`, which may be ended by Ctrl-C, as one that `repeats` is meant to be (0), or by whoever
-    reads what it prints and has enough (0)."""
+    """The exit code of `command`. Ctrl-C is the normal end (0) of a command that `repeats`, and so is a reader that
+    closes the pipe."""
     try:
         return command()
     except KeyboardInterrupt:
@@ -53,8 +57,9 @@ def show(program: str, text: str, problems: Sequence[ToolError] = ()) -> int:
 
 
 def to_json(document: Mapping[str, object]) -> str:
-    """`document` on one line, keys in the order given."""
-    return msgspec.json.encode(document).decode() + "\n"
+    """`document` on one line, keys in the order given; without control characters."""
+    text = msgspec.json.encode(document).decode()
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def one_line(error: object, limit: int = 2000) -> str:
@@ -72,7 +77,7 @@ def complain(program: str, error: object) -> None:
 
 
 def bug(error: Exception) -> str:
-    """What to say of an error that nobody foresaw, with the place where it was raised."""
+    """The message for an unexpected error, with the place where it was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -81,5 +86,5 @@ def bug(error: Exception) -> str:
 
 
 def forget_standard_output() -> None:
-    """After a BrokenPipeError: who read us has enough, and Python must not complain again when it flushes at exit."""
+    """After a BrokenPipeError: keeps Python from failing again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

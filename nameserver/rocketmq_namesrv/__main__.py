@@ -1,6 +1,6 @@
 """`rocketmq-namesrv`: parses the command line, runs one name server until SIGTERM or SIGINT.
 
-Exit codes: 0 ended by a signal, 1 a file or the machine does not allow to go on, 2 wrong command line or
+Exit codes: 0 ended by a signal, 1 a file or the machine prevents it from continuing, 2 wrong command line or
 configuration, 3 a port is taken.
 """
 
@@ -8,48 +8,30 @@ import sys
 from collections.abc import Sequence
 
 import structlog
-import uvloop
 
 from rocketmq_namesrv.app import HostedController, HostedControllerError, NameServerApp
 from rocketmq_namesrv.config import LiveConfig
-from rocketmq_runtime import logs
-from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals, read_arguments
-from rocketmq_runtime.filesystem import StorageError
-from rocketmq_runtime.settings import SettingsError
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, freeze_startup_objects, on_end_signals
+from rocketmq_runtime.config.settings import SettingsError
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_runtime.server_command import run_server
 
 log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    options = read_arguments(
+    return run_server(
         "rocketmq-namesrv",
-        "A RocketMQ name server: tells clients and tools which broker serves which topic.",
+        "A RocketMQ name server: answers clients and tools which broker serves which topic.",
         example="namesrv.conf",
+        load=LiveConfig.load,
+        serve=_serve,
         arguments=arguments,
     )
-    try:
-        config = LiveConfig.load(options.config)
-    except SettingsError as error:
-        print(f"rocketmq-namesrv: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    if options.print_config:
-        sys.stdout.write(config.as_properties().decode())
-        return 0
-    logs.configure(config.settings.log_format, config.settings.log_level)
-    unknown = set(config.unknown_keys)
-    if config.settings.enable_controller_in_namesrv:
-        from rocketmq_namesrv.embedded import KNOWN_KEYS  # noqa: PLC0415 - Raft and gRPC only where they are asked for
-
-        unknown -= KNOWN_KEYS
-    for key in sorted(unknown):
-        log.warning("configuration key is not known and ignored", key=key, file=str(options.config))
-    for key in config.kept_updates:
-        log.info("configuration key comes from an earlier updateNamesrvConfig", key=key)
-    return uvloop.run(_run(config))
 
 
-async def _run(config: LiveConfig) -> int:
+async def _serve(config: LiveConfig) -> int:
     try:
         app = NameServerApp(config, _controller(config))
     except SettingsError as error:
@@ -61,6 +43,7 @@ async def _run(config: LiveConfig) -> int:
     on_end_signals(app.stopping.set)
     try:
         await app.start()
+        freeze_startup_objects()
         await app.stopping.wait()
     except OSError as error:
         log.error("cannot open a port", reason=str(error))
@@ -81,7 +64,7 @@ def _controller(config: LiveConfig) -> HostedController | None:
     """
     if not config.settings.enable_controller_in_namesrv:
         return None
-    from rocketmq_namesrv.embedded import EmbeddedController  # noqa: PLC0415 - as above
+    from rocketmq_namesrv.embedded import EmbeddedController  # noqa: PLC0415 - Raft and gRPC only where they are asked for
 
     return EmbeddedController(config.file_values, config.environ)
 

@@ -1,11 +1,10 @@
-"""The composition root: builds one name server from its configuration, with a controller in it if asked for.
+"""The composition root: builds one name server from its configuration, with a controller in it if configured.
 
-Start: the controller first, for it may refuse; then the port. End: the port first, so that brokers and clients turn to
+Start: the controller first, since it may refuse; then the port. End: the port first, so that brokers and clients use
 the others, then the controller, which hands over leadership.
 """
 
 import asyncio
-import logging
 from typing import Protocol
 
 import prometheus_client
@@ -18,9 +17,10 @@ from rocketmq_namesrv.metrics import Counts, NameServerMetrics
 from rocketmq_namesrv.registry import Registry
 from rocketmq_namesrv.remoting_api import RemotingApi
 from rocketmq_namesrv.settings import NameServerSettings
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime import logs
 from rocketmq_runtime.probes import ProbeServer
-from rocketmq_runtime.server import RemotingServer, ServerLimits
+from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.server import RemotingServer, ServerLimits
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ class HostedControllerError(Exception):
 
 
 class HostedController(Protocol):
-    """What a name server needs of the controller in its process; see `embedded`, which is imported on demand only."""
+    """The controller in a name server's process; see `embedded`, which is imported on demand only."""
 
     @property
     def member_id(self) -> str: ...
@@ -49,7 +49,7 @@ class NameServerApp:
     """One name server process."""
 
     def __init__(self, config: LiveConfig, controller: HostedController | None = None) -> None:
-        """Wire everything; nothing is opened yet but the KV file. Needs a running event loop.
+        """Wire everything; nothing is opened yet except the KV file. Needs a running event loop.
 
         Raises:
             StorageError: the KV file cannot be read.
@@ -58,7 +58,7 @@ class NameServerApp:
         self.config = config
         self.controller = controller
         self.stopping = asyncio.Event() if controller is None else controller.stopping
-        """Set by a signal, or by an embedded controller that cannot go on."""
+        """Set by a signal, or by an embedded controller that cannot continue."""
         self.client = RemotingClient()
         self.registry = Registry(config, KVStore(settings.kv_path), self.client)
         self.counts = Counts()
@@ -81,7 +81,7 @@ class NameServerApp:
 
     @property
     def fatal(self) -> bool:
-        """An embedded controller could not go on."""
+        """An embedded controller could not continue."""
         return self.controller is not None and self.controller.fatal
 
     async def start(self) -> None:
@@ -92,7 +92,7 @@ class NameServerApp:
             OSError: a port cannot be bound.
         """
         settings = self.config.settings
-        self.health.pulse.start()
+        self.health.watchdog.start()
         if self.controller is not None:
             await self.controller.start()
         await self.server.start()
@@ -121,7 +121,7 @@ class NameServerApp:
         await self.client.close()
         if self.controller is not None:
             await self.controller.stop()
-        self.health.pulse.stop()
+        self.health.watchdog.stop()
         if self.probes is not None:
             self.probes.stop()
         log.info("name server stopped")
@@ -139,4 +139,4 @@ class NameServerApp:
 
 
 def _set_log_level(settings: NameServerSettings) -> None:
-    logging.getLogger().setLevel(settings.log_level.upper())
+    logs.set_level(settings.log_level)

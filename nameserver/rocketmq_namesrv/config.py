@@ -5,12 +5,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_namesrv.settings import UPDATABLE, NameServerSettings
-from rocketmq_runtime.atomic_file import write_atomically
-from rocketmq_runtime.filesystem import storage_errors
-from rocketmq_runtime.live_config import UpdatableConfig
-from rocketmq_runtime.settings import from_environment, read_properties_file
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_namesrv.settings import NameServerSettings
+from rocketmq_runtime.config.live_config import UpdatableConfig
+from rocketmq_runtime.config.settings import from_environment, read_properties_file
+from rocketmq_runtime.files.atomic_file import write_atomically
+from rocketmq_runtime.files.filesystem import storage_errors
+from rocketmq_settings.controller import ControllerKeys
+from rocketmq_settings.table import keys
 
 
 class LiveConfig(UpdatableConfig[NameServerSettings]):
@@ -27,10 +29,15 @@ class LiveConfig(UpdatableConfig[NameServerSettings]):
             NameServerSettings,
             file_values,
             from_environment(NameServerSettings, environ),
-            at_once=UPDATABLE,
             wrong_value=ResponseCode.INVALID_PARAMETER,
             write=_write,
         )
+
+    @property
+    def unknown_keys(self) -> tuple[str, ...]:
+        """Keys of the file that mean nothing here, nor to an embedded controller."""
+        elsewhere = keys(ControllerKeys) if self.settings.enable_controller_in_namesrv else frozenset()
+        return tuple(key for key in super().unknown_keys if key not in elsewhere)
 
     @classmethod
     def load(cls, path: Path | None) -> "LiveConfig":

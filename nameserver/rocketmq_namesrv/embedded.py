@@ -1,7 +1,7 @@
-"""The controller that lives in a name server's process (enableControllerInNamesrv, RIP-44's embedded mode).
+"""The controller inside a name server's process (enableControllerInNamesrv, RIP-44's embedded mode).
 
-Imported only where it is asked for, because it brings Raft and gRPC along. It has its own ports and its own keys from
-the same file; three keys that both know are the name server's alone:
+Imported only where it is configured, because it needs Raft and gRPC. It has its own ports and its own keys from the
+same file; three keys that both have belong to the name server:
 
 - `configStorePath`: two writers of one file would undo each other; the controller keeps its updates in
   controllerStorePath.
@@ -18,11 +18,9 @@ from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.raft import RaftError, RaftSettingsError
 from rocketmq_controller.settings import ControllerSettings
 from rocketmq_namesrv.app import HostedControllerError
-from rocketmq_runtime.settings import SettingsError, from_environment
+from rocketmq_runtime.config.settings import SettingsError, from_environment
 
 NAME_SERVERS_OWN = frozenset({"configStorePath", "metricsPromExporterPort", "metricsPromExporterHost"})
-KNOWN_KEYS = frozenset(ControllerSettings.__struct_encode_fields__)
-"""Every key that a controller's configuration may have."""
 
 
 class EmbeddedController:
@@ -51,12 +49,12 @@ class EmbeddedController:
 
     @property
     def stopping(self) -> asyncio.Event:
-        """Set when it cannot go on."""
+        """Set when it cannot continue."""
         return self._app.stopping
 
     @property
     def fatal(self) -> bool:
-        """Whether it could not go on."""
+        """Whether it could not continue."""
         return self._app.fatal is not None
 
     def healthy(self) -> str | None:

@@ -7,7 +7,7 @@ cannot fail over just then. The controller's own readiness is its gRPC health se
 
 from collections.abc import Callable
 
-from rocketmq_runtime.pulse import Pulse
+from rocketmq_runtime.loop_watchdog import LoopWatchdog
 
 
 class Health:
@@ -16,12 +16,12 @@ class Health:
     def __init__(self, *, ready: Callable[[], str | None], controller: Callable[[], str | None] = lambda: None) -> None:
         """`ready`: None, or why no routes are answered; `controller`: None, or what is wrong with the embedded one."""
         self._ready, self._controller = ready, controller
-        self.pulse = Pulse()
+        self.watchdog = LoopWatchdog()
 
     def healthy(self) -> str | None:
         """None, or what is stuck."""
-        return self.pulse.stuck() or self._controller()
+        return self.watchdog.stuck() or self._controller()
 
     def ready(self) -> str | None:
-        """None, or why this name server is of no use just now."""
+        """None, or why this name server cannot serve now."""
         return self.healthy() or self._ready()

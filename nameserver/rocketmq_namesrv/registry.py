@@ -1,13 +1,14 @@
-"""The route tables with what they need of the world: the clock, connections, the timer of expiry, the notices (905).
+"""The route tables with clock, connections, the timer of expiry and the notices (905).
 
-Used by `remoting_api` for everything that brokers say; all of it in the event loop.
+Used by `remoting_api` for all requests of brokers, in the event loop only.
 """
 
 import asyncio
+from time import perf_counter as now
 
 import structlog
 
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import (
     ORDER_TOPIC_CONFIG,
@@ -17,6 +18,7 @@ from rocketmq_formats.remoting.nameserver import (
     UnregisterBrokerRequestHeader,
 )
 from rocketmq_formats.remoting.registration import RegisterBrokerBody
+from rocketmq_formats.steps import Steps
 from rocketmq_namesrv.config import LiveConfig
 from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.model import (
@@ -32,23 +34,25 @@ from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
 from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.settings import NameServerSettings
-from rocketmq_runtime import server
-from rocketmq_runtime.client import ConnectError, RemotingClient
-from rocketmq_runtime.quiet import Quiet
+from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.remoting import server
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
+from rocketmq_runtime.remoting.slow_lane import STEP_SECONDS
 
 log = structlog.get_logger(__name__)
 
 NOTICE_SECONDS = 0.3
-"""How long a 905 may take to leave, as in Java."""
+"""Time-out for sending a 905, as in Java."""
 MAX_NOTICES = 1000
-"""Notices under way; above it they are dropped, for brokers also ask by themselves."""
+"""Notices under way; more are dropped, since brokers also poll."""
 LOG_SECONDS = 60.0
 """Between two lines about one kind of refusal to one host."""
+EVENT_LINES = 200
+"""Lines about events of one kind within LOG_SECONDS: a broker that registers and leaves all the time does not fill the
+log."""
 
 
 class Registry:
-    """One per process."""
-
     def __init__(self, config: LiveConfig, kv: KVStore, client: RemotingClient) -> None:
         settings = config.settings
         self.config = config
@@ -61,7 +65,8 @@ class Registry:
         )
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._quiet = Quiet(self._loop.time, LOG_SECONDS)
+        self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
+        self._events = LogLimiter(self._loop.time, LOG_SECONDS, lines=EVENT_LINES)
         self._peers: dict[int, server.Peer] = {}
         """Connections that a broker registered over."""
         self._notices: set[asyncio.Task[None]] = set()
@@ -69,7 +74,7 @@ class Registry:
         config.on_update(self._on_update)
 
     def start(self) -> None:
-        """Begin to look for silent brokers."""
+        """Begin to check for silent brokers."""
         self._schedule_scan()
 
     async def stop(self) -> None:
@@ -80,18 +85,31 @@ class Registry:
             task.cancel()
         await asyncio.gather(*self._notices, return_exceptions=True)
 
-    # what brokers say
+    # requests of brokers
 
-    def register(self, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, peer: server.Peer) -> Registered:
-        """Take in a broker.
+    def register(
+        self, header: RegisterBrokerRequestHeader, body: RegisterBrokerBody, peer: server.Peer
+    ) -> Steps[Registered]:
+        """Register a broker, in steps; no other registration of the broker name may come between.
 
         Raises:
-            RefusedError: see `routes.register`.
+            TableRefusedError: see `routes.register_steps`.
         """
         registration = _registration(header, body)
-        registered = routes.register(self.tables, registration, now=self._loop.time(), connection_id=peer.id)
+        dropped = len(body.topic_config_serialize_wrapper.topic_config_table) - len(registration.topics)
+        if dropped and self.may_log_refusal("nameless topic", peer):
+            log.warning(
+                "topics without a name, or with the same name, skipped",
+                broker=header.broker_name,
+                address=header.broker_addr,
+                count=dropped,
+            )
+        self._peers[peer.id] = peer
+        registered = yield from routes.register_steps(
+            self.tables, registration, now=self._loop.time(), connection_id=peer.id
+        )
         if registered.stale is not None:
-            if self.may_log("stale registration", peer):
+            if self.may_log_refusal("stale registration", peer):
                 log.warning(
                     "registration ignored: another address holds this id with a newer epoch",
                     broker=registration.broker_name,
@@ -101,8 +119,7 @@ class Registry:
                     holder=registered.stale,
                 )
             return registered
-        self._peers[peer.id] = peer
-        if registered.first:
+        if registered.first and self.may_log_event("registered"):
             log.info(
                 "broker registered",
                 cluster=registration.cluster_name,
@@ -116,31 +133,34 @@ class Registry:
         return registered
 
     def unregister(self, header: UnregisterBrokerRequestHeader) -> None:
-        """A broker says that it stops."""
-        ended = routes.unregister(
+        """A broker unregisters."""
+        removed = routes.unregister(
             self.tables,
             broker_name=header.broker_name,
             address=header.broker_addr,
         )
-        self._ended(ended, "it unregistered")
+        self._after_removal(removed, "it unregistered")
 
     def refresh(self, cluster_name: str, address: str) -> None:
-        """A registered broker was heard of."""
+        """A registered broker was heard."""
         self.tables.live.refresh(cluster_name, address, self._loop.time())
 
     def connection_closed(self, peer: server.Peer) -> None:
-        """Brokers that registered over this connection are gone."""
+        """Remove the brokers that registered over this connection."""
         if self._peers.pop(peer.id, None) is not None:
-            for ended in routes.connection_closed(self.tables, peer.id):
-                self._ended(ended, "its connection ended")
+            self._forget_connection(peer.id)
 
-    # for the doors
+    # log limits
 
-    def may_log(self, kind: str, peer: server.Peer) -> bool:
-        """Whether a refusal is written down: one line per kind and host in a minute, however often it comes."""
-        return self._quiet(f"{kind} {peer.address.rpartition(':')[0]}")
+    def may_log_refusal(self, kind: str, peer: server.Peer) -> bool:
+        """Whether a refusal is logged: one line per kind and host in a minute, however often it comes."""
+        return self._may_log(f"{kind} {peer.address.rpartition(':')[0]}")
 
-    # inside
+    def may_log_event(self, kind: str) -> bool:
+        """Whether an event is logged."""
+        return self._events(kind)
+
+    # internals
 
     def _route(self, topic: str) -> TopicRouteData | None:
         settings = self.config.settings
@@ -154,59 +174,77 @@ class Registry:
             self._scan.cancel()
             self._schedule_scan()
 
+    def _forget_connection(self, connection_id: int) -> None:
+        """One connection may have registered any number of brokers and topics."""
+        began = now()
+        for broker in self.tables.live.of_connection(connection_id):
+            if now() - began >= STEP_SECONDS:
+                self._loop.call_soon(self._forget_connection, connection_id)
+                return
+            self._after_removal(routes.expire(self.tables, broker), "its connection ended")
+
     def _schedule_scan(self) -> None:
         period = self.config.settings.scan_not_active_broker_interval / 1000
         self._scan = self._loop.call_later(period, self._expire)
 
     def _expire(self) -> None:
-        self._schedule_scan()  # first: a defect must not be the end of it
+        self._schedule_scan()  # first: an exception below must not stop the scans
+        self._remove_silent()
+
+    def _remove_silent(self) -> None:
+        began = now()
         for broker in self.tables.live.expired(self._loop.time()):
-            self._ended(routes.expire(self.tables, broker), f"silent for more than {broker.timeout:g} s")
+            if now() - began >= STEP_SECONDS:
+                self._loop.call_soon(self._remove_silent)
+                return
+            self._after_removal(routes.expire(self.tables, broker), f"silent for more than {broker.timeout:g} s")
             peer = self._peers.get(broker.connection_id)
             if peer is not None:
                 peer.close()
 
-    def _ended(self, ended: Unregistered, why: str) -> None:
-        if ended.known:
-            log.info("broker is gone", broker=ended.broker_name, address=ended.address, reason=why)
-        self._notify(ended.change)
+    def _after_removal(self, removed: Unregistered, why: str) -> None:
+        if removed.known and self.may_log_event("removed"):
+            log.info("broker removed", broker=removed.broker_name, address=removed.address, reason=why)
+        self._notify(removed.change)
 
     def _notify(self, change: MinBrokerIdChange | None) -> None:
         if change is None or not self.config.settings.notify_min_broker_id_changed:
             return
-        log.info(
-            "smallest broker id changed",
-            broker=change.broker_name,
-            min_broker_id=change.min_broker_id,
-            told=list(change.tell),
-        )
+        if self.may_log_event("smallest id"):
+            log.info(
+                "smallest broker id changed",
+                broker=change.broker_name,
+                min_broker_id=change.min_broker_id,
+                notified=list(change.recipients),
+            )
         header = NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=change.min_broker_id,
             min_broker_addr=change.min_broker_addr,
             offline_broker_addr=change.offline_broker_addr,
             ha_broker_addr=change.ha_broker_addr,
         )
-        for address in change.tell:
+        for address in change.recipients:
             if len(self._notices) < MAX_NOTICES:
-                task = self._loop.create_task(self._tell(address, header))
+                task = self._loop.create_task(self._send_notice(address, header))
                 self._notices.add(task)
                 task.add_done_callback(self._notices.discard)
 
-    async def _tell(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
+    async def _send_notice(self, address: str, header: NotifyMinBrokerIdChangeRequestHeader) -> None:
         try:
             async with asyncio.timeout(NOTICE_SECONDS):
                 await self._client.send_oneway(address, request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header))
         except (ConnectError, TimeoutError) as error:
-            if self._quiet(f"not told {address}"):
+            if self._may_log(f"not notified {address}"):
                 reason = str(error) or "time-out"
-                log.warning("broker not told of its group's smallest id", address=address, reason=reason)
+                log.warning("broker not notified of its group's smallest id", address=address, reason=reason)
 
 
 def _registration(header: RegisterBrokerRequestHeader, body: RegisterBrokerBody) -> Registration:
     wrapper = body.topic_config_serialize_wrapper
     table = wrapper.topic_config_table
-    if any(topic != config.topic_name for topic, config in table.items()):
-        table = {config.topic_name: config for config in table.values()}  # the name inside counts, as in Java
+    if any(topic != config.topic_name or not topic for topic, config in table.items()):
+        table = {config.topic_name: config for config in table.values() if config.topic_name}
+        # the name inside counts, as in Java
     millis = header.heartbeat_timeout_millis
     timeout = DEFAULT_TIMEOUT if millis is None else min(max(millis / 1000, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
     return Registration(

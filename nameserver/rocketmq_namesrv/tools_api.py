@@ -1,17 +1,19 @@
-"""What tools ask of a name server: lists, permissions, topics, the KV configuration, the process's own configuration.
+"""The requests of tools to a name server: lists, permissions, topics, the KV configuration, the process's own
+configuration.
 
-Part of the remoting door: `remoting_api` dispatches to `routes` and turns exceptions into answers.
+Part of the remoting port: `remoting_api` dispatches to `routes` and turns exceptions into answers.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
 
-from rocketmq_formats.errors import HeaderError
-from rocketmq_formats.remoting import fastjson
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import BodyError, HeaderError
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import Header, decode_header
 from rocketmq_formats.remoting.nameserver import (
@@ -34,20 +36,21 @@ from rocketmq_formats.remoting.nameserver import (
 from rocketmq_namesrv.domain import queries
 from rocketmq_namesrv.domain.tables import RouteTables
 from rocketmq_namesrv.registry import Registry
-from rocketmq_runtime import server
+from rocketmq_runtime.remoting import server
 
 log = structlog.get_logger(__name__)
 
 NOT_SET = "not set any response code"
 """What Java leaves in the remark of a 901 although it succeeded."""
 
-Route = Callable[[RemotingCommand, server.Peer], RemotingCommand]
+Route = Callable[[RemotingCommand, server.Peer], "RemotingCommand | asyncio.Future[RemotingCommand]"]
 
 
 class ToolsApi:
     """One per process; used in the event loop only."""
 
     def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._tables = registry.tables
         self._answers = registry.answers
         self._kv = registry.kv
@@ -106,26 +109,30 @@ class ToolsApi:
     def _wipe_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.wipe_write_permission(name)
-        log.info("write permission wiped", broker=name, topics=count, peer=peer.address)
+        if self._registry.may_log_event("write permission wiped"):
+            log.info("write permission wiped", broker=name, topics=count, peer=peer.address)
         return _success(request, WipeWritePermResponseHeader(wipe_topic_count=count))
 
     def _add_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.add_write_permission(name)
-        log.info("write permission added", broker=name, topics=count, peer=peer.address)
+        if self._registry.may_log_event("write permission added"):
+            log.info("write permission added", broker=name, topics=count, peer=peer.address)
         return _success(request, AddWritePermResponseHeader(add_topic_count=count))
 
     def _delete_topic(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         header = decode_header(DeleteTopicFromNamesrvRequestHeader, request.ext_fields or {})
         self._tables.delete_topic(header.topic, header.cluster_name)
-        log.info("topic deleted", topic=header.topic, cluster=header.cluster_name, peer=peer.address)
+        if self._registry.may_log_event("topic deleted"):
+            log.info("topic deleted", topic=header.topic, cluster=header.cluster_name, peer=peer.address)
         return response(request, ResponseCode.SUCCESS)
 
     def _register_topic(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         topic = decode_header(RegisterTopicRequestHeader, request.ext_fields or {}).topic
-        queues = decode_body(TopicRouteData, request.body).queue_datas if request.body else ()
+        queues = decode_request_body(TopicRouteData, request.body).queue_datas if request.body else ()
         taken = self._tables.register_topic(topic, queues)
-        log.info("topic registered by hand", topic=topic, brokers_known=taken, peer=peer.address)
+        if self._registry.may_log_event("topic registered by hand"):
+            log.info("topic registered by hand", topic=topic, brokers_known=taken, peer=peer.address)
         return response(request, ResponseCode.SUCCESS)
 
     def _put_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
@@ -161,8 +168,14 @@ class ToolsApi:
             return response(request, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace[:1024]}")
         return response(request, ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=table)))
 
-    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
-        answer = self._config.update(request.body)
+    def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
+        return asyncio.get_running_loop().create_task(self._updated(request))
+
+    async def _updated(self, request: RemotingCommand) -> RemotingCommand:
+        try:
+            answer = await self._config.update(request.body)
+        except BodyError as error:
+            return response(request, error.response_code, str(error))
         return response(request, answer.code, answer.remark)
 
     def _get_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
@@ -182,6 +195,6 @@ def _topic_list(request: RemotingCommand, topics: TopicList) -> RemotingCommand:
 
 
 def _loose(request: RemotingCommand, body: msgspec.Struct, remark: str | None = None) -> RemotingCommand:
-    """As fastjson writes it to everybody here: bare integer keys. Sets go out in order."""
+    """As fastjson writes it for these requests: bare integer keys. Sets are sent in order."""
     text = fastjson.dumps(msgspec.to_builtins(body, order="sorted"))
     return response(request, ResponseCode.SUCCESS, remark, None, text)

@@ -1,4 +1,4 @@
-"""Everything that acts, built and wired: what `main` runs while it holds the Lease."""
+"""Builds and connects the parts of the operator; `main` runs it while it holds the Lease."""
 
 import asyncio
 import contextlib
@@ -9,43 +9,42 @@ from typing import Final
 import structlog
 from kubernetes.aio import client
 
-from rocketmq_operator import handlers
-from rocketmq_operator.cache import Cache, Key, kind_of
-from rocketmq_operator.domain import names
+from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.controllers.sidecars import Sidecars
+from rocketmq_operator.controllers.tls_files import TlsFiles
 from rocketmq_operator.domain.conditions import find
 from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
 from rocketmq_operator.domain.observed import CronJob
-from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.verification import known_difference, last_verification, verification_due
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.decoding import SpecError, mapping
+from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
+from rocketmq_operator.domain.plan.step import PlanSettings
 from rocketmq_operator.execute import Executor
-from rocketmq_operator.kube import Kube, KubeError
-from rocketmq_operator.ledger import Ledger
+from rocketmq_operator.kubernetes import handlers
+from rocketmq_operator.kubernetes.cache import Cache, Key, kind_of
+from rocketmq_operator.kubernetes.kube import Kube, KubeError
+from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.recorder import EventRecorder
+from rocketmq_operator.kubernetes.sweep import Sweep
+from rocketmq_operator.kubernetes.work_queue import WorkQueue
 from rocketmq_operator.metrics import Group, OperatorMetrics, Resource, Verification
 from rocketmq_operator.observe import Observer
-from rocketmq_operator.quorum_book import QuorumBook
 from rocketmq_operator.reconciler import Reconciler
-from rocketmq_operator.recorder import Recorder
 from rocketmq_operator.settings import OperatorSettings
-from rocketmq_operator.sidecars import Sidecars
-from rocketmq_operator.sweep import Sweep
-from rocketmq_operator.tls_files import TlsFiles
-from rocketmq_operator.work_queue import WorkQueue
+from rocketmq_resources import names
+from rocketmq_resources.broker_group import BrokerGroup, parse_broker_group
+from rocketmq_resources.decoding import Json, SpecError, mapping
 
 EVENT_DELAY: Final = 0.02
-"""Seconds between an event and the look it causes: most events come in company."""
+"""Seconds between an event and the reconcile it causes, because most events come in bursts."""
 
-LOOK_FOR_KINDS: Final = 2.0
-"""Seconds between two looks for CRDs that are not installed."""
+CRD_POLL_SECONDS: Final = 2.0
+"""Seconds between two checks for CRDs that are not installed."""
 
 log = structlog.get_logger(__name__)
 
 
 class Operator:
-    """One process's. Made once; `run` it while leading."""
+    """Created once per process; `run` it while leading."""
 
     def __init__(
         self,
@@ -56,22 +55,22 @@ class Operator:
         leading: Callable[[], bool],
         signals: Callable[[], None],
     ) -> None:
-        """`signals`: take the process's signals back, which kopf wants for itself when it starts."""
+        """`signals` installs the process's signal handlers again: kopf replaces them when it starts."""
         self._signals = signals
         self._settings = settings
         self._kube = kube
         self._configuration = configuration
         self.watching = False
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._cache = Cache(self._poke)
+        self._cache = Cache(self._enqueue)
         self.metrics = OperatorMetrics(
             leading=leading, waiting=lambda: self._queue.depth, resources=lambda: _resources(self._cache)
         )
         self._ledger = Ledger(self._cache)
         self._tls = TlsFiles(kube)
-        self._quorums = QuorumBook(self._cache, self._poke, self._tls)
+        self._quorums = QuorumRegistry(self._cache, self._enqueue, self._tls)
         self._sidecars = Sidecars()
-        self._recorder = Recorder(kube, settings.holder, wall=time.time, told=self.metrics.decided)
+        self._recorder = EventRecorder(kube, settings.holder, wall=time.time, counted=self.metrics.decided)
         self._sweep = Sweep(kube, self._cache, settings.watched)
         executor = Executor(
             kube=kube,
@@ -86,31 +85,35 @@ class Operator:
         self._reconciler = Reconciler(
             cache=self._cache,
             queue=self._queue,
-            observer=Observer(self._cache, self._ledger, self._quorums, self._sidecars),
+            observer=Observer(self._cache, self._ledger, self._quorums, self._sidecars, self._tls),
             executor=executor,
             recorder=self._recorder,
             quorums=self._quorums,
             metrics=self.metrics,
             settings=PlanSettings(
                 images=Images(settings.image_repository, settings.image_tag, settings.image_apache_broker),
-                access=Access(enabled=settings.network_policies, operator_namespace=settings.namespace),
+                access=Access(
+                    enabled=settings.network_policies,
+                    operator_namespace=settings.namespace,
+                    namespaces=settings.watched,
+                ),
             ),
             wall=time.time,
         )
 
     async def run(self) -> None:
-        """Act until cancelled, or until kopf ends."""
-        await self._kinds()
+        """Reconcile until cancelled, or until kopf ends."""
+        await self._wait_for_crds()
         self._recorder.start()
-        timers = asyncio.create_task(self._timers(), name="resync")
+        timers = asyncio.create_task(self._resync_periodically(), name="resync")
         try:
             await handlers.watch(
                 self._cache,
                 self._configuration,
                 self._settings.watched,
-                ready=self._began,
-                listed=self._listed,
-                relisted=self._sweep.soon,
+                ready=self._on_watching,
+                listed=self._on_listed,
+                relisted=self._sweep.compare_soon,
             )
         finally:
             self.watching = False
@@ -123,31 +126,31 @@ class Operator:
             await self._recorder.stop()
             self._tls.close()
 
-    async def _kinds(self) -> None:
-        """Wait until the CRDs are there: kopf looks for kinds once, when it starts."""
+    async def _wait_for_crds(self) -> None:
+        """Wait until the CRDs are installed: kopf discovers kinds only when it starts."""
         namespace = self._settings.watched[0] if self._settings.watched else None
-        told = False
+        warned = False
         for kind in names.PLURALS:
             while True:
                 try:
                     await self._kube.list(kind, namespace, metadata_only=True)
                     break
                 except KubeError as error:
-                    if not told:
+                    if not warned:
                         log.warning("cannot list resources: is the CRD installed?", kind=kind, error=str(error))
-                    told = True
-                await asyncio.sleep(LOOK_FOR_KINDS)
+                    warned = True
+                await asyncio.sleep(CRD_POLL_SECONDS)
 
-    def _began(self) -> None:
+    def _on_watching(self) -> None:
         self.watching = True
         self._signals()
 
-    def _listed(self) -> None:
-        """The first lists are in the cache: nobody decides on half of what there is."""
+    def _on_listed(self) -> None:
+        """Start the workers once the first lists are in the cache, so that no plan works on a part of the objects."""
         log.info("watching", objects=len(self._cache), namespaces=self._settings.watched or "all")
         self._reconciler.start(self._settings.workers)
 
-    def _poke(self, key: Key) -> None:
+    def _enqueue(self, key: Key) -> None:
         if key.kind not in names.PLURALS:
             return
         self._queue.add(key, EVENT_DELAY)
@@ -156,24 +159,24 @@ class Operator:
                 if refers(self._cache.body(group), key):
                     self._queue.add(group, EVENT_DELAY)
 
-    async def _timers(self) -> None:
-        """Look at everything now and then, spread over the time between; forget what is gone."""
+    async def _resync_periodically(self) -> None:
+        """Reconcile every resource periodically, spread over the interval; forget deleted ones."""
         while True:
             await asyncio.sleep(self._settings.resync_seconds)
             await self._quorums.tidy()
             await self._quorums.refresh()
-            await self._sweep.turn()
+            await self._sweep.compare_next()
             keys = [key for kind in names.PLURALS for key in self._cache.keys(kind)]
             for number, key in enumerate(keys):
                 self._reconciler.resync(key, 0.5 * self._settings.resync_seconds * number / len(keys))
             self._reconciler.tidy(set(keys))
-            self._ledger.forget_all_but(set(keys))
+            self._ledger.retain(set(keys))
             pods = {entry.uid for key in self._cache.keys("Pod") if (entry := self._cache.get(key)) is not None}
-            self._sidecars.forget_all_but(pods)
+            self._sidecars.retain(pods)
 
 
 def refers(body: Json | None, key: Key) -> bool:
-    """Whether a BrokerGroup names that ControllerCluster or NameServer."""
+    """Whether a BrokerGroup refers to that ControllerCluster or NameServer."""
     if body is None:
         return False
     spec, namespace = mapping(body, "spec"), mapping(body, "metadata").get("namespace")
@@ -184,7 +187,7 @@ def refers(body: Json | None, key: Key) -> bool:
 
 
 def _resources(cache: Cache) -> Iterable[Resource]:
-    """As the statuses have it. Called by the thread that is scraped: reads only."""
+    """Metrics from the statuses. Called by the thread that serves scrapes: reads only."""
     for kind in names.PLURALS:
         for key in cache.keys(kind):
             body = cache.body(key)

@@ -1,7 +1,8 @@
-"""Doing what a plan says: the only caller of the Kubernetes API for it, and of controllers and sidecars for changes.
+"""Carries out a plan: makes all its calls to the Kubernetes API, and those to controllers and sidecars that change
+something.
 
-Called by `reconciler`. Answers of the API server go into the cache at once, so that the next plan knows what this one
-did though the watch has not told of it yet.
+Called by `reconciler`. Answers of the API server go into the cache at once, so the next plan includes these changes
+before the watch reports them.
 """
 
 import contextlib
@@ -13,38 +14,45 @@ import structlog
 
 from rocketmq_api.channels import ApiError
 from rocketmq_api.controllers import ControllersClient
-from rocketmq_operator.cache import Cache, Key, key_of
+from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.controllers.quorums import Quorum
+from rocketmq_operator.controllers.sidecars import Sidecars
 from rocketmq_operator.domain import actions as act
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.actions import Action, Notice
+from rocketmq_operator.domain.actions import Action, Event
 from rocketmq_operator.domain.manifests.controllers import raft_secret
+from rocketmq_operator.domain.manifests.groups.objects_of_group import replication_secret
 from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.spec.broker_group import parse_broker_group
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.controller_cluster import parse_controller_cluster
-from rocketmq_operator.domain.spec.decoding import mapping
-from rocketmq_operator.kube import ConflictError, Kube, KubeError, NotFoundError, RefusedByServerError, identity
-from rocketmq_operator.ledger import Ledger
+from rocketmq_operator.kubernetes.cache import Cache, Key, key_of
+from rocketmq_operator.kubernetes.kube import (
+    ConflictError,
+    Kube,
+    KubeError,
+    NotFoundError,
+    RefusedByServerError,
+    identity,
+)
+from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.recorder import EventRecorder
 from rocketmq_operator.metrics import OperatorMetrics
-from rocketmq_operator.quorum_book import QuorumBook
-from rocketmq_operator.quorums import Quorum
-from rocketmq_operator.recorder import Recorder
-from rocketmq_operator.sidecars import Sidecars
+from rocketmq_resources import names
+from rocketmq_resources.broker_group import parse_broker_group
+from rocketmq_resources.controller_cluster import parse_controller_cluster
+from rocketmq_resources.decoding import Json, mapping
 
 SECRET_BYTES: Final = 32
 FENCE_REASON: Final = "spec.fenced of the BrokerGroup is set"
 OTHERS_STATUS: Final = frozenset({"verification"})
-"""Written by who compares the logs."""
+"""Written by the job that compares the logs."""
 
 log = structlog.get_logger(__name__)
 
 
 class StepFailedError(Exception):
-    """An action was not carried out; the next look decides what then."""
+    """An action was not carried out; the next reconcile decides what to do."""
 
 
 class Executor:
-    """Of one process."""
+    """Carries out the plans of one operator."""
 
     def __init__(
         self,
@@ -52,8 +60,8 @@ class Executor:
         kube: Kube,
         cache: Cache,
         ledger: Ledger,
-        recorder: Recorder,
-        quorums: QuorumBook,
+        recorder: EventRecorder,
+        quorums: QuorumRegistry,
         sidecars: Sidecars,
         metrics: OperatorMetrics,
         hand_over_seconds: float,
@@ -68,29 +76,30 @@ class Executor:
         self._hand_over_seconds = hand_over_seconds
 
     async def apply(self, plan: Plan) -> bool:
-        """Bring the objects to what they shall be; whether anything had to be done.
+        """Apply and remove objects; returns whether anything changed.
 
         Raises:
-            KubeError: the first that failed; what came before is done.
+            KubeError: the first call that failed; earlier ones are done.
         """
         worked = False
         for made in plan.objects:
             key = Key(*identity(made))
             if self._ledger.needs(key, made):
-                worked = await self._apply_one(key, made) or worked
+                worked = await self._apply_object(key, made) or worked
         for kind, name in plan.removals:
             namespace = self._namespace(plan)
             key = Key(kind, namespace, name)
-            await self._gone(key, self._uid(key))
+            await self._remove(key, self._uid(key))
             worked = True
         return worked
 
     async def perform(self, body: Json, actions: Iterable[Action], *, disruptive: bool) -> bool:
-        """These in order; disruptive ones only if that is allowed now. False: the API server refused one for good,
-        which the next plan is told.
+        """Carry out actions in order, disruptive ones only if `disruptive`.
+
+        Returns False if the API server refused one permanently; the ledger passes that on to the next plan.
 
         Raises:
-            StepFailedError: the first that failed; what came before is done.
+            StepFailedError: the first action that failed; earlier ones are done.
         """
         content = True
         for action in actions:
@@ -105,44 +114,48 @@ class Executor:
                     self._ledger.refuse(action.memory_key, error.message)
                     content = False
                     continue
-                warning = Notice(f"{name}Failed", f"{_message(action) or name}: {error}", warning=True)
-                self._recorder.tell(body, warning)
+                warning = Event(f"{name}Failed", f"{_message(action) or name}: {error}", warning=True)
+                self._recorder.record_event(body, warning)
                 raise StepFailedError(f"{name}: {error}") from error
             self._metrics.acted(name, failed=False)
         return content
 
     async def write_status(self, body: Json, status: Json) -> None:
-        """What is there and not in `status` goes, but for what is others' to write. A merge patch: what an older CRD
-        does not know is left out by the API server, where an apply would be refused as a whole.
+        """Replace the status, except fields that others write.
+
+        This is a merge patch because the API server drops fields that an older CRD does not have, where it would
+        refuse an apply as a whole.
 
         Raises:
-            KubeError: it was not written.
+            KubeError: the status was not written.
         """
         kind, namespace, name = identity(body)
-        gone = {key: None for key in mapping(body, "status") if key not in status and key not in OTHERS_STATUS}
-        change = {"status": {**gone, **status}}
+        removed = {key: None for key in mapping(body, "status") if key not in status and key not in OTHERS_STATUS}
+        change = {"status": {**removed, **status}}
         self._cache.put(await self._kube.patch(kind, namespace, name, change, sub="status"))
 
     async def _perform(self, body: Json, action: Action) -> None:
         match action:
             case act.DeletePod() | act.DeleteClaim() | act.DeleteStatefulSet():
-                await self._take_away(body, action)
+                await self._delete_child(body, action)
             case act.LabelPod() | act.AnnotateClaim() | act.ResizeClaim():
                 await self._change_child(body, action)
-            case act.SetFinalizer() | act.RemoveAnnotation() | act.MakeRaftSecret():
+            case act.EnsureRaftSecret() | act.EnsureReplicationSecret():
+                await self._ensure_secret(body, action)
+            case act.SetFinalizer() | act.RemoveAnnotation():
                 await self._change_own(body, action)
             case act.HandOver() | act.SetFenced():
-                await self._ask_sidecar(body, action)
-            case act.CleanBrokerData() | act.TransferLeadership():
-                await self._ask_controllers(body, action)
+                await self._call_sidecar(body, action)
+            case act.CleanBrokerData() | act.TransferLeadership() | act.AddMember() | act.RemoveMember():
+                await self._call_controllers(body, action)
             case _:
-                raise AssertionError(f"{type(action).__name__} is not carried out by anybody")
+                raise AssertionError(f"{type(action).__name__} has no implementation")
 
-    async def _take_away(self, body: Json, action: act.DeletePod | act.DeleteClaim | act.DeleteStatefulSet) -> None:
+    async def _delete_child(self, body: Json, action: act.DeletePod | act.DeleteClaim | act.DeleteStatefulSet) -> None:
         kind = {act.DeletePod: "Pod", act.DeleteClaim: "PersistentVolumeClaim"}.get(type(action), "StatefulSet")
         orphan = isinstance(action, act.DeleteStatefulSet) and action.orphan
         if await self._delete(Key(kind, identity(body)[1], action.name), action.uid, orphan=orphan):
-            self._tell(body, action.reason, action.message)
+            self._record_event(body, action.reason, action.message)
 
     async def _change_child(self, body: Json, action: act.LabelPod | act.AnnotateClaim | act.ResizeClaim) -> None:
         namespace, claim = identity(body)[1], "PersistentVolumeClaim"
@@ -156,11 +169,9 @@ class Executor:
             case act.ResizeClaim():
                 change = {"spec": {"resources": {"requests": {"storage": action.size}}}}
                 await self._patch(claim, namespace, action.name, action.uid, change)
-                self._tell(body, "VolumeGrowing", f"PVC {action.name} is asked to grow to {action.size}")
+                self._record_event(body, "VolumeGrowing", f"Requested {action.size} for PVC {action.name}")
 
-    async def _change_own(
-        self, body: Json, action: act.SetFinalizer | act.RemoveAnnotation | act.MakeRaftSecret
-    ) -> None:
+    async def _change_own(self, body: Json, action: act.SetFinalizer | act.RemoveAnnotation) -> None:
         kind, namespace, name = identity(body)
         match action:
             case act.SetFinalizer():
@@ -168,37 +179,45 @@ class Executor:
             case act.RemoveAnnotation():
                 change: Json = {"metadata": {"annotations": {action.key: None}}}
                 await self._patch(kind, namespace, name, _uid_of(body), change)
-            case act.MakeRaftSecret():
-                await self._make_secret(body, action)
 
-    async def _ask_sidecar(self, body: Json, action: act.HandOver | act.SetFenced) -> None:
+    async def _call_sidecar(self, body: Json, action: act.HandOver | act.SetFenced) -> None:
         _, namespace, name = identity(body)
         match action:
             case act.HandOver():
-                self._tell(body, "HandingOver", action.message)
+                self._record_event(body, "HandingOver", action.message)
                 master = await self._sidecars.hand_over(action.address, action.target_id, self._hand_over_seconds)
                 note = f"{action.target_pod} is master (epoch {master.master_epoch}), handed over by {action.pod}"
-                self._tell(body, "HandedOver", note)
+                self._record_event(body, "HandedOver", note)
                 self._metrics.handed_over(namespace, name)
             case act.SetFenced():
                 reason = FENCE_REASON if action.fenced else ""
                 await self._sidecars.set_fenced(action.pod_uid, action.address, fenced=action.fenced, reason=reason)
                 done = "refuses sends" if action.fenced else "accepts sends again"
-                self._tell(body, "Fenced" if action.fenced else "Unfenced", f"{action.pod} {done}")
+                self._record_event(body, "Fenced" if action.fenced else "Unfenced", f"{action.pod} {done}")
 
-    async def _ask_controllers(self, body: Json, action: act.CleanBrokerData | act.TransferLeadership) -> None:
-        quorum: Quorum | None
+    async def _call_controllers(
+        self, body: Json, action: act.CleanBrokerData | act.TransferLeadership | act.AddMember | act.RemoveMember
+    ) -> None:
+        if isinstance(action, act.CleanBrokerData):
+            quorum: Quorum | None = self._quorums.of_group(parse_broker_group(body))
+        else:
+            quorum = self._quorums.of_cluster(parse_controller_cluster(body))
+        client = await _client(quorum)
         match action:
             case act.CleanBrokerData():
-                quorum = self._quorums.of_group(parse_broker_group(body))
-                await (await _client(quorum)).clean_broker_data(action.broker_name, action.broker_ids)
-                self._tell(body, "BrokerDataCleaned", action.message)
+                await client.clean_broker_data(action.broker_name, action.broker_ids)
+                self._record_event(body, "BrokerDataCleaned", action.message)
             case act.TransferLeadership():
-                quorum = self._quorums.of_cluster(parse_controller_cluster(body))
-                await (await _client(quorum)).transfer_leadership(action.target_id)
-                self._tell(body, "LeadershipTransferred", action.message)
+                await client.transfer_leadership(action.target_id)
+                self._record_event(body, "LeadershipTransferred", action.message)
+            case act.AddMember():
+                await client.add_member(action.member_id, action.address)
+                self._record_event(body, "MemberAdded", f"{action.member_id} at {action.address} joins as a learner")
+            case act.RemoveMember():
+                await client.remove_member(action.member_id)
+                self._record_event(body, "MemberRemoved", f"{action.member_id} left the quorum")
 
-    async def _apply_one(self, key: Key, made: Json) -> bool:
+    async def _apply_object(self, key: Key, made: Json) -> bool:
         before = self._cache.get(key)
         answer = await self._kube.apply(made)
         self._cache.put(answer)
@@ -210,21 +229,21 @@ class Executor:
         return False
 
     async def _delete(self, key: Key, uid: str, *, orphan: bool = False) -> bool:
-        """False: it was gone already, or is another one by now."""
+        """False: the object was already deleted, or replaced by another one of that name."""
         try:
             answer = await self._kube.delete(key.kind, key.namespace, key.name, uid, orphan=orphan)
         except NotFoundError:
             self._cache.remove(key, uid)
             return False
         except ConflictError:
-            return False  # another one of that name: the watch will tell
+            return False  # another object of that name, which the watch will report
         if answer.get("kind") == key.kind:
             self._cache.put(answer)
         else:
             self._cache.remove(key, uid)
         return True
 
-    async def _gone(self, key: Key, uid: str | None) -> None:
+    async def _remove(self, key: Key, uid: str | None) -> None:
         try:
             await self._kube.delete(key.kind, key.namespace, key.name, uid)
         except NotFoundError:
@@ -244,12 +263,12 @@ class Executor:
         except NotFoundError:
             self._cache.remove(Key(kind, namespace, name), uid)
         except ConflictError:
-            log.debug("changed meanwhile", kind=kind, namespace=namespace, name=name)
+            log.debug("object changed concurrently", kind=kind, namespace=namespace, name=name)
 
     async def _set_finalizer(self, body: Json, action: act.SetFinalizer) -> None:
         key, metadata = key_of(body)
         present = metadata.get("finalizers")
-        kept = [one for one in (present if isinstance(present, list) else []) if one != names.FINALIZER]
+        kept = [name for name in (present if isinstance(present, list) else []) if name != names.FINALIZER]
         wanted = [*kept, names.FINALIZER] if action.present else kept
         change = {"metadata": {"finalizers": wanted, "resourceVersion": metadata.get("resourceVersion")}}
         try:
@@ -258,30 +277,34 @@ class Executor:
             self._cache.remove(key, _uid_of(body))
             return
         if action.message:
-            self._recorder.tell(body, Notice("Released", action.message, warning=action.warning))
+            self._recorder.record_event(body, Event("Released", action.message, warning=action.warning))
         if _deleted(answer):
             self._cache.remove(key, _uid_of(body))
         else:
             self._cache.put(answer)
 
-    async def _make_secret(self, body: Json, action: act.MakeRaftSecret) -> None:
-        cluster = parse_controller_cluster(body)
+    async def _ensure_secret(self, body: Json, action: act.EnsureRaftSecret | act.EnsureReplicationSecret) -> None:
+        text = secrets.token_hex(SECRET_BYTES)
+        if isinstance(action, act.EnsureRaftSecret):
+            made, kind, who = raft_secret(parse_controller_cluster(body), text), "Raft", "members"
+        else:
+            made, kind, who = replication_secret(parse_broker_group(body), text), "Replication", "replicas"
         try:
-            await self._kube.get("Secret", cluster.namespace, action.name)
+            await self._kube.get("Secret", identity(body)[1], action.name)
         except NotFoundError:
-            if not action.may_make:
-                lost = (
-                    f"Secret {action.name} is gone while members run on it: bring it back, none of them could restart"
-                )
-                self._recorder.tell(body, Notice("RaftSecretLost", lost, warning=True))
+            if not action.may_create:
+                lost = f"Secret {action.name} is missing and {who} need it to restart: restore it"
+                self._recorder.record_event(body, Event(f"{kind}SecretLost", lost, warning=True))
                 return
             with contextlib.suppress(ConflictError):
-                await self._kube.create(raft_secret(cluster, secrets.token_hex(SECRET_BYTES)))
-                self._tell(body, "RaftSecretMade", f"Secret {action.name} holds what the members prove themselves by")
-        self._ledger.note(f"secret {cluster.metadata.uid}")
+                await self._kube.create(made)
+                self._record_event(
+                    body, f"{kind}SecretMade", f"Created Secret {action.name}, by which {who} authenticate each other"
+                )
+        self._ledger.mark_checked(f"secret {_uid_of(body)}")
 
-    def _tell(self, body: Json, reason: str, message: str) -> None:
-        self._recorder.tell(body, Notice(reason, message))
+    def _record_event(self, body: Json, reason: str, message: str) -> None:
+        self._recorder.record_event(body, Event(reason, message))
 
     def _uid(self, key: Key) -> str | None:
         entry = self._cache.get(key)
@@ -295,7 +318,7 @@ class Executor:
 async def _client(quorum: Quorum | None) -> ControllersClient:
     client = None if quorum is None else await quorum.client()
     if client is None:
-        raise OSError("there are no controllers to ask")
+        raise OSError("no controller is known")
     return client
 
 

@@ -10,19 +10,19 @@ from typing import Final
 import structlog
 
 from rocketmq_operator.app import Operator
-from rocketmq_operator.domain import names
-from rocketmq_operator.kube import Kube, KubeError, UnavailableError, load_configuration
-from rocketmq_operator.lease import Leadership, LeaseLostError, LeaseSettings
+from rocketmq_operator.kubernetes.kube import Kube, KubeError, UnavailableError, load_configuration
+from rocketmq_operator.kubernetes.lease import Leadership, LeaseLostError, LeaseSettings
 from rocketmq_operator.release import ReleaseError, release_finalizers
 from rocketmq_operator.settings import OperatorSettings, SettingsError, load
+from rocketmq_resources import names
 from rocketmq_runtime import logs
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals
+from rocketmq_runtime.loop_watchdog import LoopWatchdog
 from rocketmq_runtime.probes import ProbeServer
-from rocketmq_runtime.pulse import Pulse
 from rocketmq_runtime.version import __version__
 
 EXIT_LEASE: Final = 4
-"""The Lease was lost: Kubernetes starts the process anew, which then waits for its turn."""
+"""The Lease was lost: Kubernetes restarts the process, which then waits for the Lease again."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,16 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="rocketmq-operator",
-        description="Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
+        description="FairScheduler BrokerGroup, ControllerCluster and NameServer resources into running processes.",
         epilog="Settings come from the environment: OPERATOR_NAMESPACES, OPERATOR_NAMESPACE, OPERATOR_POD_NAME, "
         "OPERATOR_LOG_FORMAT, OPERATOR_LOG_LEVEL, OPERATOR_RESYNC_SECONDS, ROCKETMQ_HA_IMAGE_REPOSITORY, "
-        "ROCKETMQ_HA_IMAGE_TAG; docs/operator.md has them all.",
+        "ROCKETMQ_HA_IMAGE_TAG; docs/operator.md lists all of them.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("run", help="reconcile until ended (the default)")
+    commands.add_parser("run", help="reconcile until stopped (the default)")
     commands.add_parser(
-        "release-finalizers", help="stop the operator and take its finalizers off every resource, before an uninstall"
+        "release-finalizers",
+        help="stop the operator and remove its finalizers from every resource, before an uninstall",
     )
     options = parser.parse_args(arguments)
     try:
@@ -72,10 +73,10 @@ async def _release(settings: OperatorSettings) -> int:
 async def _run(settings: OperatorSettings) -> int:
     ending = asyncio.Event()
 
-    def take_signals() -> None:
+    def handle_signals() -> None:
         on_end_signals(ending.set)
 
-    take_signals()
+    handle_signals()
     configuration = await load_configuration()
     kube = Kube(configuration)
     leadership = Leadership(
@@ -86,9 +87,9 @@ async def _run(settings: OperatorSettings) -> int:
         clock=time.monotonic,
         wall=time.time,
     )
-    operator = Operator(settings, kube, configuration, leading=lambda: leadership.leading, signals=take_signals)
+    operator = Operator(settings, kube, configuration, leading=lambda: leadership.leading, signals=handle_signals)
     kube.count = operator.metrics.called
-    pulse = Pulse()
+    pulse = LoopWatchdog()
     try:
         probes = [
             ProbeServer(
@@ -96,13 +97,13 @@ async def _run(settings: OperatorSettings) -> int:
                 port=port,
                 registry=operator.metrics.registry,
                 healthy=pulse.stuck,
-                # One that waits for its turn is as ready as one that acts: it can take over at once.
+                # An operator that waits for the Lease is ready too: it can take over at once.
                 ready=lambda: None if not leadership.leading or operator.watching else "not watching yet",
             )
             for port in (settings.health_port, settings.metrics_port)
         ]
     except OSError as error:
-        log.error("port taken", error=str(error))
+        log.error("port in use", error=str(error))
         await kube.close()
         return EXIT_PORT
     log.info("started", version=__version__, namespaces=settings.watched or "all", holder=settings.holder)
@@ -117,21 +118,21 @@ async def _run(settings: OperatorSettings) -> int:
 
 
 async def _lead(leadership: Leadership, operator: Operator, ending: asyncio.Event) -> int:
-    """Wait for the Lease, act while it is ours, give it back at the end."""
+    """Wait for the Lease, run the operator while it holds the Lease, release it at the end."""
     ended = asyncio.create_task(ending.wait(), name="ending")
     acquiring = asyncio.create_task(leadership.acquire(), name="acquire lease")
     await asyncio.wait({ended, acquiring}, return_when=asyncio.FIRST_COMPLETED)
     if not leadership.leading:
         await _cancel(acquiring)
         return 0
-    holding = asyncio.create_task(leadership.hold(), name="hold lease")
+    holding = asyncio.create_task(leadership.renew(), name="renew lease")
     acting = asyncio.create_task(operator.run(), name="operator")
     await asyncio.wait({ended, holding, acting}, return_when=asyncio.FIRST_COMPLETED)
     code = 0
     if holding.done():
         error = holding.exception()
-        log.error("the Lease is lost", error=str(error))
-        assert isinstance(error, LeaseLostError), "nothing else ends it"
+        log.error("lost the Lease", error=str(error))
+        assert isinstance(error, LeaseLostError), "renew ends only with this error"
         code = EXIT_LEASE
     elif acting.done() and not ending.is_set():
         failure = acting.exception()

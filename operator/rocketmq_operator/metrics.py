@@ -1,6 +1,6 @@
-"""What /metrics of the operator shows; the chart's alerts and dashboard are checked against it.
+"""The operator's metrics. Tests check the chart's alerts and dashboard against them.
 
-Reconciles and decisions are counted in the event loop, the rest is read when scraped: reads only, another thread calls.
+Reconciles and decisions are counted in the event loop. The rest is read at each scrape, by another thread: reads only.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rocketmq_operator.domain.names import Kind
+from rocketmq_resources.names import Kind
 
 RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds."""
@@ -26,17 +26,17 @@ class Group(msgspec.Struct, frozen=True):
     """Wanted; 0 while it is hibernated."""
     in_sync: int
     verification: "Verification | None" = None
-    """None: never compared, and no comparison expected."""
+    """None: never compared, and no comparison is expected."""
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What the last comparison of a group's logs said."""
+    """The result of the last comparison of a group's logs."""
 
     result: str = ""
-    """Aligned, Different or Failed; empty: none has ended yet."""
+    """Aligned, Different or Failed; empty: no comparison has ended yet."""
     ended: float | None = None
     due: float | None = None
-    """By when the next one should have ended; None: none is expected."""
+    """When the next one should have ended; None: no comparison is expected."""
     aligned_up_to: int | None = None
 
 
@@ -64,13 +64,13 @@ class OperatorMetrics:
         """
         Args:
             leading: whether this process holds the Lease.
-            waiting: resources that are to be reconciled, or are being.
-            resources: all it looks after, if it leads; else none.
+            waiting: resources that wait for a reconcile.
+            resources: all watched resources while it leads, else none.
         """
         self.registry = CollectorRegistry()
         self._reconciles = Counter(
             "rocketmq_operator_reconciles",
-            "Reconciles by their result: done, or error (tried again)",
+            "Reconciles by result: done, or error (retried)",
             ("kind", "result"),
             registry=self.registry,
         )
@@ -83,60 +83,59 @@ class OperatorMetrics:
         )
         self._decisions = Counter(
             "rocketmq_operator_decisions",
-            "Decisions that it made an Event of",
+            "Decisions for which it recorded an Event",
             ("kind", "reason"),
             registry=self.registry,
         )
         self._actions = Counter(
             "rocketmq_operator_actions",
-            "What it has done to a group beside applying objects, by kind of action: done, or error (tried again)",
+            "Actions beside applying objects, by kind and result: done, or error (retried)",
             ("action", "result"),
             registry=self.registry,
         )
         self._calls = Counter(
             "rocketmq_operator_api_calls",
-            "Calls to the Kubernetes API but for watches, by verb, resource and HTTP status (error: no answer)",
+            "Calls to the Kubernetes API except watches, by verb, resource and HTTP status (error: no answer)",
             ("verb", "resource", "status"),
             registry=self.registry,
         )
         # not `namespace`: see _Gauges
         self._master_changes = Counter(
             "rocketmq_operator_master_changes",
-            "Changes of a group's master that it saw, failovers and hand-overs alike",
+            "Changes of a group's master, by failover or hand-over",
             ("resource_namespace", "name"),
             registry=self.registry,
         )
         self._hand_overs = Counter(
             "rocketmq_operator_hand_overs",
-            "Planned switchovers that it asked for and that came about",
+            "Completed planned switchovers",
             ("resource_namespace", "name"),
             registry=self.registry,
         )
         self.registry.register(_Gauges(leading, waiting, resources))
 
     def reconciled(self, kind: Kind, *, seconds: float, failed: bool) -> None:
-        """One reconcile has ended."""
         self._reconciles.labels(kind, "error" if failed else "done").inc()
         self._seconds.labels(kind).observe(seconds)
 
     def decided(self, kind: str, reason: str) -> None:
-        """One Event of that reason was emitted; reasons are CamelCase words of ours, so there are few."""
+        """An Event was recorded. The reasons are ours, so there are few label values."""
         self._decisions.labels(kind, reason).inc()
 
     def acted(self, action: str, *, failed: bool) -> None:
-        """One action of a plan was carried out, or not."""
+        """An action of a plan has ended."""
         self._actions.labels(action, "error" if failed else "done").inc()
 
     def called(self, verb: str, resource: str, status: str) -> None:
-        """One call to the API server has ended."""
+        """A call to the API server has ended."""
         self._calls.labels(verb, resource, status).inc()
 
     def master_changed(self, namespace: str, name: str) -> None:
-        """A group has another master than its status said."""
+        """A group has a new master."""
         self._master_changes.labels(namespace, name).inc()
 
     def handed_over(self, namespace: str, name: str) -> None:
-        """A hand-over that was asked for came about."""
+        """A planned switchover has completed."""
         self._hand_overs.labels(namespace, name).inc()
 
 
@@ -147,8 +146,12 @@ class _Gauges(Collector):
         self._leading, self._waiting, self._resources = leading, waiting, resources
 
     def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily("rocketmq_operator_leader", "1 for the one that acts", value=float(self._leading()))
-        yield GaugeMetricFamily("rocketmq_operator_queue_length", "Resources to be reconciled", value=self._waiting())
+        yield GaugeMetricFamily(
+            "rocketmq_operator_leader", "1 while this process holds the Lease", value=float(self._leading())
+        )
+        yield GaugeMetricFamily(
+            "rocketmq_operator_queue_length", "Resources that wait for a reconcile", value=self._waiting()
+        )
         # not `namespace`: that is the operator's own pod's, added by Prometheus
         place = ("resource_namespace", "name")
         ready = GaugeMetricFamily(
@@ -160,18 +163,18 @@ class _Gauges(Collector):
         )
         in_sync = GaugeMetricFamily(
             "rocketmq_operator_group_in_sync_replicas",
-            "Members of its SyncStateSet that the operator saw",
+            "Members of the SyncStateSet, as last observed",
             labels=groups,
         )
         verified = _Verifications(groups)
-        for one in self._resources():
-            ready.add_metric((one.kind, one.phase, one.namespace, one.name), float(one.ready))
-            if one.group is not None:
-                labels = (one.group.cluster, one.group.broker_set, one.namespace, one.name)
-                wanted.add_metric(labels, one.group.replicas)
-                in_sync.add_metric(labels, one.group.in_sync)
-                if one.group.verification is not None:
-                    verified.add(labels, one.group.verification)
+        for resource in self._resources():
+            ready.add_metric((resource.kind, resource.phase, resource.namespace, resource.name), float(resource.ready))
+            if resource.group is not None:
+                labels = (resource.group.cluster, resource.group.broker_set, resource.namespace, resource.name)
+                wanted.add_metric(labels, resource.group.replicas)
+                in_sync.add_metric(labels, resource.group.in_sync)
+                if resource.group.verification is not None:
+                    verified.add(labels, resource.group.verification)
         yield from (ready, wanted, in_sync, *verified.families)
 
 
@@ -179,7 +182,7 @@ class _Verifications:
     def __init__(self, labels: tuple[str, ...]) -> None:
         self._result = GaugeMetricFamily(
             "rocketmq_operator_verification_result",
-            "1 for what the last comparison of a group's logs said: Aligned, Different or Failed",
+            "1 for the result of the last comparison of a group's logs: Aligned, Different or Failed",
             labels=(*labels, "result"),
         )
         self._ended = GaugeMetricFamily(
@@ -189,21 +192,25 @@ class _Verifications:
         )
         self._due = GaugeMetricFamily(
             "rocketmq_operator_verification_due_timestamp_seconds",
-            "By when the next comparison of a group's logs should have ended, by its schedule and time-out",
+            "When the next comparison of a group's logs should have ended, by its schedule and time-out",
             labels=labels,
         )
         self._offset = GaugeMetricFamily(
             "rocketmq_operator_verification_aligned_offset",
-            "Offset below which the replicas' logs were found alike",
+            "Offset below which the replicas' logs were found equal",
             labels=labels,
         )
         self.families = (self._result, self._ended, self._due, self._offset)
 
-    def add(self, labels: tuple[str, ...], one: Verification) -> None:
-        if one.result:
+    def add(self, labels: tuple[str, ...], last: Verification) -> None:
+        if last.result:
             for result in RESULTS:
-                self._result.add_metric((*labels, result), float(one.result == result))
-        values = ((self._ended, one.ended), (self._due, one.due), (self._offset, one.aligned_up_to))
+                self._result.add_metric((*labels, result), float(last.result == result))
+        values = (
+            (self._ended, last.ended),
+            (self._due, last.due),
+            (self._offset, last.aligned_up_to),
+        )
         for family, value in values:
             if value is not None:
                 family.add_metric(labels, value)

@@ -1,16 +1,20 @@
-"""From the cache, the controllers' watches and the sidecars to one frozen picture of a resource and all that is its
-own.
+"""Collects what is known of a resource and its objects into one frozen value, from the cache, the controllers' watches
+and the sidecars.
 
-Called by `reconciler` before every plan. Reads memory; asks over the network only sidecars that have not answered
-yet, and the members of a quorum that is itself looked at.
+Called by `reconciler` before every plan. Reads memory; calls over the network only sidecars that have not answered yet,
+and the members of the quorum when a ControllerCluster is reconciled.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from rocketmq_operator.cache import Cache, Key
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.manifests.verification import candidates
+import structlog
+
+from rocketmq_api.channels import ClientTls
+from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.controllers.sidecars import Sidecars
+from rocketmq_operator.controllers.tls_files import TlsFiles
+from rocketmq_operator.domain.manifests.verification.cron_jobs import candidates
 from rocketmq_operator.domain.observed import (
     Claim,
     Controllers,
@@ -21,34 +25,41 @@ from rocketmq_operator.domain.observed import (
     Pod,
     StatefulSet,
 )
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup
-from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster, parse_controller_cluster
-from rocketmq_operator.domain.spec.decoding import SpecError
-from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_server
-from rocketmq_operator.ledger import Ledger
-from rocketmq_operator.quorum_book import QuorumBook
-from rocketmq_operator.sidecars import Sidecars
+from rocketmq_operator.kubernetes.cache import Cache, Key
+from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_resources import names
+from rocketmq_resources.broker_group import BrokerGroup
+from rocketmq_resources.controller_cluster import ControllerCluster, parse_controller_cluster
+from rocketmq_resources.decoding import SpecError
+from rocketmq_resources.name_server import NameServer, parse_name_server
 
 T = TypeVar("T")
 
+log = structlog.get_logger(__name__)
+
 
 class Observer:
-    """Of one process."""
+    """Observes the resources of one operator."""
 
-    def __init__(self, cache: Cache, ledger: Ledger, quorums: QuorumBook, sidecars: Sidecars) -> None:
+    def __init__(
+        self, cache: Cache, ledger: Ledger, quorums: QuorumRegistry, sidecars: Sidecars, tls: TlsFiles
+    ) -> None:
         self._cache = cache
         self._ledger = ledger
         self._quorums = quorums
         self._sidecars = sidecars
+        self._tls = tls
+        self._no_certificate: dict[str, str] = {}
+        """By uid of the group: the reason that was logged last."""
 
     async def group(self, group: BrokerGroup) -> ObservedGroup:
-        """All that a plan for it looks at."""
+        """The input of its plan."""
         key = Key("BrokerGroup", group.namespace, group.name)
         quorum = self._quorums.of_group(group)
         if quorum is not None:
-            await quorum.first_word()
-        sidecars = await self._sidecars.look(self._pods(key))
-        # Nothing is waited for from here on: all of the picture is of one moment.
+            await quorum.wait_for_answer()
+        sidecars = await self._sidecars.poll(self._pods(key), await self._certificate(group))
+        # No await from here on: the rest is read at one moment.
         controllers = Controllers(missing=quorum is None)
         if quorum is not None:
             view = quorum.groups.get(group.broker_name)
@@ -72,11 +83,12 @@ class Observer:
                 for kind, name in candidates(group.name)
                 if self._cache.get(Key(kind, group.namespace, name)) is not None
             ),
+            secret_checked=self._ledger.is_checked(f"secret {group.metadata.uid}"),
             verified_since=self._verified_since(group),
         )
 
     async def cluster(self, cluster: ControllerCluster) -> ObservedCluster:
-        """All that a plan for it looks at."""
+        """The input of its plan."""
         key = Key("ControllerCluster", cluster.namespace, cluster.name)
         members = await self._quorums.of_cluster(cluster).members()
         return ObservedCluster(
@@ -85,18 +97,33 @@ class Observer:
             pods=self._pods(key),
             claims=self._claims(key),
             quorum=members,
-            secret_checked=self._ledger.noted(f"secret {cluster.metadata.uid}"),
+            secret_checked=self._ledger.is_checked(f"secret {cluster.metadata.uid}"),
             refused=self._ledger.refusals(),
         )
 
     def name_server(self, server: NameServer) -> ObservedNameServer:
-        """All that a plan for it looks at."""
+        """The input of its plan."""
         key = Key("NameServer", server.namespace, server.name)
         return ObservedNameServer(
             name_server=server,
             stateful_set=self._stateful_set(key, names.namesrv(server.name)),
             pods=self._pods(key),
         )
+
+    async def _certificate(self, group: BrokerGroup) -> ClientTls | None:
+        """None without a certificate, or if it cannot be read: replicas that require one then do not answer."""
+        try:
+            found = await self._tls.of(group)
+        except OSError as error:
+            reason = str(error)
+            if self._no_certificate.get(group.metadata.uid) != reason:
+                self._no_certificate[group.metadata.uid] = reason
+                log.warning(
+                    "cannot call sidecars: no certificate", namespace=group.namespace, name=group.name, reason=reason
+                )
+            return None
+        self._no_certificate.pop(group.metadata.uid, None)
+        return found
 
     def _pods(self, owner: Key) -> tuple[Pod, ...]:
         pods = [entry.value for entry in self._cache.children(owner, "Pod") if isinstance(entry.value, Pod)]
@@ -143,4 +170,4 @@ def _parsed(parse: Callable[[], T]) -> T | None:
     try:
         return parse()
     except SpecError:
-        return None  # its own status says what is wrong with it
+        return None  # the status of that resource has the reason

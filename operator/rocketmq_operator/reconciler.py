@@ -1,7 +1,7 @@
-"""One look at one resource: observe, plan, apply, act, say. Every event, every timer and every retry ends here.
+"""Reconciles one resource: observe, plan, apply, act, write the status. Every event, timer and retry ends here.
 
-Workers take keys from the queue; `stop` ends them. A look that fails is repeated later and later, and so is one whose
-resource cannot be carried out, in case the reason goes away.
+Workers take keys from the queue; `stop` ends them. A failed reconcile is retried with a growing delay. So is a resource
+whose spec is refused, in case the reason disappears.
 """
 
 import asyncio
@@ -12,39 +12,37 @@ from typing import Final
 
 import structlog
 
-from rocketmq_operator.cache import Cache, Key, kind_of
-from rocketmq_operator.domain.actions import Notice
-from rocketmq_operator.domain.group_status import refused, without_offsets
+from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.domain.actions import Event
 from rocketmq_operator.domain.plan.controller_cluster import plan_controller_cluster
-from rocketmq_operator.domain.plan.group import plan_group
+from rocketmq_operator.domain.plan.groups.objects import ObjectMemory
+from rocketmq_operator.domain.plan.groups.plan import plan_group
+from rocketmq_operator.domain.plan.groups.status import refused, without_offsets
 from rocketmq_operator.domain.plan.name_server import plan_name_server
-from rocketmq_operator.domain.plan.objects import ObjectMemory
-from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.spec.broker_group import parse_broker_group
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.controller_cluster import parse_controller_cluster
-from rocketmq_operator.domain.spec.decoding import SpecError, mapping
-from rocketmq_operator.domain.spec.name_server import parse_name_server
+from rocketmq_operator.domain.plan.step import Plan, PlanSettings
 from rocketmq_operator.execute import Executor, StepFailedError
-from rocketmq_operator.kube import KubeError, NotFoundError, RefusedByServerError
+from rocketmq_operator.kubernetes.cache import Cache, Key, kind_of
+from rocketmq_operator.kubernetes.kube import KubeError, NotFoundError, RefusedByServerError
+from rocketmq_operator.kubernetes.recorder import EventRecorder
+from rocketmq_operator.kubernetes.work_queue import WorkQueue
 from rocketmq_operator.metrics import OperatorMetrics
 from rocketmq_operator.observe import Observer
-from rocketmq_operator.quorum_book import QuorumBook
-from rocketmq_operator.recorder import Recorder
-from rocketmq_operator.work_queue import WorkQueue
+from rocketmq_resources.broker_group import parse_broker_group
+from rocketmq_resources.controller_cluster import parse_controller_cluster
+from rocketmq_resources.decoding import Json, SpecError, mapping
+from rocketmq_resources.name_server import parse_name_server
 
 OFFSETS_EVERY: Final = 30.0
-"""Seconds between two writes of a status of which only offsets have changed."""
+"""Seconds between two writes of a status where only offsets have changed."""
 FIRST_REPEAT: Final = 0.02
 LAST_REPEAT: Final = 30.0
-"""Seconds until the next look after one that has applied something."""
+"""Seconds until the next reconcile after one that has applied something."""
 
 log = structlog.get_logger(__name__)
 
 
 class Reconciler:
-    """Of one process."""
+    """Reconciles all resources of one operator."""
 
     def __init__(
         self,
@@ -53,8 +51,8 @@ class Reconciler:
         queue: WorkQueue[Key],
         observer: Observer,
         executor: Executor,
-        recorder: Recorder,
-        quorums: QuorumBook,
+        recorder: EventRecorder,
+        quorums: QuorumRegistry,
         metrics: OperatorMetrics,
         settings: PlanSettings,
         wall: Callable[[], float],
@@ -73,16 +71,16 @@ class Reconciler:
         self._memory = ObjectMemory()
         self._written: dict[Key, float] = {}
         self._idle: dict[Key, tuple[int, object]] = {}
-        """What was known at the last look that found nothing to do."""
+        """What was observed when a reconcile last found nothing to do."""
         self._changes: dict[Key, int] = {}
-        """Looks in a row that had something to apply."""
+        """Consecutive reconciles that had something to apply."""
 
     def start(self, workers: int) -> None:
-        """So many looks at a time."""
-        self._workers = [asyncio.create_task(self._work(), name=f"worker {number}") for number in range(workers)]
+        """Reconcile that many resources at a time."""
+        self._workers = [asyncio.create_task(self._run_worker(), name=f"worker {number}") for number in range(workers)]
 
     async def stop(self) -> None:
-        """What is under way is cut off: every step is safe to interrupt."""
+        """Cancel running reconciles: every step is safe to interrupt."""
         for worker in self._workers:
             worker.cancel()
         for worker in self._workers:
@@ -90,27 +88,27 @@ class Reconciler:
                 await worker
 
     def resync(self, key: Key, after: float) -> None:
-        """Look again in so many seconds, unless what was there to see at the last look is all there is."""
-        if self._idle.get(key) != self._seen(key):
+        """Reconcile after that many seconds, unless nothing has changed since a reconcile found nothing to do."""
+        if self._idle.get(key) != self._revision(key):
             self._queue.add(key, after)
 
     def tidy(self, keys: set[Key]) -> None:
-        """Forget what is not among `keys`."""
+        """Forget resources that are not among `keys`."""
         for key in self._idle.keys() - keys:
             del self._idle[key]
         entries = (self._cache.get(key) for key in keys)
-        self._memory.forget_all_but({entry.uid for entry in entries if entry is not None})
+        self._memory.retain({entry.uid for entry in entries if entry is not None})
 
-    def _seen(self, key: Key) -> tuple[int, object]:
+    def _revision(self, key: Key) -> tuple[int, object]:
         return self._cache.revision(key), self._quorums.view(key)
 
-    async def look(self, key: Key) -> float | None:
-        """One look; in how many seconds to look again even if nothing is heard.
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconcile one resource; returns the seconds after which to reconcile again without an event.
 
         Raises:
-            KubeError: the API server failed us.
-            StepFailedError: an action did.
-            SpecError: the resource cannot be carried out; its status says so.
+            KubeError: a call to the API server failed.
+            StepFailedError: an action failed.
+            SpecError: the spec is refused; the status has the reason.
         """
         body = self._cache.body(key)
         if body is None:
@@ -119,35 +117,36 @@ class Reconciler:
         try:
             plan = await self._plan(key, body)
         except SpecError as error:
-            await self._refuse(body, "InvalidSpec", str(error))
+            await self._report_refusal(body, "InvalidSpec", str(error))
             raise
-        if plan.announce:
-            await self._say(key, body, plan)
-        seen = self._seen(key)
+        if plan.status_first:
+            await self._write_status(key, body, plan)
+        revision = self._revision(key)
         await self._executor.perform(body, plan.first, disruptive=False)
         try:
             changed = await self._executor.apply(plan)
         except RefusedByServerError as error:
-            await self._refuse(body, "ApplyRefused", str(error))
+            await self._report_refusal(body, "ApplyRefused", str(error))
             raise
         try:
             content = await self._executor.perform(body, plan.actions, disruptive=not changed)
         except StepFailedError:
-            # A step that fails for ever must not keep the facts from being seen.
+            # A step that always fails must not keep the status from being updated.
             with contextlib.suppress(KubeError):
-                await self._say(key, body, plan)
+                await self._write_status(key, body, plan)
             raise
         if not content:
             return FIRST_REPEAT
         if changed:
-            # What is said is of what is there then. Somebody who writes against us is not raced.
+            # The status is written by a later reconcile, which sees the result. The growing delay avoids a race with
+            # another client that keeps undoing our changes.
             self._changes[key] = self._changes.get(key, 0) + 1
             return min(LAST_REPEAT, FIRST_REPEAT * 4.0 ** (self._changes[key] - 1))
         self._changes.pop(key, None)
-        if not plan.announce:
-            await self._say(key, body, plan)
+        if not plan.status_first:
+            await self._write_status(key, body, plan)
         if key.kind == "BrokerGroup" and not (plan.actions or plan.requeue):
-            self._idle[key] = seen
+            self._idle[key] = revision
         else:
             self._idle.pop(key, None)
         return plan.requeue
@@ -164,8 +163,8 @@ class Reconciler:
             case _:
                 return plan_name_server(self._observer.name_server(parse_name_server(body)), self._settings, now)
 
-    async def _say(self, key: Key, body: Json, plan: Plan) -> None:
-        """Write the status where it differs from what is there, and tell what has changed."""
+    async def _write_status(self, key: Key, body: Json, plan: Plan) -> None:
+        """Write the status if it differs from the stored one, and record Events for what has changed."""
         if plan.status is None:
             return
         before = mapping(body, "status")
@@ -183,13 +182,13 @@ class Reconciler:
             await self._executor.write_status(body, plan.status)
         except NotFoundError:
             return
-        for notice in plan.notices:
-            if notice.reason == "MasterChanged":
+        for event in plan.events:
+            if event.reason == "MasterChanged":
                 self._metrics.master_changed(key.namespace, key.name)
-            self._recorder.tell(body, notice)
+            self._recorder.record_event(body, event)
 
-    async def _refuse(self, body: Json, reason: str, message: str) -> None:
-        """Say on the resource why nothing is done for it."""
+    async def _report_refusal(self, body: Json, reason: str, message: str) -> None:
+        """Write into the status why the resource is refused."""
         metadata, before = mapping(body, "metadata"), mapping(body, "status")
         generation = metadata.get("generation")
         status = refused(
@@ -201,21 +200,21 @@ class Reconciler:
         )
         if status == _without_verification(before):
             return
-        self._recorder.tell(body, Notice(reason, message, warning=True))
+        self._recorder.record_event(body, Event(reason, message, warning=True))
         await self._executor.write_status(body, status)
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         while True:
             key = await self._queue.get()
             try:
-                await self._turn(key)
+                await self._process(key)
             finally:
                 self._queue.done(key)
 
-    async def _turn(self, key: Key) -> None:
+    async def _process(self, key: Key) -> None:
         failed, began = True, time.monotonic()
         try:
-            after = await self.look(key)
+            after = await self.reconcile(key)
         except SpecError:
             self._queue.failed(key)
         except StepFailedError as error:
@@ -225,7 +224,7 @@ class Reconciler:
             delay = self._queue.failed(key)
             log.warning("API call failed", key=str(key), error=str(error), again_in=round(delay, 1))
         except Exception:
-            # A bug that one resource brings to light must not end the others' reconciling.
+            # A bug that one resource triggers must not stop the reconciles of the others.
             delay = self._queue.failed(key)
             log.exception("reconcile failed", key=str(key), again_in=round(delay, 1))
         else:

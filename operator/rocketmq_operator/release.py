@@ -1,6 +1,6 @@
-"""`rocketmq-operator release-finalizers`: run by Helm before an uninstall, since a finalizer without its operator
-keeps a resource for ever. Stops the operator first, which would put them back, waits until nobody holds the Lease,
-and takes it.
+"""`rocketmq-operator release-finalizers`: Helm runs it before an uninstall, because without the operator a finalizer
+keeps its resource forever. Stops the operator, which would add the finalizers again, and waits until its pods are gone.
+Then it holds the Lease while it removes the finalizers, against an operator that somebody started by hand.
 """
 
 import asyncio
@@ -11,27 +11,28 @@ from typing import Final
 
 import structlog
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.kube import ConflictError, Kube, NotFoundError
-from rocketmq_operator.lease import Leadership, LeaseSettings
+from rocketmq_operator.kubernetes.kube import ConflictError, Kube, NotFoundError
+from rocketmq_operator.kubernetes.lease import Leadership, LeaseSettings
 from rocketmq_operator.settings import OperatorSettings
+from rocketmq_resources import names
 
-LEASE_SECONDS: Final = 60.0
-"""How long the operator's end is waited for."""
+STOP_SECONDS: Final = 60.0
+"""How long to wait for the operator's pods to end, and then for the Lease."""
+POLL_SECONDS: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class ReleaseError(Exception):
-    """Something stands in the way; the text says what to do."""
+    """The finalizers cannot be released; the text says what to do."""
 
 
 async def release_finalizers(kube: Kube, settings: OperatorSettings) -> None:
-    """All of our finalizers in the watched namespaces.
+    """Remove the operator's finalizers in the watched namespaces.
 
     Raises:
         KubeError: the API server refused or did not answer.
-        ReleaseError: the operator goes on running.
+        ReleaseError: the operator still runs.
     """
     if settings.deployment:
         await _stop(kube, settings)
@@ -44,21 +45,42 @@ async def release_finalizers(kube: Kube, settings: OperatorSettings) -> None:
 
 
 async def _stop(kube: Kube, settings: OperatorSettings) -> None:
+    """A standby replica that has not heard of its end would take the Lease as soon as it is deleted."""
     try:
-        await kube.patch("Deployment", settings.namespace, settings.deployment, {"spec": {"replicas": 0}}, sub="scale")
+        scale = await kube.patch(
+            "Deployment", settings.namespace, settings.deployment, {"spec": {"replicas": 0}}, sub="scale"
+        )
     except NotFoundError:
         return
+    status = scale["status"]
+    assert isinstance(status, Mapping), "the API server sends the status of a scale"
+    selector = str(status["selector"])
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await _wait_until_gone(kube, settings.namespace, selector)
+    except TimeoutError as error:
+        raise ReleaseError(
+            f"pods of Deployment {settings.deployment} in {settings.namespace} still run: delete them, then try again"
+        ) from error
     log.info("operator stopped", deployment=settings.deployment)
+
+
+async def _wait_until_gone(kube: Kube, namespace: str, selector: str) -> None:
+    while True:
+        found = await kube.list("Pod", namespace, selector, metadata_only=True)
+        if not found["items"]:
+            return
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _take_lease(kube: Kube, settings: OperatorSettings) -> None:
     lease = LeaseSettings(
-        namespace=settings.namespace, name=names.LEASE, holder=f"release-{settings.holder}", seconds=LEASE_SECONDS
+        namespace=settings.namespace, name=names.LEASE, holder=f"release-{settings.holder}", seconds=STOP_SECONDS
     )
     candidate = Leadership(kube, lease, clock=time.monotonic, wall=time.time)
     try:
-        async with asyncio.timeout(LEASE_SECONDS):
-            await candidate.acquire(retry=1.0)
+        async with asyncio.timeout(STOP_SECONDS):
+            await candidate.acquire(retry=POLL_SECONDS)
     except TimeoutError as error:
         raise ReleaseError(
             f"an operator still holds Lease {names.LEASE} in {settings.namespace}: stop it, then try again"
@@ -69,7 +91,7 @@ async def _release(kube: Kube, kind: str, namespace: str | None) -> None:
     try:
         answer = await kube.list(kind, namespace)
     except NotFoundError:
-        return  # the kind is not installed any more
+        return  # the CRD is not installed
     items = answer.get("items")
     for item in items if isinstance(items, list) else ():
         metadata = item.get("metadata") if isinstance(item, Mapping) else None
@@ -78,7 +100,7 @@ async def _release(kube: Kube, kind: str, namespace: str | None) -> None:
 
 
 async def _release_one(kube: Kube, kind: str, namespace: str, name: str) -> None:
-    """Repeated when somebody else changes the resource at the same time."""
+    """Retries when another client changes the resource at the same time."""
     while True:
         try:
             body = await kube.get(kind, namespace, name)
@@ -86,7 +108,7 @@ async def _release_one(kube: Kube, kind: str, namespace: str, name: str) -> None
             return
         metadata = body["metadata"]
         assert isinstance(metadata, Mapping), "the API server sends metadata"
-        kept = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER]
+        kept = [name for name in metadata.get("finalizers") or () if name != names.FINALIZER]
         change = {"metadata": {"finalizers": kept, "resourceVersion": metadata.get("resourceVersion")}}
         try:
             await kube.patch(kind, namespace, name, change)

@@ -1,4 +1,4 @@
-"""The operator's settings: all of them from the environment, as a Deployment gives them. Read once by `main`."""
+"""The operator's settings, all from the environment as a Deployment sets it. Read once by `main`."""
 
 import os
 from collections.abc import Mapping
@@ -14,44 +14,44 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
 class SettingsError(Exception):
-    """A variable that the operator cannot run with; the text names it."""
+    """An environment variable is invalid; the text names it."""
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Each field is the variable OPERATOR_<FIELD>, those of the images ROCKETMQ_HA_<FIELD>."""
+    """Each field is the variable OPERATOR_<FIELD>; fields of images are ROCKETMQ_HA_<FIELD>."""
 
     namespaces: str = ""
     """Comma-separated; empty: all namespaces."""
     namespace: str = "default"
-    """Where the operator runs: its Lease is there."""
+    """Where the operator runs and has its Lease."""
     pod_name: str = ""
-    """Who holds the Lease; empty: the host's name."""
+    """The holder in the Lease; empty: the host's name."""
     deployment: str = ""
-    """Of the operator; `release-finalizers` stops it. Empty: none."""
+    """The operator's Deployment, which `release-finalizers` stops. Empty: none."""
     image_repository: str = "rocketmq-ha"
     image_tag: str = __version__
     image_apache_broker: str = ""
-    """Of official brokers; empty: apache-broker:5.3.3 of the repository."""
+    """Image of official brokers; empty: apache-broker:5.3.3 of the repository."""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     resync_seconds: Seconds = 60.0
-    """How often every resource is looked at though nothing was heard of it. Costs no call where nothing differs."""
+    """Time between two reconciles of a resource without events. Costs no call if nothing differs."""
     workers: Annotated[int, msgspec.Meta(ge=1, le=64)] = 8
-    """Resources that are reconciled at a time."""
+    """Resources that are reconciled concurrently."""
     health_host: str = ""
     """Address of both ports; empty: all."""
     health_port: Port = 8080
     metrics_port: Port = 8081
     lease_seconds: Seconds = 30.0
-    """After so long without a word of its holder somebody else takes the Lease."""
+    """Another operator takes the Lease when it was not renewed for this time."""
     hand_over_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 10.0
-    """How long a planned switchover may take; sends are refused for no longer."""
+    """How long a planned switchover may take, and sends may be refused for it."""
     network_policies: bool = True
-    """Whether NetworkPolicies are made."""
+    """Whether the operator creates NetworkPolicies."""
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The namespaces; none: all."""
+        """The watched namespaces; empty: all."""
         return tuple(dict.fromkeys(name.strip() for name in self.namespaces.split(",") if name.strip()))
 
     @property

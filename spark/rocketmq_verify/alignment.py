@@ -1,18 +1,17 @@
-"""What a run knows of every byte of every replica, as spans, and as a map of few cells for people.
+"""The state of every byte of every replica after a run, as spans, and as a map of few cells for people.
 
-Made of the verdict and the plan, which are short whatever the log's length; `history` keeps the spans, the report draws
-the map. Pure.
+Made of the verdict and the plan, which do not grow with the log; `history` keeps the spans, the report draws the map.
+Pure.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.chunks import ALL, Plan, common, covered, merged, without
-from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.findings import State
 from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.planning.chunks import ALL, Plan, common, covered, merged, without
 from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
 
 MOST_CELLS: Final = 160
@@ -21,32 +20,12 @@ _SHORTEST_COLUMN: Final = 4096
 MOST_REPLICAS: Final = 32
 """Rows of the map."""
 MOST_SPANS: Final = 100_000
-"""Of one run; findings and pieces are few, so a run has some hundred."""
-
-
-class State(StrEnum):
-    """What is known of a replica's bytes."""
-
-    DIFFERING = "differing"
-    MISSING = "missing"
-    UNREAD = "unread"
-    """Not compared at all: the replica was not to be read, or changed while it was."""
-    BEHIND = "behind"
-    """Behind the end of what is compared: not confirmed yet, or a stale tail."""
-    ALONE = "alone"
-    """No other replica has it (any more)."""
-    EARLIER = "earlier"
-    """Compared by an earlier run, not by this one."""
-    SAMPLED = "sampled"
-    """Compared by an earlier run, and some of it again by this one."""
-    VERIFIED = "verified"
-    """Compared by this run, all of it."""
+"""Of one run; findings and pieces are few, so a run has some hundreds."""
 
 
 _RANK: Final = {state: rank for rank, state in enumerate(State)}
 ALARMING: Final = frozenset({State.DIFFERING, State.MISSING})
-"""Shown though it be one byte of a cell; of the other states the one that most bytes are in."""
-_DIFFER: Final = frozenset({Kind.CORRUPT_RECORD, Kind.DIVERGENT_HISTORY, Kind.BAD_STRUCTURE})
+"""Shown even for one byte of a cell; otherwise a cell shows the state of most of its bytes."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -87,8 +66,8 @@ class Map(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
-    """What is known of each replica's bytes: ascending, disjoint, neighbours differ in state."""
-    zones = {one.name: _zone(one) for one in verdict.replicas}
+    """The spans of each replica's bytes: ascending, disjoint, neighbours differ in state."""
+    zones = {reported.name: _zone(reported) for reported in verdict.replicas}
     both = covered(zones.values())
     full = [piece.extent for piece in plan.pieces if piece.per_million >= ALL]
     some = [piece.extent for piece in plan.pieces if piece.per_million < ALL]
@@ -116,12 +95,11 @@ def _zone(replica: ReplicaReport) -> Extent:
 
 def _findings(verdict: Verdict, replica: ReplicaName, log: Extent) -> Iterable[tuple[State, Iterable[Extent]]]:
     own = [finding for finding in verdict.findings if replica in finding.replicas]
-    for state, kinds in (
-        (State.BEHIND, {Kind.STALE_TAIL}),
-        (State.DIFFERING, _DIFFER),
-        (State.MISSING, {Kind.MISSING_SEGMENT}),
-    ):
-        yield state, [Extent(one.start, one.end).meet(log) for one in own if one.kind in kinds]
+    for state in (State.BEHIND, State.DIFFERING, State.MISSING):
+        yield (
+            state,
+            [Extent(finding.start, finding.end).meet(log) for finding in own if finding.kind.traits.state is state],
+        )
 
 
 def _painted(replica: ReplicaName, layers: Iterable[tuple[State, Iterable[Extent]]]) -> list[Span]:
@@ -132,7 +110,7 @@ def _painted(replica: ReplicaName, layers: Iterable[tuple[State, Iterable[Extent
         if over:
             layered = {below: without(own, over) for below, own in layered.items()}
             layered[state] = merged([*layered.get(state, ()), *over])
-    painted = [Span(replica, one.start, one.end, state) for state, own in layered.items() for one in own]
+    painted = [Span(replica, extent.start, extent.end, state) for state, own in layered.items() for extent in own]
     painted.sort(key=lambda span: span.start)
     found: list[Span] = []
     for span in painted:
@@ -177,10 +155,11 @@ def chart(of: Sequence[Span], segment_size: int, *, unread: Iterable[ReplicaName
 
 
 def _column(length: int, segment_size: int) -> int:
-    """Bytes of a column: a whole part of a file or several whole files, so that files' borders are columns' borders."""
+    """Bytes of a column: a whole part of a file or several whole files, so that each file's border is a column's
+    border."""
     if length > segment_size * MOST_CELLS // 2:
         return -(-length // (segment_size * MOST_CELLS)) * segment_size
-    # of a log that has only begun to fill its file, a column is a small part: one bad byte must not paint it all
+    # in a log that has only begun to fill its file, a column is a small part: one bad byte must not colour it all
     parts = max(min(segment_size * MOST_CELLS // max(length, 1), segment_size // _SHORTEST_COLUMN), 1)
     while segment_size % parts:
         parts -= 1
@@ -197,7 +176,7 @@ def _cells(name: ReplicaName, own: Iterable[Span], start: int, width: int, colum
     for column, parts in enumerate(row):
         if not parts:
             continue
-        state = max(parts, key=lambda one: (one in ALARMING, parts[one], -_RANK[one]))
+        state = max(parts, key=lambda candidate: (candidate in ALARMING, parts[candidate], -_RANK[candidate]))
         if found and found[-1].last == column and found[-1].state is state:
             found[-1] = Cell(name, found[-1].first, column + 1, state)
         else:
@@ -206,7 +185,7 @@ def _cells(name: ReplicaName, own: Iterable[Span], start: int, width: int, colum
 
 
 def totals(of: Iterable[Span]) -> dict[ReplicaName, dict[State, int]]:
-    """Bytes by replica and state; every state is there."""
+    """Bytes by replica and state, for every state."""
     found: dict[ReplicaName, dict[State, int]] = {}
     for span in of:
         own = found.setdefault(span.replica, dict.fromkeys(State, 0))

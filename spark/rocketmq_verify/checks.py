@@ -1,8 +1,9 @@
-"""The checks of one log by itself, once the replicas were compared: its structure, and consume queues. Called by `job`.
+"""The checks of one log by itself, after the replicas were compared: its structure, and consume queues. Called by
+`job`.
 
-Of replicas that agree one is enough, so the structure is checked in one of them: where files can be read of all that is
-new, through a sidecar of so little that next to nothing travels. Consume queues are each replica's own, and are checked
-where there are files, against the log of one.
+Replicas that agree have one structure, so it is checked in one of them: in all new bytes if its files can be read, in
+a small sample if they travel through a sidecar. Consume queues are each replica's own, and are checked where there are
+files, against the log of one replica.
 """
 
 import random
@@ -11,38 +12,38 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from rocketmq_verify import scan
-from rocketmq_verify.domain.chunks import ALL, Piece
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.histories import History
 from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.queues import QueueCheck
-from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
-from rocketmq_verify.domain.structure import Structure
+from rocketmq_verify.domain.planning.chunks import ALL, Piece
+from rocketmq_verify.domain.planning.lineage import Lineage
+from rocketmq_verify.domain.records.queues import QueueCheck
+from rocketmq_verify.domain.records.shapes import bad_queues, bad_structure, joined
+from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_verify.engine import scan
 from rocketmq_verify.run import Checked, QueueSummary
-from rocketmq_verify.work import Place, Work
+from rocketmq_verify.sources.work import Place, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE_PER_MILLION: Final = 400
-"""Of the bytes that were compared: what may travel from a sidecar to have its structure checked."""
+"""Of the bytes that were compared: what may travel from a sidecar for the check of the structure."""
 WINDOW: Final = 64 << 10
 MOST_WINDOWS: Final = 1024
 
 
-def witness(places: Sequence[Place], history: History, found: Sequence[Finding]) -> Place | None:
-    """Whose log is looked at: files before sidecars, the common history before others', then who has most of it."""
-    zones = {zone.replica: zone.extent.length for zone in history.zones}
-    apart = {one for finding in found if finding.kind is Kind.STALE_TAIL for one in finding.replicas}
+def witness(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding]) -> Place | None:
+    """The replica whose log is checked: files before sidecars, the common history before others, then the longest."""
+    zones = {zone.replica: zone.extent.length for zone in lineage.zones}
+    apart = {replica for finding in found if finding.kind is Kind.STALE_TAIL for replica in finding.replicas}
     there = [place for place in places if place.name in zones]
     return max(there, key=lambda place: (place.has_files, place.name not in apart, zones[place.name]), default=None)
 
 
 def check_structure(
-    spark: "SparkSession", place: Place, work: Work, history: History, *, known: Sequence[Extent], at_once: int
+    spark: "SparkSession", place: Place, work: Work, lineage: Lineage, *, known: Sequence[Extent], at_once: int
 ) -> Checked:
-    """The structure of what the plan reads as a whole."""
+    """Check the structure of what the plan reads as a whole."""
     pieces = tuple(piece for piece in work.plan.pieces if piece.per_million == ALL)
     if not place.has_files:
         pieces = _windows(pieces, copies=len(work.zones), seed=work.plan.seed)
@@ -53,7 +54,7 @@ def check_structure(
     found = joined(parts)
     if found is None:
         return Checked(sampled=not place.has_files)
-    findings = bad_structure(found, history, known)
+    findings = bad_structure(found, lineage, known)
     travelled = 0 if place.has_files else sum(piece.extent.length for piece in pieces)
     return Checked(findings=tuple(findings), structure=found, sampled=not place.has_files, travelled=travelled)
 
@@ -63,14 +64,14 @@ def check_queues(
     place: Place,
     places: Sequence[Place],
     work: Work,
-    history: History,
+    lineage: Lineage,
     *,
     known: Sequence[Extent],
     at_once: int,
 ) -> Checked:
-    """Every replica's consume queues, as far as the plan reads the log as a whole; nothing without files."""
-    names = {zone.replica for zone in history.zones}
-    own = tuple(one for one in places if one.has_files and one.name in names)
+    """Check every replica's consume queues, as far as the plan reads the log as a whole; nothing without files."""
+    names = {zone.replica for zone in lineage.zones}
+    own = tuple(candidate for candidate in places if candidate.has_files and candidate.name in names)
     pieces = tuple(piece for piece in work.plan.pieces if piece.per_million == ALL)
     if not own or not place.has_files or not pieces:
         return Checked()
@@ -78,16 +79,16 @@ def check_queues(
     queued = msgspec.structs.replace(work, plan=plan, queues_of=own, per_task=work.per_task // 4)
     found, _ = scan.queues(spark, place, queued, at_once=at_once)
     rows: list[tuple[ReplicaName, str, int, QueueCheck]] = [
-        (one.replica, one.topic, one.queue_id, one.check) for one in found.faulty
+        (faulty.replica, faulty.topic, faulty.queue_id, faulty.check) for faulty in found.faulty
     ]
     return Checked(
-        findings=tuple(bad_queues(rows, history, known)),
+        findings=tuple(bad_queues(rows, lineage, known)),
         queues=QueueSummary(units=found.units, lag=found.lag, superseded=found.superseded, faults=found.faults),
     )
 
 
 def _windows(pieces: Sequence[Piece], *, copies: int, seed: int) -> tuple[Piece, ...]:
-    """Some windows of these pieces, at random, in their order."""
+    """Random windows of these pieces, in their order."""
     total = sum(piece.extent.length for piece in pieces)
     count = min(total * copies * SAMPLE_PER_MILLION // ALL // WINDOW, MOST_WINDOWS)
     chance = random.Random(seed)  # noqa: S311 - a sample, no secret

@@ -1,6 +1,6 @@
-"""`rocketmq-verify`: one run, its result where it was asked for, its exit code.
+"""`rocketmq-verify`: one run, its results, its exit code.
 
-Exit codes: 0 aligned, 1 a mismatch was found, 2 usage, configuration or input that cannot be read as it was given,
+Exit codes: 0 aligned, 1 a mismatch was found, 2 usage, configuration, or input that cannot be read,
 3 not verified (too few replicas could be read, one was unreachable, Spark did not start), 130 Ctrl-C or SIGTERM.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from rocketmq_runtime import logs
-from rocketmq_runtime.settings import SettingsError
-from rocketmq_verify.command_line import PROGRAM, Options, parse, request_of
-from rocketmq_verify.sources import SpecError
+from rocketmq_runtime.config.settings import SettingsError, report_unknown
+from rocketmq_verify.options import PROGRAM, Options, parse, request_of
+from rocketmq_verify.sources.source import SpecError
 
 if TYPE_CHECKING:
     from rocketmq_verify.run import Run
@@ -24,7 +24,7 @@ EXIT_USAGE: Final = 2
 EXIT_UNVERIFIED: Final = 3
 EXIT_INTERRUPTED: Final = 130
 SHOWN_LINES: Final = 60
-"""Of Spark's log."""
+"""Lines of Spark's log."""
 
 
 class _FailedError(Exception):
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options is None:
         return 0
     logs.configure(options.settings.log_format, "debug" if options.verbose else options.settings.log_level)
+    report_unknown(options.unknown_keys, str(options.config))
     signal.signal(signal.SIGTERM, _interrupted)
     began = time.monotonic()
     try:
@@ -58,10 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(str(error), error.code)
     except KeyboardInterrupt as error:
         why = f" ({error})" if str(error) else ""
-        _publish(options, None, f"interrupted, or not done in time{why}: nothing was decided", began)
-        return _refused("interrupted: nothing was decided, and nothing is kept of this run", EXIT_INTERRUPTED)
+        _publish(options, None, f"interrupted, or not done in time{why}: no verdict", began)
+        return _refused("interrupted: no verdict, and nothing is kept of this run", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # whoever reads our output is gone
+        # The reader of our output has gone; Python must not fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERRUPTED
     return code
@@ -72,13 +73,13 @@ def verify(options: Options) -> "Run":
 
     Raises:
         _FailedError: there is no verdict.
-        KeyboardInterrupt: with what was waited for, if that is known.
+        KeyboardInterrupt: its text is what the run waited for, if that is known.
     """
     from rocketmq_verify import job  # noqa: PLC0415 - --help need not wait for Arrow
-    from rocketmq_verify.domain.histories import SegmentSizeError  # noqa: PLC0415
-    from rocketmq_verify.history import HistoryError  # noqa: PLC0415
+    from rocketmq_verify.domain.planning.lineage import SegmentSizeError  # noqa: PLC0415
+    from rocketmq_verify.engine.session import Engine, SessionError  # noqa: PLC0415
+    from rocketmq_verify.history.store import HistoryError  # noqa: PLC0415
     from rocketmq_verify.progress import NoProgress, Watched  # noqa: PLC0415
-    from rocketmq_verify.session import Engine, SessionError  # noqa: PLC0415
 
     request = request_of(options)
     engine = Engine(request.spark)
@@ -110,14 +111,14 @@ def verify(options: Options) -> "Run":
 
 
 def _show_log(options: Options, path: Path) -> None:
-    """The end of what Spark said, on standard error, where a pod would take the file away with it."""
+    """Print the end of Spark's log: a pod's file is lost when the pod ends."""
     if options.settings.broker_group and path.exists():
         lines = path.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
         print("\n".join(lines), file=sys.stderr)
 
 
 def _print(options: Options, run: "Run") -> None:
-    from rocketmq_verify import json_report, text_report  # noqa: PLC0415
+    from rocketmq_verify.report import json_report, text_report  # noqa: PLC0415
 
     if options.output == "json":
         sys.stdout.write(json_report.encode(run, plan=options.plan).decode() + "\n")
@@ -127,7 +128,7 @@ def _print(options: Options, run: "Run") -> None:
 
 
 def _write_report(path: Path, run: "Run") -> bool:
-    from rocketmq_verify import html_report  # noqa: PLC0415 - draws, which takes a second to import
+    from rocketmq_verify.report import html_report  # noqa: PLC0415 - draws, which takes a second to import
 
     try:
         path.write_text(html_report.page(run), encoding="utf-8")
@@ -138,11 +139,11 @@ def _write_report(path: Path, run: "Run") -> bool:
 
 
 def _publish(options: Options, run: "Run | None", problem: str, began: float) -> None:
-    """To the BrokerGroup, if the run was told one."""
+    """Write the result to the BrokerGroup, if one is configured."""
     settings = options.settings
     if not (settings.namespace and settings.broker_group):
         return
-    from rocketmq_verify import kube_status  # noqa: PLC0415
+    from rocketmq_verify.report import kube_status  # noqa: PLC0415
 
     if run is None:
         outcome = kube_status.failure(problem, full=settings.full)

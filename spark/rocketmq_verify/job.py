@@ -1,7 +1,7 @@
-"""One run from the first look at the replicas to the verdict; everything it decides is decided in `domain`. For `cli`.
+"""One run from the first look at the replicas to the verdict; all decisions are made in `domain`. For `cli`.
 
 look -> what can be compared -> what earlier runs compared -> plan -> digests side by side (Spark) -> look again ->
-questions down to messages -> structure and consume queues (Spark) -> look once more -> what still stands -> verdict
+reads down to messages -> structure and consume queues (Spark) -> read again -> what is still true -> verdict
 """
 
 import time
@@ -11,27 +11,27 @@ from typing import Final, TypeVar
 import msgspec
 
 from rocketmq_verify.alignment import spans
-from rocketmq_verify.asking import DIGEST_COST, Replicas
-from rocketmq_verify.domain.chunks import Plan, plan
-from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Severity
-from rocketmq_verify.domain.histories import History, history
-from rocketmq_verify.domain.inquiry import inquire, still_true
+from rocketmq_verify.domain.inquiry.compare import Tally
+from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
+from rocketmq_verify.domain.inquiry.narrow import drive
+from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, unsettled
+from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
-from rocketmq_verify.domain.narrow import drive
+from rocketmq_verify.domain.planning.chunks import Plan, plan
+from rocketmq_verify.domain.planning.lineage import Lineage, lineage
+from rocketmq_verify.domain.planning.table_findings import unreachable
 from rocketmq_verify.domain.repair import Repair, repairs
-from rocketmq_verify.domain.table_findings import unreachable
-from rocketmq_verify.domain.unsettled import lasting, told, unsettled
 from rocketmq_verify.domain.verdict import in_order, verdict
-from rocketmq_verify.domain.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
-from rocketmq_verify.history import HistoryError, HistoryStore, new_run_id
-from rocketmq_verify.history_folders import Folder
-from rocketmq_verify.history_rows import Figures, RunSummary
+from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.history.folders import Folder
+from rocketmq_verify.history.rows import Figures, RunSummary
+from rocketmq_verify.history.store import HistoryError, HistoryStore, new_run_id
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.run import Checked, Request, Run, Timings
-from rocketmq_verify.session import Engine
 from rocketmq_verify.sizes import format_bytes
-from rocketmq_verify.work import Work
+from rocketmq_verify.sources.replicas import DIGEST_COST, Replicas
+from rocketmq_verify.sources.work import Work
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ def run(
     """Verify. The caller stops the engine, which is started here if there is anything to compare.
 
     Raises:
-        SpecError: a replica's place is none.
+        SpecError: a replica's place has no log.
         SegmentSizeError: logs of different configurations.
         SessionError: Spark does not start.
         HistoryError: the history cannot be read.
@@ -78,9 +78,9 @@ class _Job:
 
     def run(self) -> Run:
         request, replicas = self._request, self._replicas
-        self._progress.phase(f"asking {len(request.places)} replicas what they have")
-        before = self._timed("states", replicas.look)
-        first = history(before)
+        self._progress.phase(f"reading the states of {len(request.places)} replicas")
+        before = self._timed("states", replicas.describe)
+        first = lineage(before)
         marks = Watermarks()
         what = plan(first, (), chunk_size=request.chunk_size)
         tally = Tally()
@@ -89,7 +89,7 @@ class _Job:
         self._engine.start()
         self._progress.phase("starting Spark")
         if self._store is not None:
-            marks = self._store.load(request.group) or marks  # on a file system of Hadoop's it waits for Spark
+            marks = self._store.load(request.group) or marks  # a file system of Hadoop's waits for Spark
         what = plan(
             first,
             fresh(drive(still_anchored(marks, before), replicas.answer), before, first),
@@ -101,11 +101,11 @@ class _Job:
         self._engine.spark()
         self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
         tally = self._timed("scan", lambda: self._compare(what, first))
-        self._progress.phase("looking at what differs")
-        second = self._look(before)
+        self._progress.phase("examining the differences")
+        second = self._both_looks(before)
         found = self._timed("inquiry", lambda: drive(inquire(second, tally), replicas.answer))
         found = (*found, *self._check(what, second, tally, found))
-        last = self._look(before)
+        last = self._both_looks(before)
         standing = still_true(found, second, last)
         dropped = tuple(finding for finding in found if finding not in standing)
         self._unsettled = unsettled(tally, last, found, standing)
@@ -115,13 +115,13 @@ class _Job:
             marks = drive(anchored(marks, last), replicas.answer)
         return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
 
-    def _look(self, before: Sequence[ReplicaLog]) -> History:
-        """What is true of both looks, of those that can still be read."""
-        after = self._replicas.look()
-        return history([log for log in before if log.name not in self._replicas.failed], after)
+    def _both_looks(self, before: Sequence[ReplicaLog]) -> Lineage:
+        """The lineage of `before` and of a look now, for the replicas that can still be read."""
+        after = self._replicas.describe()
+        return lineage([log for log in before if log.name not in self._replicas.failed], after)
 
-    def _compare(self, what: Plan, first: History) -> Tally:
-        from rocketmq_verify import scan  # noqa: PLC0415 - imports pyspark, as the engine has done meanwhile
+    def _compare(self, what: Plan, first: Lineage) -> Tally:
+        from rocketmq_verify.engine import scan  # noqa: PLC0415 - imports pyspark, as the engine has done by now
 
         places = [place for place in self._request.places if place.name not in self._replicas.failed]
         work = Work.of(what, first, self._request.options)
@@ -132,8 +132,8 @@ class _Job:
         self._replicas.travelled += tally.chunks * remote * DIGEST_COST
         return tally
 
-    def _check(self, what: Plan, second: History, tally: Tally, found: Sequence[Finding]) -> tuple[Finding, ...]:
-        """The log by itself, and consume queues."""
+    def _check(self, what: Plan, second: Lineage, tally: Tally, found: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Check the log by itself, and consume queues."""
         from rocketmq_verify import checks  # noqa: PLC0415 - as above
 
         request, engine = self._request, self._engine
@@ -142,7 +142,7 @@ class _Job:
         if place is None:
             return ()
         work = Work.of(what, second, request.options)
-        known = told(tally, found)
+        known = reported_places(tally, found)
         if request.structure:
             self._progress.phase(f"checking the structure of the log of {place.name}")
             with engine.watched(self._progress):
@@ -171,29 +171,29 @@ class _Job:
         self,
         marks: Watermarks,
         before: Sequence[ReplicaLog],
-        last: History,
+        last: Lineage,
         *,
         what: Plan,
         tally: Tally,
         standing: Sequence[Finding],
         dropped: Sequence[Finding],
     ) -> Watermarks:
-        """What differs is read again by itself; what a log has wrong alike everywhere has to be asked for."""
-        alike = [finding for finding in standing if finding in self._checked.findings]
+        """Differences are read again in any case; faults that are equal in all replicas have to be added."""
+        everywhere = [finding for finding in standing if finding in self._checked.findings]
         return advanced(
             marks,
             [log for log in before if log.name not in self._replicas.failed],
             last,
             plan=what,
             tally=tally,
-            unsettled=(*dropped, *alike),
+            unsettled=(*dropped, *everywhere),
             now_ms=self._now_ms(),
         )
 
     def _concluded(
         self,
         before: Sequence[ReplicaLog],
-        last: History,
+        last: Lineage,
         *,
         what: Plan,
         tally: Tally,
@@ -203,7 +203,7 @@ class _Job:
         request, failed = self._request, self._replicas.failed
         lost = [unreachable(name, why) for name, why in sorted(failed.items())]
         findings = in_order((*last.findings, *standing, *lost))
-        said = verdict(
+        result = verdict(
             before,
             last,
             what,
@@ -221,19 +221,19 @@ class _Job:
             reading_seconds=self._seconds.get("scan", 0.0),
             travelled_bytes=self._replicas.travelled,
         )
-        run_id, known = new_run_id(), spans(said, what)
+        run_id, known = new_run_id(), spans(result, what)
         earlier: tuple[RunSummary, ...] = ()
         problem = ""
         if self._store is not None:
             try:
-                self._store.save(request.group, run_id, said, watermarks=marks, spans=known, figures=figures)
+                self._store.save(request.group, run_id, result, watermarks=marks, spans=known, figures=figures)
                 earlier = self._store.last(request.group, SHOWN_RUNS)
             except HistoryError as error:
                 problem = str(error)
         return Run(
             run_id=run_id,
             group=request.group,
-            verdict=said,
+            verdict=result,
             findings=findings,
             plan=what,
             masters=masters,
@@ -275,9 +275,9 @@ class _Job:
         )
 
     def _hadoop(self, uri: str) -> Folder:
-        self._engine.start()  # a run that has nothing to compare is kept, too
+        self._engine.start()  # a run that has nothing to compare is kept too
         spark = self._engine.spark()
-        # only now: two threads that import pyspark at once disturb each other
-        from rocketmq_verify.history_hadoop import HadoopFolder  # noqa: PLC0415
+        # only now: two threads must not import pyspark at the same time
+        from rocketmq_verify.history.hadoop import HadoopFolder  # noqa: PLC0415
 
         return HadoopFolder(spark, uri)

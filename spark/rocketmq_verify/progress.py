@@ -1,4 +1,4 @@
-"""What a run is doing, on standard error: one line that changes on a terminal, a line a phase elsewhere."""
+"""The progress of a run on standard error: one line that changes on a terminal, a line per phase elsewhere."""
 
 import sys
 import threading
@@ -10,17 +10,15 @@ _PERIOD: Final = 0.25
 
 
 class Progress(Protocol):
-    """Told by `job`."""
-
     def phase(self, text: str) -> None:
-        """Something new begins."""
+        """A new phase begins."""
 
     def step(self, done: int, total: int) -> None:
-        """How far it is."""
+        """Parts of this phase that are done."""
 
 
 class NoProgress:
-    """For those who are not watched."""
+    """Shows nothing."""
 
     def phase(self, text: str) -> None:
         """See `Progress`."""
@@ -30,7 +28,7 @@ class NoProgress:
 
 
 class Watched:
-    """`Progress` on a stream; its own thread keeps the seconds going on a terminal."""
+    """`Progress` on a stream; on a terminal its own thread counts the seconds."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -43,7 +41,7 @@ class Watched:
 
     def __enter__(self) -> Self:
         if self._terminal:
-            self._thread = threading.Thread(target=self._go_on, name="progress", daemon=True)
+            self._thread = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
             self._thread.start()
         return self
 
@@ -57,7 +55,6 @@ class Watched:
                 self._write("")
 
     def phase(self, text: str) -> None:
-        """See `Progress`."""
         with self._lock:
             self._text, self._part = text, ""
             if self._terminal:
@@ -67,11 +64,10 @@ class Watched:
                 self._stream.flush()
 
     def step(self, done: int, total: int) -> None:
-        """See `Progress`."""
         with self._lock:
             self._part = f" ({done} of {total} parts)"
 
-    def _go_on(self) -> None:
+    def _keep_drawing(self) -> None:
         while not self._end.wait(_PERIOD):
             with self._lock:
                 self._draw()

@@ -1,22 +1,22 @@
-"""One run: what is asked for (by `cli`, of `job`), and what came of it, for reports and the history."""
+"""One run: the request (from `cli` to `job`), and the result, for reports and the history."""
 
 import msgspec
 
 from rocketmq_verify.alignment import Span
-from rocketmq_verify.domain.chunks import DEFAULT_CHUNK_SIZE, Plan
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.planning.chunks import DEFAULT_CHUNK_SIZE, Plan
+from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import Repair
-from rocketmq_verify.domain.structure import Structure
 from rocketmq_verify.domain.verdict import Verdict
-from rocketmq_verify.history_rows import Figures, Group, RunSummary
-from rocketmq_verify.session import SessionOptions
-from rocketmq_verify.sources import SourceOptions
-from rocketmq_verify.work import Place
+from rocketmq_verify.engine.session import SessionOptions
+from rocketmq_verify.history.rows import Figures, Group, RunSummary
+from rocketmq_verify.sources.source import SourceOptions
+from rocketmq_verify.sources.work import Place
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do."""
+    """What to verify, and how."""
 
     group: Group
     places: tuple[Place, ...]
@@ -28,7 +28,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     queues: bool = True
     allow_unreachable: bool = False
     broker_group: str = ""
-    """Of Kubernetes, whose replicas these are; empty: they are elsewhere."""
+    """The BrokerGroup of these replicas; empty: not on Kubernetes."""
     history_path: str = ""
     spark: SessionOptions = SessionOptions()
     seed: int | None = None
@@ -43,7 +43,7 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lag: int
     """Records without a unit yet."""
     superseded: int
-    """Records of a topic that was deleted and made anew."""
+    """Records of a topic that was deleted and created again."""
     faults: int
 
 
@@ -52,11 +52,11 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     total: float
     states: float
-    """Until all replicas were asked for the first time."""
+    """Until all replicas were described for the first time."""
     session: float
     """Until Spark had started and was warm."""
     warm_up: float
-    """Of these, the first query, over nothing."""
+    """Of these, the first query, over no data."""
     scan: float
     """Digests, compared."""
     inquiry: float
@@ -66,13 +66,13 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of checking a log by itself; see `checks`."""
+    """The result of checking a log by itself; see `checks`."""
 
     findings: tuple[Finding, ...] = ()
     structure: Structure | None = None
     """None: not checked."""
     sampled: bool = False
-    """Only a sample of what is new was."""
+    """Only a sample of the new bytes was checked."""
     queues: QueueSummary | None = None
     """None: not checked."""
     travelled: int = 0
@@ -80,22 +80,20 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
-
     run_id: str
     group: Group
     verdict: Verdict
     findings: tuple[Finding, ...]
     plan: Plan
     masters: tuple[ReplicaName, ...]
-    """Who led when the run began, as far as that is known."""
+    """The masters when the run began, as far as known."""
     checked: Checked
     repairs: tuple[Repair, ...]
     timings: Timings
     figures: Figures
     spans: tuple[Span, ...]
-    """What is known of every byte now."""
+    """The state of every byte now."""
     earlier: tuple[RunSummary, ...] = ()
     """This run and those before it, oldest first; none without a history."""
     history_error: str = ""
-    """Why the run could not be kept; empty: it was, or nowhere was asked for."""
+    """Why the run could not be kept; empty: it was, or there is no history."""

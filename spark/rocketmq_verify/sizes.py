@@ -20,13 +20,13 @@ def parse_size(text: str) -> int:
     """Bytes, from 0 on.
 
     Raises:
-        ValueError: it is none; says what would be.
+        ValueError: not a size; the text has examples.
     """
     lower = text.strip().lower().removesuffix("b")
     digits = lower.rstrip("kmgti")
     factor = _UNITS.get(lower[len(digits) :])
     if factor is None or not (digits.isascii() and digits.isdecimal() and len(digits) <= 19):
-        raise ValueError(f"{text!r} is no size: write 1048576, 1Mi or 1M")
+        raise ValueError(f"{text!r} is not a size: write 1048576, 1Mi or 1M")
     size = int(digits) * factor
     if size > _LARGEST:
         raise ValueError(f"{text!r} is too large")
@@ -34,7 +34,7 @@ def parse_size(text: str) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """Three digits that matter, in powers of ten."""
+    """Three significant digits, in powers of ten."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if count < 999.5 or unit == "TB":
             break

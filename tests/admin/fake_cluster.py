@@ -7,15 +7,14 @@ RocketMQ 5.3.3 or made here; the recorded addresses in them are replaced by the 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import TypeVar
 
-from rocketmq_formats.remoting.bodies import encode_body
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame
 from rocketmq_formats.remoting.headers import Header, encode_header
-from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
+from tests.paths import GOLDEN_FILES
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 N0, N1, N2 = CONTROLLERS = ("127.0.0.1:9878", "127.0.0.1:9888", "127.0.0.1:9898")
 NAME_SERVER = "127.0.0.1:9876"
 BROKERS = {1: "127.0.0.1:30911", 2: "127.0.0.1:30921", 3: "127.0.0.1:30931"}
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 def recorded(name: str) -> RemotingCommand:
     """A response recorded from RocketMQ."""
-    return decode_frame((GOLDEN / "remoting" / f"{name}.bin").read_bytes()[4:])
+    return decode_frame((GOLDEN_FILES / "remoting" / f"{name}.bin").read_bytes()[4:])
 
 
 def answer(

@@ -17,14 +17,17 @@ COMMANDS = [info.name for info in cli.app.registered_commands if info.name]
 ELECT = ("electMaster", "-c", "DefaultCluster", "-bn", "broker-a", "-b", "2")
 
 
-def test_the_commands_are_mqadmins() -> None:
+def test_the_commands_are_mqadmins_and_three_of_ours() -> None:
     assert sorted(COMMANDS) == [
+        "addControllerMember",
         "cleanBrokerMetadata",
         "electMaster",
         "getBrokerEpoch",
         "getControllerConfig",
+        "getControllerMembers",
         "getControllerMetaData",
         "getSyncStateSet",
+        "removeControllerMember",
         "updateControllerConfig",
     ]
 
@@ -110,7 +113,7 @@ def test_answers_that_cannot_be_read(cluster: FakeCluster, admin: Tool, body: by
     assert outcome.err.count("\n") == 1
 
 
-def test_names_nobody_knows(cluster: FakeCluster, admin: Tool) -> None:
+def test_unknown_names(cluster: FakeCluster, admin: Tool) -> None:
     for target in (("-b", "nobody"), ("-c", "nothing")):
         outcome = admin("getBrokerEpoch", "-n", NAME_SERVER, *target)
         assert (outcome.code, outcome.out) == (1, "")
@@ -149,7 +152,7 @@ def test_an_update_is_reported_per_controller(cluster: FakeCluster, admin: Tool)
     assert outcome.out == f"update controller config success![{N0}]\nkey : new\n"
     assert outcome.code == 1
     assert outcome.err.splitlines() == [
-        f"rocketmq-admin: {N1} knows no key key: nothing was set",
+        f"rocketmq-admin: {N1} has no key key: nothing was set",
         f"rocketmq-admin: {N2} did not take the value: key is old",
     ]
 

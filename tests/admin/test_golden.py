@@ -12,12 +12,13 @@ from rocketmq_formats.remoting.controller import (
     InSyncReplica,
     ReplicasInfo,
 )
-from tests.admin.fake_cluster import BROKERS, GOLDEN, N0, N1, NAME_SERVER, FakeCluster, answer, recorded
+from tests.admin.fake_cluster import BROKERS, N0, N1, NAME_SERVER, FakeCluster, answer, recorded
 from tests.command_lines import Tool
+from tests.paths import GOLDEN_FILES
 
 
 def golden(name: str) -> str:
-    return (GOLDEN / "mqadmin" / f"{name}.txt").read_text()
+    return (GOLDEN_FILES / "mqadmin" / f"{name}.txt").read_text()
 
 
 def replica(broker_id: int, *, alive: bool = True) -> InSyncReplica:
@@ -72,12 +73,12 @@ def test_get_sync_state_set_in_trouble(cluster: FakeCluster, admin: Tool, name: 
     assert (outcome.code, outcome.out, outcome.err) == (0, golden(f"getSyncStateSet-{name}"), "")
 
 
-def test_get_sync_state_set_of_nobody(cluster: FakeCluster, admin: Tool) -> None:
+def test_get_sync_state_set_of_an_unknown_broker(cluster: FakeCluster, admin: Tool) -> None:
     cluster.processes[N1].scripts[1006] = answer(body=BrokerReplicasInfo(replicas_info_table={}))
     outcome = admin("getSyncStateSet", "-a", N1, "-b", "nobody")
     assert outcome.out == golden("getSyncStateSet-unknown")
     # mqadmin says nothing and success
-    assert (outcome.code, outcome.err) == (1, "rocketmq-admin: the controller knows no broker set nobody\n")
+    assert (outcome.code, outcome.err) == (1, "rocketmq-admin: the controller has no broker set nobody\n")
 
 
 def epochs_of(broker_id: int, epochs: list[EpochEntry]) -> EpochEntryCache:
@@ -165,7 +166,7 @@ def test_clean_broker_metadata(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_refusals_say_what_mqadmin_says_in_one_line(
+def test_refusals_have_mqadmins_text_in_one_line(
     cluster: FakeCluster, admin: Tool, arguments: tuple[str, ...], sample: str, file: str
 ) -> None:
     cluster.processes[N1].scripts[int(sample[:4])] = recorded(sample)

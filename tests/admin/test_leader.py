@@ -7,11 +7,11 @@ import pytest
 
 from rocketmq_admin import leader
 from rocketmq_admin.caller import Caller
-from rocketmq_admin.errors import RefusedError, UnreachableError
-from rocketmq_admin.leader import LeaderAnswer, ask_leader
+from rocketmq_admin.errors import ClusterRefusedError, UnreachableError
+from rocketmq_admin.leader import LeaderAnswer, call_leader
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
-from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from tests.runtime.remoting_kit import Recorder, calling, serving
 
 DEAD = "127.0.0.1:1"
@@ -50,7 +50,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def controllers() -> AsyncIterator[list[Controller]]:
-    """Three; nobody leads yet."""
+    """Three; none leads yet."""
     three = [Controller(), Controller(), Controller()]
     async with AsyncExitStack() as stack:
         for controller in three:
@@ -60,7 +60,7 @@ async def controllers() -> AsyncIterator[list[Controller]]:
 
 async def ask(addresses: Sequence[str], *, timeout: float = 30.0, patience: float | None = None) -> LeaderAnswer:
     async with calling() as client:
-        return await ask_leader(Caller(client, timeout), addresses, request(1002), patience=patience)
+        return await call_leader(Caller(client, timeout), addresses, request(1002), patience=patience)
 
 
 async def test_a_follower_sends_us_to_the_leader(controllers: list[Controller]) -> None:
@@ -104,19 +104,19 @@ async def test_a_leader_named_by_many_is_asked_once_a_round(controllers: list[Co
     assert [asked.code for asked in controllers[0].requests].count(1002) == 2
 
 
-async def test_nobody_leads(controllers: list[Controller]) -> None:
-    with pytest.raises(UnreachableError, match="knows no leader"):
+async def test_no_controller_leads(controllers: list[Controller]) -> None:
+    with pytest.raises(UnreachableError, match="reports no leader"):
         await ask([controllers[0].address], patience=0)
 
 
 async def test_never_ready_to_lead(controllers: list[Controller]) -> None:
     controllers[0].leaders = [controllers[0].address]
     controllers[0].leading = [False]
-    with pytest.raises(RefusedError, match="CONTROLLER_NOT_LEADER"):
+    with pytest.raises(ClusterRefusedError, match="CONTROLLER_NOT_LEADER"):
         await ask([controllers[0].address], patience=0)
 
 
-async def test_nobody_there_is_said_at_once() -> None:
+async def test_no_controller_there_is_reported_at_once() -> None:
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:1: .*; .*127\.0\.0\.1:2: "):
         await ask([DEAD, "127.0.0.1:2"])
 

@@ -7,7 +7,7 @@ import pytest
 from rocketmq_admin import output
 from rocketmq_admin.brokers import BrokerEpochs
 from rocketmq_admin.controllers import ConfigUpdated, ControllerConfig, Elected
-from rocketmq_admin.errors import RefusedError, refusal
+from rocketmq_admin.errors import ClusterRefusedError, refusal
 from rocketmq_formats.remoting.controller import (
     ElectMasterResponseHeader,
     EpochEntry,
@@ -100,7 +100,9 @@ INFO = ReplicasInfo(in_sync_replicas=[REPLICA], not_in_sync_replicas=[], master_
             {"controllers": [{"address": "h:1", "config": {"a": "", "b": "2"}}]},
         ),
         (
-            output.updated_document("k", "v", [ConfigUpdated("h:1", None), ConfigUpdated("h:2", RefusedError("no\n"))]),
+            output.updated_document(
+                "k", "v", [ConfigUpdated("h:1", None), ConfigUpdated("h:2", ClusterRefusedError("no\n"))]
+            ),
             {
                 "key": "k",
                 "value": "v",
@@ -119,16 +121,43 @@ def test_documents(document: output.Document, expected: object) -> None:
 
 
 def test_tables_of_what_is_missing() -> None:
-    """Java prints null; there is nobody to have seen a controller without a leader answer in another way."""
+    """Java prints null; a controller without a leader answers nothing else."""
     assert output.metadata_table(GetMetaDataResponseHeader(group="g")) == (
         "\n#ControllerGroup\tg\n#ControllerLeaderId\tnull\n#ControllerLeaderAddress\tnull\n"
     )
-    assert output.updated_table("k", "v", [ConfigUpdated("h:1", RefusedError("no"))]) == ""
+    assert output.updated_table("k", "v", [ConfigUpdated("h:1", ClusterRefusedError("no"))]) == ""
 
 
 def test_update_table_names_those_that_hold_the_value() -> None:
-    results = [ConfigUpdated("h:1", None), ConfigUpdated("h:2", RefusedError("no")), ConfigUpdated("h:3", None)]
+    results = [ConfigUpdated("h:1", None), ConfigUpdated("h:2", ClusterRefusedError("no")), ConfigUpdated("h:3", None)]
     assert output.updated_table("k", "v", results) == "update controller config success![h:1, h:3]\nk : v\n"
+
+
+def test_text_of_controllers_does_not_control_the_terminal() -> None:
+    """Anybody who reaches a controller can register addresses; lines that look like ours cannot be made with them."""
+    evil = "h:1\x1b]0;owned\x07\x9b31m\n#MasterEpoch\t99\r"
+    replica = InSyncReplica(alive=True, broker_address=evil, broker_id=1, broker_name=evil)
+    info = ReplicasInfo(
+        in_sync_replicas=[replica],
+        not_in_sync_replicas=[replica],
+        master_address=evil,
+        master_epoch=2,
+        sync_state_set_epoch=3,
+    )
+    metadata = GetMetaDataResponseHeader(
+        group=evil, controller_leader_id=evil, controller_leader_address=evil, peers=evil
+    )
+    tables = (
+        output.sync_state_sets_table({evil: info}),
+        output.broker_epochs_table([BrokerEpochs(evil, evil, evil, 0, 9, ())]),
+        output.elected_table(Elected(evil, evil, ElectMasterResponseHeader(master_address=evil), {}, ())),
+        output.metadata_table(metadata),
+        output.configs_table([ControllerConfig("h:1", {evil: evil})]),
+    )
+    for table in tables:
+        assert all(char.isprintable() or char in "\n\t" for char in table)
+        assert "\n#MasterEpoch\t99" not in table
+    assert to_json(output.sync_state_sets_document({evil: info})).strip().isprintable()
 
 
 def test_errors_are_one_harmless_line() -> None:

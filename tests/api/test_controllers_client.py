@@ -85,7 +85,7 @@ def group(name: str = "b", **more: Any) -> pb.Group:
 
 
 @pytest.mark.parametrize("leader", [0, 1, 2])
-async def test_whoever_leads_is_found(leader: int) -> None:
+async def test_the_leader_is_found(leader: int) -> None:
     async with quorum() as (members, client):
         members[leader].leads = True
         members[leader].groups = [group(master_broker_id=1)]
@@ -108,7 +108,7 @@ async def test_a_new_leader_is_waited_for() -> None:
         assert await asking is None
 
 
-async def test_nobody_leads_for_too_long() -> None:
+async def test_no_leader_for_too_long() -> None:
     async with quorum() as (members, client):
         client._timeout = 0.5
         with pytest.raises(RefusedError, match="not leader"):
@@ -129,7 +129,7 @@ async def test_a_refusal_by_the_leader_is_final() -> None:
         assert (last.whole_group, list(last.broker_ids)) == (True, [])
 
 
-async def test_a_watch_begins_with_all_groups_and_tells_changes() -> None:
+async def test_a_watch_starts_with_all_groups_and_reports_changes() -> None:
     async with quorum() as (members, client):
         members[1].leads = True
         members[1].groups = [group("a"), group("b")]
@@ -152,7 +152,7 @@ async def test_a_snapshot_is_the_beginning_of_a_watch() -> None:
         assert [view.broker_name for view in await client.snapshot()] == ["a", "b"]
 
 
-async def test_closing_a_client_ends_its_watch_with_an_error_and_cancels_nobody() -> None:
+async def test_closing_a_client_ends_its_watch_with_an_error_and_cancels_no_task() -> None:
     async with quorum() as (members, client):
         members[0].leads = True
         changes = client.watch_groups()

@@ -10,12 +10,12 @@ import msgspec
 
 from rocketmq_broker.app import BrokerApp
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.client import PULL_SUBSCRIPTION, PULL_SUSPEND, PullMessageRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.send import SendMessageRequestHeaderV2
-from rocketmq_runtime.client import RemotingClient
-from rocketmq_runtime.settings import build_settings
+from rocketmq_runtime.config.settings import build_settings
+from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.fake_sidecar import FakeSidecar
 
 _ports = itertools.count(20_000 + 7 * (hash(__file__) % 1000), 7)

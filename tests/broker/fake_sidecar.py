@@ -40,6 +40,10 @@ class FakeSidecar(asyncio.Protocol):
         self.path = path
         self.automatic = automatic
         self.in_sync = in_sync
+        self.members = frozenset({1})
+        """Of the SyncStateSet; only the broker itself: changes of tables wait for no other replica."""
+        self.joins: dict[int, int] = {}
+        self.officials: frozenset[int] = frozenset()
         self.epoch = 0
         self.received: deque[FromBroker] = deque(maxlen=10_000)
         self.max_offset = 0
@@ -93,14 +97,17 @@ class FakeSidecar(asyncio.Protocol):
 
     # what a test does
 
-    def say(self, message: FromSidecar) -> None:
+    def send(self, message: FromSidecar) -> None:
         assert self._transport is not None
         self._transport.write(encode(message))
 
     def acknowledge(self, offset: int, *, confirm: int | None = None) -> None:
-        self.say(Replication(self.epoch, offset, offset if confirm is None else confirm, self.in_sync))
+        confirm = offset if confirm is None else confirm
+        self.send(
+            Replication(self.epoch, offset, confirm, self.in_sync, self.members, dict(self.joins), self.officials)
+        )
 
-    async def heard(self, kind: type[M], accept: Callable[[M], bool] = lambda _message: True) -> M:
+    async def receive(self, kind: type[M], accept: Callable[[M], bool] = lambda _message: True) -> M:
         """The next message of this kind that fits; earlier ones are forgotten."""
         while True:
             while self.received:
@@ -112,14 +119,14 @@ class FakeSidecar(asyncio.Protocol):
     async def make_master(self, epoch: int = 1, *, lease: float = FOREVER, hello: bool = True) -> int:
         """Prepare, grant, first progress; returns the log's max offset."""
         if hello:
-            await self.heard(Hello)
-            self.say(Welcome(1))
+            await self.receive(Hello)
+            self.send(Welcome(1))
         self.epoch = epoch
-        self.say(Prepare(epoch))
-        prepared = await self.heard(Prepared)
+        self.send(Prepare(epoch))
+        prepared = await self.receive(Prepared)
         before = self.progress
         granted = encode(Grant(epoch, lease))
-        progress = encode(Replication(epoch, prepared.max_offset, prepared.max_offset, self.in_sync))
+        progress = encode(Replication(epoch, prepared.max_offset, prepared.max_offset, self.in_sync, self.members))
         assert self._transport is not None
         self._transport.write(granted + progress)
         while self.progress == before:

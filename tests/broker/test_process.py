@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.replica_link import Hello
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import free_ports, pull_request, send_request
 from tests.broker.fake_sidecar import FakeSidecar
 
@@ -138,7 +138,7 @@ async def test_what_was_acknowledged_is_there_after(tmp_path: Path, client: Remo
         assert await broker.end(number) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     assert (tmp_path / "store" / "abort").exists() == (number == signal.SIGKILL)
     async with started(tmp_path) as broker:
-        hello = await broker.sidecar.heard(Hello)
+        hello = await broker.sidecar.receive(Hello)
         end = await broker.sidecar.make_master(2, hello=False)
         assert end == hello.max_offset
         pulled = await client.call(broker.address, pull_request(0, suspend_ms=20_000), timeout=30)

@@ -9,16 +9,16 @@ import pytest
 
 from rocketmq_broker import registration
 from rocketmq_broker.domain.role import Durability, ReplicaRole
-from rocketmq_broker.domain.topics import TopicTable
+from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.registration import Registrar
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.registration import body_crc32, decode_registration
 from rocketmq_formats.replica_link import Following, Hello, Release, Welcome
 from rocketmq_formats.topics import TopicConfig
-from rocketmq_runtime.client import RemotingClient
-from rocketmq_runtime.server import Peer, RemotingServer
+from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.server import Peer, RemotingServer
 from tests.broker.broker_kit import running, settings_for
 
 
@@ -82,23 +82,23 @@ async def test_a_master_registers_at_once_and_takes_leave(tmp_path: Path) -> Non
         assert (leave.ext_fields or {})["brokerId"] == "0"
 
 
-async def test_nothing_is_said_without_a_role(tmp_path: Path) -> None:
+async def test_no_registration_without_a_role(tmp_path: Path) -> None:
     async with name_server() as (server, address):
         async with running(tmp_path / "store", namesrvAddr=address, master=False) as group:
-            await group.sidecar.heard(Hello)
+            await group.sidecar.receive(Hello)
             await group.send()
         assert server.heard.empty()
 
 
-async def test_role_changes_and_topics_are_told_at_once(tmp_path: Path) -> None:
+async def test_role_changes_and_topics_are_registered_at_once(tmp_path: Path) -> None:
     async with name_server() as (server, address), running(tmp_path / "store", namesrvAddr=address) as group:
         await server.registration(brokerId="0")
         await group.send(topic="New")
         _, topics, _ = await server.registration(brokerId="0")
         assert topics["New"].write_queue_nums == 4
-        group.sidecar.say(Welcome(3))
-        group.sidecar.say(Release())
-        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
+        group.sidecar.send(Welcome(3))
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
         await server.registration(brokerId="3")
         await group.sidecar.make_master(5, hello=False)
         _, _, version = await server.registration(brokerId="0")
@@ -115,7 +115,7 @@ async def test_a_name_server_that_refuses_is_asked_again(tmp_path: Path) -> None
             assert (await group.send()).code == 0
 
 
-async def test_a_dead_name_server_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_dead_name_server_does_not_delay_the_others(tmp_path: Path) -> None:
     async with (
         name_server() as (server, address),
         running(tmp_path / "store", namesrvAddr=f"127.0.0.1:1;{address}") as group,
@@ -124,7 +124,9 @@ async def test_a_dead_name_server_holds_up_nobody(tmp_path: Path) -> None:
         assert (await group.send()).code == 0
 
 
-async def test_a_name_server_that_restarts_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_restarted_name_server_gets_registrations_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # It keeps nothing on disk: without this it knows no routes until the next period.
     monkeypatch.setattr(registration, "RETRY_SECONDS", 0.01)
     async with AsyncExitStack() as stack:

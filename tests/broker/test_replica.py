@@ -7,14 +7,13 @@ import msgspec
 import pytest
 
 from rocketmq_broker.domain.role import Role
-from rocketmq_formats.remoting.bodies import encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import (
     Alive,
     Appended,
-    Fenced,
     Following,
     Grant,
     Held,
@@ -22,18 +21,24 @@ from rocketmq_formats.replica_link import (
     Hold,
     HoldKind,
     Lease,
+    LogState,
+    Message,
+    NoRole,
     Prepare,
     Prepared,
     Probe,
     Release,
     Released,
+    Repaired,
     Replicated,
     Replication,
     RoleNotice,
     Status,
+    Suspected,
     Truncate,
     Truncated,
     Welcome,
+    encode,
 )
 from rocketmq_store.writer_lock import WriterLock
 from tests.broker.broker_kit import Group, running
@@ -41,7 +46,7 @@ from tests.broker.broker_kit import Group, running
 
 async def test_the_first_word(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
-        hello = await group.sidecar.heard(Hello)
+        hello = await group.sidecar.receive(Hello)
         assert (hello.cluster_name, hello.broker_name, hello.address) == ("C", "broker-a", group.address)
         assert (hello.min_offset, hello.max_offset, hello.file_size) == (0, 0, 1024 * 1024)
         assert not group.app.store.writer.held
@@ -49,15 +54,15 @@ async def test_the_first_word(tmp_path: Path) -> None:
 
 async def test_the_lock_changes_hands(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.heard(Hello)
+        await group.sidecar.receive(Hello)
         sidecars = WriterLock(tmp_path / "store" / "writer.lock")
         sidecars.acquire()
         sidecars.release()
         await group.sidecar.make_master(hello=False)
         assert group.app.store.writer.held
         await group.send()
-        group.sidecar.say(Release())
-        released = await group.sidecar.heard(Released)
+        group.sidecar.send(Release())
+        released = await group.sidecar.receive(Released)
         assert released.max_offset == group.app.store.max_offset
         sidecars.acquire()
         sidecars.release()
@@ -65,12 +70,12 @@ async def test_the_lock_changes_hands(tmp_path: Path) -> None:
 
 async def test_a_lock_that_the_sidecar_kept_ends_the_link(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.heard(Hello)
+        await group.sidecar.receive(Hello)
         sidecars = WriterLock(tmp_path / "store" / "writer.lock")
         sidecars.acquire()
-        group.sidecar.say(Prepare(1))
-        await group.sidecar.heard(Hello)
-        assert group.app.role.role is Role.FENCED
+        group.sidecar.send(Prepare(1))
+        await group.sidecar.receive(Hello)
+        assert group.app.role.role is Role.NONE
         sidecars.release()
         await group.sidecar.make_master(hello=False)
         assert (await group.send()).code == 0
@@ -78,19 +83,19 @@ async def test_a_lock_that_the_sidecar_kept_ends_the_link(tmp_path: Path) -> Non
 
 async def test_a_release_of_nothing_is_answered(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.heard(Hello)
-        group.sidecar.say(Release())
-        assert (await group.sidecar.heard(Released)).max_offset == 0
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Release())
+        assert (await group.sidecar.receive(Released)).max_offset == 0
 
 
 async def test_a_lost_link_ends_mastership_at_once(tmp_path: Path) -> None:
     async with running(tmp_path / "store", automatic=False) as group:
         sending = asyncio.ensure_future(group.send())
-        await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
+        await group.sidecar.receive(Appended, lambda message: message.max_offset > 0)
         group.sidecar.hang_up()
         assert (await sending).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert (await group.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        hello = await group.sidecar.heard(Hello)
+        hello = await group.sidecar.receive(Hello)
         assert hello.max_offset == group.app.store.max_offset > 0
         await group.sidecar.make_master(1, hello=False)
 
@@ -100,14 +105,14 @@ async def test_a_lease_that_has_ended(tmp_path: Path) -> None:
         await group.sidecar.make_master(lease=0.0)
         answer = await group.send()
         assert (answer.code, "lease ended" in (answer.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
-        group.sidecar.say(Lease(1, 1e12))
+        group.sidecar.send(Lease(1, 1e12))
         await group.pull(0)
         assert (await group.send()).code == 0
 
 
-async def test_fenced(tmp_path: Path) -> None:
+async def test_a_replica_without_a_role_refuses(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
-        group.sidecar.say(Fenced("the controllers said so"))
+        group.sidecar.send(NoRole("the controllers said so"))
         await group.pull(0)
         answer = await group.send()
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -125,43 +130,43 @@ async def test_fenced(tmp_path: Path) -> None:
 async def test_a_hold_is_final_and_ends(tmp_path: Path, kind: HoldKind, code: int, text: str) -> None:
     async with running(tmp_path / "store", automatic=False) as group:
         before = asyncio.ensure_future(group.send())
-        appended = await group.sidecar.heard(Appended, lambda message: message.max_offset > 0)
-        group.sidecar.say(Hold(7, kind, "because"))
-        held = await group.sidecar.heard(Held)
+        appended = await group.sidecar.receive(Appended, lambda message: message.max_offset > 0)
+        group.sidecar.send(Hold(7, kind, "because"))
+        held = await group.sidecar.receive(Held)
         assert (held.serial, held.max_offset) == (7, appended.max_offset)
         refused = await group.send()
         assert refused.code == code
         assert text in (refused.remark or "")
         assert "because" in (refused.remark or "")
         assert group.app.store.max_offset == held.max_offset
-        group.sidecar.say(Replication(1, held.max_offset, held.max_offset, 2))
+        group.sidecar.send(Replication(1, held.max_offset, held.max_offset, 2))
         assert (await before).code == ResponseCode.SUCCESS, "accepted before the hold"
         assert (await group.pull(0)).code == ResponseCode.SUCCESS, "reads go on"
-        group.sidecar.say(Hold(8, None, ""))
-        await group.sidecar.heard(Held, lambda message: message.serial == 8)
+        group.sidecar.send(Hold(8, None, ""))
+        await group.sidecar.receive(Held, lambda message: message.serial == 8)
         after = asyncio.ensure_future(group.send())
-        end = (await group.sidecar.heard(Appended, lambda message: message.max_offset > held.max_offset)).max_offset
-        group.sidecar.say(Replication(1, end, end, 2))
+        end = (await group.sidecar.receive(Appended, lambda message: message.max_offset > held.max_offset)).max_offset
+        group.sidecar.send(Replication(1, end, end, 2))
         assert (await after).code == ResponseCode.SUCCESS
 
 
 async def test_a_hold_before_the_grant(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.heard(Hello)
-        group.sidecar.say(Hold(1, HoldKind.FENCED, "because"))
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Hold(1, HoldKind.FENCED, "because"))
         await group.sidecar.make_master(hello=False)
         assert (await group.send()).code == ResponseCode.NO_PERMISSION
 
 
 async def test_messages_during_a_release_wait_for_its_end(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
-        group.sidecar.say(Release())
-        group.sidecar.say(Prepare(2))
-        await group.sidecar.heard(Released)
-        prepared = await group.sidecar.heard(Prepared)
+        group.sidecar.send(Release())
+        group.sidecar.send(Prepare(2))
+        await group.sidecar.receive(Released)
+        prepared = await group.sidecar.receive(Prepared)
         assert prepared.epoch == 2
         group.sidecar.epoch = 2
-        group.sidecar.say(Grant(2, 1e12))
+        group.sidecar.send(Grant(2, 1e12))
         group.sidecar.acknowledge(prepared.max_offset)
         await group.pull(0)
         assert (await group.send()).code == 0
@@ -169,9 +174,9 @@ async def test_messages_during_a_release_wait_for_its_end(tmp_path: Path) -> Non
 
 async def test_an_older_epoch_to_prepare_ends_the_link(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
-        group.sidecar.say(Prepare(0))
-        await group.sidecar.heard(Hello)
-        assert group.app.role.role is Role.FENCED
+        group.sidecar.send(Prepare(0))
+        await group.sidecar.receive(Hello)
+        assert group.app.role.role is Role.NONE
 
 
 async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
@@ -180,12 +185,12 @@ async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
         for _ in range(3):
             await group.send(properties="WAIT\x01false\x02")
         end = group.app.store.max_offset
-        group.sidecar.say(Release())
-        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.heard(Released)
-        group.sidecar.say(Replicated(end, 0))
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Replicated(end, 0))
         assert (await group.pull(0)).code != 0
-        group.sidecar.say(Replicated(end, end))
+        group.sidecar.send(Replicated(end, end))
         answer = await group.pull(0)
         while answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY:  # slaves hold no pulls
             answer = await group.pull(0)
@@ -198,10 +203,10 @@ async def test_truncation_is_answered_when_the_queues_have_forgotten(tmp_path: P
         first = await group.send()
         cut = group.app.store.max_offset
         await group.send()
-        group.sidecar.say(Release())
-        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
-        group.sidecar.say(Truncate(cut))
-        assert (await group.sidecar.heard(Truncated)).offset == cut
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        group.sidecar.send(Truncate(cut))
+        assert (await group.sidecar.receive(Truncated)).offset == cut
         assert first.code == 0
         assert group.app.store.queue_bounds("T", 0) == (0, 1)
         assert group.app.store.max_offset == cut
@@ -218,28 +223,50 @@ async def test_906(tmp_path: Path) -> None:
             "masterHaAddress": "127.0.0.1:12345",
             "masterFlushOffset": "0",
             "masterAddress": group.address,
+            "logAudit": "true",
         }
-        group.sidecar.say(Release())
-        group.sidecar.say(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.heard(Released)
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
         assert (await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields == {}
 
 
 async def test_907_and_1007_are_the_sidecars(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         assert (await ask(group, RequestCode.GET_BROKER_EPOCH_CACHE)).code == ResponseCode.SYSTEM_ERROR
-        group.sidecar.say(Status(b'{"epochs":1}', b'{"ha":1}'))
+        group.sidecar.send(Status(b'{"epochs":1}', b'{"ha":1}'))
         await group.pull(0)
         assert (await ask(group, RequestCode.GET_BROKER_EPOCH_CACHE)).body == b'{"epochs":1}'
         assert (await ask(group, RequestCode.GET_BROKER_HA_STATUS)).body == b'{"ha":1}'
 
 
-async def test_1008_goes_on_to_the_sidecar(tmp_path: Path) -> None:
-    members = SyncStateSet(sync_state_set=frozenset({1, 2}), sync_state_set_epoch=4)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"masterBrokerId": "2", "masterAddress": "127.0.0.1:2", "masterEpoch": "3", "syncStateSetEpoch": "4"},
+        {"masterBrokerId": "1", "masterAddress": "127.0.0.1:2", "masterEpoch": "2147483647"},
+        {"masterEpoch": "not a number"},
+        {},
+    ],
+)
+async def test_1008_is_a_hint_to_the_sidecar_and_its_contents_stay_here(tmp_path: Path, fields: dict[str, str]) -> None:
     async with running(tmp_path / "store") as group:
-        notice = {"masterBrokerId": "2", "masterAddress": "127.0.0.1:2", "masterEpoch": "3"}
-        await ask(group, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, encode_body(members), **notice)
-        assert await group.sidecar.heard(RoleNotice) == RoleNotice(2, "127.0.0.1:2", 3, members)
+        before = encode_body(SyncStateSet(sync_state_set=frozenset({1, 2}), sync_state_set_epoch=4))
+        answer = await ask(group, RequestCode.NOTIFY_BROKER_ROLE_CHANGED, before, **fields)
+        assert answer.code == ResponseCode.SUCCESS
+        assert encode(await group.sidecar.receive(RoleNotice)) == encode(RoleNotice())
+
+
+async def test_a_burst_of_1008_is_one_hint(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        replica = group.app.replica
+        for _ in range(1000):
+            replica.role_notice()
+        group.sidecar.send(Release())
+        heard: list[Message] = []
+        while not heard or not isinstance(heard[-1], Released):
+            heard.append(await group.sidecar.receive(Message))
+        assert sum(isinstance(message, RoleNotice) for message in heard) == 1
 
 
 @pytest.mark.parametrize("code", [9999, RequestCode.POP_MESSAGE])
@@ -269,9 +296,9 @@ async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
             await group.send()
         end = group.app.store.max_offset
     async with running(tmp_path / "store", master=False) as group:
-        hello = await group.sidecar.heard(Hello)
+        hello = await group.sidecar.receive(Hello)
         assert (hello.max_offset, hello.confirm_offset) == (end, end)
-        group.sidecar.say(Welcome(1))
+        group.sidecar.send(Welcome(1))
         assert await group.sidecar.make_master(2, hello=False) == end
         answer = await group.send()
         assert (answer.ext_fields or {})["queueOffset"] == "3"
@@ -297,8 +324,8 @@ async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> Non
         narrow = table.get("Wide")
         assert narrow is not None
         table.put(msgspec.structs.replace(narrow, read_queue_nums=4, write_queue_nums=4), state_version=1, now_ms=1)
-        await group.sidecar.heard(Hello)
-        group.sidecar.say(Welcome(1))
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
         await group.sidecar.make_master(2, hello=False)
         assert (await group.pull(0, topic="Wide", queue_id=7, suspend_ms=20_000)).code == 0
         topic = table.get("Wide")
@@ -306,18 +333,60 @@ async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> Non
         assert (topic.read_queue_nums, topic.write_queue_nums) == (8, 4)
 
 
-async def test_the_answer_to_a_probe_says_what_was_done(tmp_path: Path) -> None:
+async def test_the_answer_to_a_probe_has_the_counts(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         await group.send(b"one")
         await group.pull(0)
-        group.sidecar.say(Probe())
-        counts = (await group.sidecar.heard(Alive)).counts
+        group.sidecar.send(Probe())
+        counts = (await group.sidecar.receive(Alive)).counts
         assert counts is not None
         assert (counts.put_messages, sum(counts.answers), counts.sends_refused) == (1, 1, 0)
         assert counts.put_bytes > 3
-        group.sidecar.say(Fenced("for a test"))
+        group.sidecar.send(NoRole("for a test"))
         await group.send(b"two")
-        group.sidecar.say(Probe())
-        counts = (await group.sidecar.heard(Alive)).counts
+        group.sidecar.send(Probe())
+        counts = (await group.sidecar.receive(Alive)).counts
         assert counts is not None
         assert (counts.put_messages, counts.sends_refused) == (1, 1)
+
+
+async def test_the_answer_to_a_probe_reports_a_store_that_refuses_writes(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        for reason in (None, "a full disk", None):
+            if reason is None:
+                group.app.store.check_disk()
+            else:
+                group.app.store._disk_space.refuse(reason)
+            group.sidecar.send(Probe())
+            assert (await group.sidecar.receive(Alive)).refuses == reason
+
+
+async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        assert (await group.sidecar.receive(Hello)).log == LogState()
+        damaged = LogState(damage=7, reason="flipped")
+        group.app.replica.on_log_state(damaged)
+        group.app.replica.on_log_state(damaged)
+        group.app.replica.on_log_state(LogState())
+        assert await group.sidecar.receive(LogState) == damaged
+        assert await group.sidecar.receive(LogState) == LogState()
+        group.app.replica.on_log_state(damaged)
+        group.sidecar.hang_up()
+        assert (await group.sidecar.receive(Hello)).log == damaged
+
+
+async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        for _ in range(3):
+            assert (await group.send()).code == 0
+        store = group.app.store
+        segment = store.files.segment_at(0)
+        body = 88  # of the first record
+        whole = bytes(segment.view[body : body + 1])
+        segment.view[body : body + 1] = b"\xff"
+        group.sidecar.send(Suspected(store.max_offset - 1))
+        damaged = await group.sidecar.receive(LogState)
+        assert damaged.damage == 0
+        segment.view[body : body + 1] = whole
+        group.sidecar.send(Repaired(0, store.max_offset))
+        assert await group.sidecar.receive(LogState, lambda state: state.checked) == LogState()

@@ -20,9 +20,9 @@ def master(
     return role
 
 
-def test_begins_fenced() -> None:
+def test_begins_without_a_role() -> None:
     role = ReplicaRole(STRICT)
-    assert role.role is Role.FENCED
+    assert role.role is Role.NONE
     assert role.refusal(0.0) is Refusal.NOT_MASTER
     assert role.outward_id is None
 
@@ -112,10 +112,10 @@ def test_an_older_prepare_is_refused() -> None:
 
 
 @pytest.mark.parametrize("leave", ["fence", "follow", "prepare"])
-def test_whoever_leaves_mastership_has_no_lease_and_nothing_acknowledged(leave: str) -> None:
+def test_a_former_master_has_no_lease_and_nothing_acknowledged(leave: str) -> None:
     role = master(epoch=3, lease_until=100.0)
     if leave == "fence":
-        role.fence("for a test")
+        role.lose_role("for a test")
     elif leave == "follow":
         role.follow(4, "127.0.0.1:1")
     else:
@@ -134,7 +134,7 @@ def test_a_slave_is_known_by_its_own_id() -> None:
 
 def test_after_a_lost_link_any_epoch_may_come() -> None:
     role = master(epoch=7)
-    role.fence("link lost")
+    role.lose_role("link lost")
     role.forget_epoch()
     assert role.prepare(1)
 
@@ -143,7 +143,7 @@ def test_alone_only_while_master_and_within_the_lease() -> None:
     role = master(Durability(1, strict=False, alone=True))
     assert role.acknowledges_alone(9.99)
     assert not role.acknowledges_alone(10.0)
-    role.fence("test")
+    role.lose_role("test")
     assert not role.acknowledges_alone(0.0)
     assert not master(RELAXED).acknowledges_alone(0.0)
 
@@ -168,7 +168,7 @@ def test_a_hold_outlives_roles_and_not_the_link() -> None:
     role.grant(3, 10.0)
     role.replicated(Replication(3, 100, 100, 2))
     assert role.refusal(0.0) is Refusal.HELD
-    role.fence("link lost")
+    role.lose_role("link lost")
     role.forget_epoch()
     assert role.held is None
     assert role.refusal(0.0) is Refusal.NOT_MASTER, "nothing is taken before the next grant"

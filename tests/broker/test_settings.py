@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
-from rocketmq_runtime.settings import SettingsError, build_settings
-from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_runtime.config.settings import SettingsError, build_settings
+from rocketmq_settings.table import OF_THE_SIDECAR
 
 JAVA = {
     "brokerClusterName": "C",
@@ -29,18 +29,12 @@ JAVA = {
 
 def test_a_java_file_is_understood() -> None:
     loaded = build_settings(BrokerSettings, JAVA)
-    assert set(loaded.unknown_keys) <= SIDECAR_KEYS
+    assert set(loaded.unknown_keys) <= OF_THE_SIDECAR
     settings = loaded.settings
     assert settings.name_servers == ("127.0.0.1:9876", "127.0.0.1:9877")
     assert (settings.fast_port, settings.ha_port) == (30909, 30912)
     assert (settings.broker_ip1, settings.copies_needed) == ("127.0.0.1", 2)
     assert str(settings.socket_path) == "/tmp/x/sidecar.sock"
-
-
-def test_one_file_for_both_halves_is_known_to_both() -> None:
-    broker, sidecar = (set(spec.__struct_encode_fields__) for spec in (BrokerSettings, SidecarSettings))
-    assert sidecar - broker <= SIDECAR_KEYS
-    assert broker - sidecar == BROKER_KEYS
 
 
 def test_copies_needed() -> None:

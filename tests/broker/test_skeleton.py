@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_broker.app import BrokerApp
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.store.message import read_records
 from rocketmq_store.errors import RecoveryInterruptedError
 from tests.broker.broker_kit import running, settings_for

@@ -1,4 +1,4 @@
-"""Errors where nobody waits for them: a timer, a task, a callback goes on, and whoever does wait gets an answer."""
+"""Unexpected errors in the background: timers, tasks and callbacks continue, and pending requests get an answer."""
 
 import asyncio
 import threading
@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from structlog.testing import CapturingLogger
 
-from rocketmq_broker import delay, link, persistence, registration
+from rocketmq_broker import link, registration
+from rocketmq_broker.consuming import delay_service as delay
 from rocketmq_broker.link import SidecarLink
-from rocketmq_broker.persistence import TableFile
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_broker.tables import table_file as persistence
+from rocketmq_broker.tables.table_file import TableFile
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.replica_link import FromSidecar, Hello
 from rocketmq_formats.topics import TopicConfig
-from rocketmq_runtime.filesystem import DiskFullError, StorageError
+from rocketmq_runtime.files.filesystem import DiskFullError, StorageError
 from rocketmq_store.model import Appended, Draft, GetResult
 from tests.broker.broker_kit import Group, pull_request, running
 from tests.broker.fake_sidecar import FakeSidecar
@@ -25,7 +27,7 @@ DELAYED = "UNIQ_KEY\x01A\x02DELAY\x011\x02"
 
 async def until_held(group: Group, count: int) -> None:
     """A round trip through the broker's loop each time."""
-    while len(group.app.held) != count:
+    while len(group.app.core.held) != count:
         await group.call(RemotingCommand(RequestCode.GET_MIN_OFFSET, ext_fields={"topic": "T", "queueId": "0"}))
 
 
@@ -53,12 +55,10 @@ async def test_a_held_pull_that_cannot_be_read_is_answered_and_the_next_one_is_w
         await group.send()
         assert {(await first).code, (await second).code} == {ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS}
         assert "Input/output error" in ((await first).remark or "")
-        assert len(group.app.held) == 0
+        assert len(group.app.core.held) == 0
 
 
-async def test_a_delay_level_goes_on_after_an_error_of_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_delay_level_continues_after_a_disk_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delay, "RETRY_SECONDS", 0.01)
     async with running(tmp_path / "store", messageDelayLevel="1s") as group:
         real = group.app.store.append
@@ -141,8 +141,28 @@ async def test_a_table_that_found_no_room_is_tried_once_more_at_the_end(
     assert len(tries) == 2
 
 
+async def test_a_table_is_not_saved_as_long_as_its_last_write_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = True
+
+    def write(_path: Path, _data: bytes) -> None:
+        if full:
+            raise DiskFullError(tmp_path, "no room")
+
+    monkeypatch.setattr(persistence, "write_atomically", write)
+    file = TableFile(tmp_path / "table.json", lambda: lambda: b"{}")
+    file.changed()
+    for _ in range(3):  # a tool that asks again must not hear that it is done
+        with pytest.raises(DiskFullError):
+            await file.saved()
+    full = False
+    await file.saved()
+    await file.close()
+
+
 @pytest.mark.parametrize("where", ["in the loop", "in the thread"])
-async def test_a_table_that_cannot_be_rendered_is_an_error_of_whoever_waits(tmp_path: Path, where: str) -> None:
+async def test_a_table_that_cannot_be_rendered_fails_those_that_wait(tmp_path: Path, where: str) -> None:
     def render() -> bytes:
         raise ValueError("a defect")
 
@@ -161,7 +181,7 @@ async def test_a_table_that_cannot_be_rendered_is_an_error_of_whoever_waits(tmp_
 async def test_tables_are_made_in_a_thread_from_what_they_were(tmp_path: Path) -> None:
     async with running(tmp_path) as group:
         loop_thread, threads = threading.get_ident(), set()
-        real = group.app.topics_file._snapshot
+        real = group.app.core.topics_file._snapshot
 
         def snapshot() -> Callable[[], bytes]:
             render = real()
@@ -176,10 +196,10 @@ async def test_tables_are_made_in_a_thread_from_what_they_were(tmp_path: Path) -
             return rendered
 
         texts: list[bytes] = []
-        group.app.topics_file._snapshot = snapshot
+        group.app.core.topics_file._snapshot = snapshot
         group.app.topics.put(TopicConfig(topic_name="Before"), state_version=1, now_ms=1)
-        await group.app.topics_file.saved()
-        await group.app.topics_file.saved()  # what came while the first was made
+        await group.app.core.topics_file.saved()
+        await group.app.core.topics_file.saved()  # what came while the first was made
         assert [(b"Before" in text, b"After" in text) for text in texts] == [(True, False), (True, True)]
         assert loop_thread not in threads
 
@@ -230,9 +250,7 @@ async def test_one_question_does_not_take_the_broker_for_long(
 
 
 @pytest.mark.parametrize("times", [-10, 2**31 - 1])
-async def test_senseless_numbers_of_tries_do_not_make_a_message_that_nobody_gets_rid_of(
-    tmp_path: Path, times: int
-) -> None:
+async def test_a_message_with_a_senseless_retry_count_still_becomes_a_dead_letter(tmp_path: Path, times: int) -> None:
     async with running(tmp_path / "store") as group:
         await group.send(reconsume_times=times)
         await group.pull(0)
@@ -267,7 +285,7 @@ async def test_the_link_is_tried_again_after_a_defect(tmp_path: Path, monkeypatc
     handler = FailingHandler()
     tried = SidecarLink(tmp_path / "sidecar.sock", handler)
     tried.start()
-    await sidecar.heard(Hello)
+    await sidecar.receive(Hello)
     assert handler.hellos == 2
     await tried.stop()
     await sidecar.stop()
@@ -286,7 +304,7 @@ async def test_a_broker_is_registered_after_a_defect(tmp_path: Path, monkeypatch
         return response(command, ResponseCode.SUCCESS)
 
     async with running(tmp_path / "store", namesrvAddr="127.0.0.1:1", master=False) as group:
-        monkeypatch.setattr(group.app.client, "call", call)
+        monkeypatch.setattr(group.app.core.client, "call", call)
         await group.sidecar.make_master()
         await registered.wait()
     assert calls[:2] == [RequestCode.REGISTER_BROKER] * 2

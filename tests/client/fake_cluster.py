@@ -5,7 +5,8 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.client import (
     PULL_SUSPEND,
     GetMaxOffsetRequestHeader,
@@ -17,7 +18,6 @@ from rocketmq_formats.remoting.client import (
     TopicQueueRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import (
@@ -30,8 +30,8 @@ from rocketmq_formats.remoting.nameserver import (
 from rocketmq_formats.remoting.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from rocketmq_formats.store.batch import BatchMessage, decode_batch
 from rocketmq_formats.store.message_properties import join_properties
-from rocketmq_runtime.server import Answer, Peer, RemotingServer
-from tests.made_records import make_record
+from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
+from tests.records import make_record
 
 Key = tuple[str, int]
 
@@ -88,7 +88,7 @@ class FakeBroker:
         """Code of the answers to sends that are stored."""
         self.records: dict[Key, list[bytes]] = defaultdict(list)
         self.trimmed: dict[Key, int] = defaultdict(int)
-        """Records that are there no more, by queue."""
+        """Number of expired records, by queue."""
         self.committed: dict[tuple[str, str, int], int] = {}
         self.heartbeats: list[HeartbeatData] = []
         self.sends: list[SendMessageRequestHeaderV2] = []

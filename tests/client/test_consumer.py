@@ -10,11 +10,11 @@ from rocketmq_client.errors import AnswerError, ClientError, TopicNotFoundError
 from rocketmq_client.queue_reader import Message
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.store.message import SysFlag
-from rocketmq_runtime.client import RemotingClient, RemotingError
-from rocketmq_runtime.server import Answer, Peer
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.server import Answer, Peer
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, running
 
 
@@ -67,7 +67,7 @@ async def test_compressed_bodies() -> None:
             await everything(names, attempts=1)
 
 
-async def test_a_reader_goes_on_at_the_new_master() -> None:
+async def test_a_reader_continues_at_the_new_master() -> None:
     names, old, new = FakeNameServer(), FakeBroker("a"), FakeBroker("a")
     async with running(names, old, new):
         names.put("t", old, queues=1)
@@ -108,7 +108,7 @@ async def test_nothing_to_read() -> None:
             await everything(names, attempts=2)
 
 
-async def test_a_group_waits_commits_and_goes_on() -> None:
+async def test_a_group_waits_commits_and_continues() -> None:
     names, broker = FakeNameServer(), FakeBroker("a")
     async with running(names, broker):
         names.put("t", broker, queues=2)

@@ -8,18 +8,18 @@ import pytest
 
 from rocketmq_client import pipeline as pipeline_module
 from rocketmq_client.pipeline import Pipeline, connect
-from rocketmq_formats.remoting.codes import SerializeType
+from rocketmq_formats.codes import SerializeType
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.send import SendMessageResponseHeader
 from rocketmq_formats.remoting.send_frames import SendTemplate
-from rocketmq_runtime.client import CallTimeoutError, ConnectError, ConnectionLostError
+from rocketmq_runtime.remoting.client import CallTimeoutError, ConnectError, ConnectionLostError
 
 TEMPLATE = SendTemplate(producer_group="g", topic="t", queue_id=0, broker_name="b")
 
 
-def frame(line: Pipeline) -> bytes:
-    return TEMPLATE.frame(line.next_opaque, 0, b"", b"body")
+def frame(connection: Pipeline) -> bytes:
+    return TEMPLATE.frame(connection.next_opaque, 0, b"", b"body")
 
 
 def stored(asked: RemotingCommand, offset: int = 5) -> bytes:
@@ -51,12 +51,12 @@ class Peer(asyncio.Protocol):
 async def connected(timeout: float = 60.0) -> AsyncIterator[tuple[Pipeline, Peer]]:
     peer = Peer()
     server = await asyncio.get_running_loop().create_server(lambda: peer, "127.0.0.1", 0)
-    line = await connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout=timeout)
+    connection = await connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout=timeout)
     try:
-        yield line, peer
+        yield connection, peer
     finally:
-        line.abort()
-        await line.closed
+        connection.abort()
+        await connection.closed
         if peer.transport is not None:
             peer.transport.abort()
         server.close()
@@ -69,8 +69,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_answers_in_any_order_and_in_any_pieces() -> None:
-    async with connected() as (line, peer):
-        answers = [line.ask(frame(line)) for _ in range(3)]
+    async with connected() as (connection, peer):
+        answers = [connection.send(frame(connection)) for _ in range(3)]
         await until(lambda: len(peer.asked) == 3)
         data = b"".join(stored(asked, offset) for offset, asked in reversed(list(enumerate(peer.asked))))
         for i in range(len(data)):
@@ -81,8 +81,8 @@ async def test_answers_in_any_order_and_in_any_pieces() -> None:
 
 
 async def test_binary_headers_strangers_and_pushes() -> None:
-    async with connected() as (line, peer):
-        answer = line.ask(frame(line))
+    async with connected() as (connection, peer):
+        answer = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         [asked] = peer.asked
         peer.write(encode_frame(request(39, opaque=asked.opaque)))
@@ -108,36 +108,36 @@ async def test_binary_headers_strangers_and_pushes() -> None:
     ],
 )
 async def test_garbage_ends_the_connection(garbage: bytes) -> None:
-    async with connected() as (line, peer):
-        answer = line.ask(frame(line))
+    async with connected() as (connection, peer):
+        answer = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         peer.write(garbage)
         with pytest.raises(ConnectionLostError, match="bad frame"):
             await answer
         with pytest.raises(ConnectError):
-            line.ask(frame(line))
+            connection.send(frame(connection))
 
 
 async def test_a_connection_that_ends_ends_what_waits() -> None:
-    async with connected() as (line, peer):
-        answers = [line.ask(frame(line)) for _ in range(2)]
+    async with connected() as (connection, peer):
+        answers = [connection.send(frame(connection)) for _ in range(2)]
         answers[0].cancel()
         await until(lambda: len(peer.asked) == 2)
         assert peer.transport is not None
         peer.transport.abort()
         with pytest.raises(ConnectionLostError):
             await answers[1]
-        assert not line.open
+        assert not connection.open
 
 
 async def test_the_oldest_request_s_timeout_ends_all() -> None:
-    async with connected(timeout=0.1) as (line, peer):
-        first = line.ask(frame(line))
+    async with connected(timeout=0.1) as (connection, peer):
+        first = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         peer.write(stored(peer.asked[0]))
         await first
         start = asyncio.get_running_loop().time()
-        late, other = line.ask(frame(line)), line.ask(frame(line))
+        late, other = connection.send(frame(connection)), connection.send(frame(connection))
         with pytest.raises(CallTimeoutError):
             await late
         assert asyncio.get_running_loop().time() - start >= 0.1
@@ -146,19 +146,19 @@ async def test_the_oldest_request_s_timeout_ends_all() -> None:
 
 
 async def test_an_idle_connection_keeps_no_timer() -> None:
-    async with connected(timeout=0.01) as (line, peer):
-        answer = line.ask(frame(line))
+    async with connected(timeout=0.01) as (connection, peer):
+        answer = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         peer.write(stored(peer.asked[0]))
         await answer
-        await until(lambda: line._sweep is None)
-        assert line.open
+        await until(lambda: connection._sweep is None)
+        assert connection.open
 
 
 async def test_numbers_wrap_around() -> None:
-    async with connected() as (line, peer):
-        line._next_opaque = 0x7FFFFFFF
-        answers = [line.ask(frame(line)) for _ in range(2)]
+    async with connected() as (connection, peer):
+        connection._next_opaque = 0x7FFFFFFF
+        answers = [connection.send(frame(connection)) for _ in range(2)]
         await until(lambda: len(peer.asked) == 2)
         assert [asked.opaque for asked in peer.asked] == [0x7FFFFFFF, 0]
         peer.write(b"".join(map(stored, peer.asked)))
@@ -169,23 +169,23 @@ async def test_numbers_wrap_around() -> None:
 
 async def test_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_module, "MAX_UNSENT_BYTES", 1_000_000)
-    async with connected() as (line, peer):
+    async with connected() as (connection, peer):
         assert peer.transport is not None
         peer.transport.pause_reading()
         answers = []
         for _ in range(1000):
             try:
-                answers.append(line.ask(TEMPLATE.frame(line.next_opaque, 0, b"", bytes(100_000))))
+                answers.append(connection.send(TEMPLATE.frame(connection.next_opaque, 0, b"", bytes(100_000))))
             except ConnectError:
                 break
             await asyncio.sleep(0)
-        assert not line.open
+        assert not connection.open
         for answer in answers:
             with pytest.raises(ConnectionLostError):
                 await answer
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_refused() -> None:
     with pytest.raises(ConnectError, match=r"cannot connect to 127\.0\.0\.1:1"):
         await connect("127.0.0.1:1", timeout=1.0)
     with pytest.raises(ConnectError, match="not an address"):

@@ -1,4 +1,4 @@
-"""The producer: what a caller is told, and what it does behind the caller's back when brokers and routes change."""
+"""The producer: what callers get, and what it does by itself when brokers and routes change."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_client.errors import NameServerError, SendError, TopicNotFoundError
 from rocketmq_client.producer import Producer
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_properties import parse_properties
 from tests.client.fake_cluster import FakeBroker, FakeNameServer, running
@@ -171,7 +171,7 @@ async def test_a_topic_is_created_from_the_template() -> None:
         names.put("t", broker, queues=1)
         await producer.send("t", b"x")
         await producer.send("t", b"x")
-        assert names.asked.count("t") == 4  # three times in vain, then it is known
+        assert names.asked.count("t") == 4  # not found three times, then found
 
 
 async def test_there_is_no_route() -> None:
@@ -204,7 +204,7 @@ async def test_a_name_server_with_an_old_route_is_not_asked_for_ever() -> None:
             assert (await producer.send("t", b"x")).broker_address == broker.address
 
 
-async def test_brokers_are_told_who_sends() -> None:
+async def test_brokers_get_heartbeats_of_producers() -> None:
     names, broker = FakeNameServer(), FakeBroker("a")
     async with running(names, broker):
         names.put("t", broker)

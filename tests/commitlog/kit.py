@@ -5,9 +5,8 @@ from pathlib import Path
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
 from rocketmq_formats.store.checkpoint import Checkpoint, encode_checkpoint
 from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
-from rocketmq_formats.store.message import BLANK_SIZE, encode_blank
 from rocketmq_formats.store.segment_names import segment_name
-from tests.made_records import make_record
+from tests.records import blank_before, make_record
 
 SEGMENT = 4096
 
@@ -31,9 +30,7 @@ class Log:
 
     def put(self, *bodies: bytes, **fields: bytes) -> "Log":
         for body in bodies:
-            left = self.segment - self.end % self.segment
-            if len(record(self.end, body, **fields)) + BLANK_SIZE > left:
-                self.data += encode_blank(left).ljust(left, b"\0")
+            self.data += blank_before(self.end, len(record(self.end, body, **fields)), self.segment)
             self.records.append(self.end)
             self.data += record(self.end, body, **fields)
         return self

@@ -7,7 +7,7 @@ import xxhash
 
 from rocketmq_commitlog.digests import PIECE, SIZE, DigestJob
 from rocketmq_commitlog.folder import LogFolder
-from rocketmq_commitlog.pacing import BURST, TokenBucket
+from rocketmq_commitlog.token_bucket import BURST, TokenBucket
 from rocketmq_formats.store.segment_names import segment_name
 from tests.commitlog.kit import SEGMENT, Log
 

@@ -1,4 +1,4 @@
-"""The files of a log that somebody else owns: what is there, what is not, and what happens while one reads."""
+"""The files of a log that another process owns: what is there, what is not, and what happens while one reads."""
 
 from pathlib import Path
 

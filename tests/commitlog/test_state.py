@@ -10,11 +10,12 @@ from rocketmq_commitlog.errors import NotALogError, SmallFileError
 from rocketmq_commitlog.state import LogPaths, LogState, read_state
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
 from rocketmq_formats.store.epoch_file import EpochList, encode_epochs
-from rocketmq_formats.store.message import encode_blank
 from rocketmq_formats.store.segment_names import segment_name
 from tests.commitlog.kit import SEGMENT, Log, record, save_small
+from tests.paths import GOLDEN_FILES
+from tests.records import make_blank
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "store"
+GOLDEN = GOLDEN_FILES / "store"
 
 
 def state(root: Path) -> LogState:
@@ -99,7 +100,7 @@ def test_windows_smaller_than_records(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_end_is_a_blank(tmp_path: Path) -> None:
     written = Log().fill(1)
-    written.data += encode_blank(SEGMENT - written.end).ljust(SEGMENT - written.end, b"\0")
+    written.data += make_blank(SEGMENT - written.end)
     for confirmed in (0, written.records[-1], SEGMENT):
         assert state(save_small(written.save(tmp_path), confirmed=confirmed)).max_offset == SEGMENT
         assert state(save_small(written.save(tmp_path, spare=1), confirmed=confirmed)).max_offset == SEGMENT
@@ -134,7 +135,7 @@ def test_records_left_behind_a_cut_are_none(tmp_path: Path) -> None:
         assert state(save_small(new.save(tmp_path), confirmed=confirmed)).max_offset == end
 
 
-def test_a_record_that_says_it_is_elsewhere_ends_the_log(tmp_path: Path) -> None:
+def test_a_record_with_another_offset_ends_the_log(tmp_path: Path) -> None:
     written = Log().fill(1)
     end = written.end
     written.data += record(end + SEGMENT)

@@ -14,22 +14,23 @@ from grpc import aio
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.liveness import HeartbeatTable
-from rocketmq_controller.elections import Elections
-from rocketmq_controller.grpc_api import GrpcApi
+from rocketmq_controller.failover import Failover
+from rocketmq_controller.log.proposals import Proposals
+from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.notifier import RoleNotifier
-from rocketmq_controller.proposals import Proposals
-from rocketmq_controller.raft import MemberStatus, NotLeaderError, RaftError, RaftStatus, Role
+from rocketmq_controller.ports.grpc_port import GrpcApi
+from rocketmq_controller.raft import Change, MemberStatus, NotLeaderError, RaftError, RaftStatus, Role
+from rocketmq_controller.raft.configuration import of_voters
 from rocketmq_controller.service import ControllerService
-from rocketmq_controller.state_machine import ControllerStateMachine
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
     BrokerHeartbeatRequestHeader,
     ElectMasterRequestHeader,
 )
-from rocketmq_runtime.client import RemotingClient
-from rocketmq_runtime.grpc_server import GrpcLimits
+from rocketmq_runtime.grpc.server import GrpcLimits
+from rocketmq_runtime.remoting.client import RemotingClient
 from tests.ports import free_ports
 
 NAME = "broker-a"
@@ -51,6 +52,9 @@ class FakeReplica:
         self.barrier_error: RaftError | None = None
         self.transfer_error: RaftError | None = None
         self.new_leader: str | None = OTHER
+        self.configuration = of_voters({name: ("127.0.0.1", port + 1) for name, port in REMOTING_PORTS.items()})
+        self.changes: list[Change] = []
+        self.change_error: Exception | None = None
 
     @property
     def is_leader(self) -> bool:
@@ -86,6 +90,11 @@ class FakeReplica:
             raise self.transfer_error
         self.leader_id = target or self.new_leader
 
+    async def change_members(self, change: Change) -> None:
+        if self.change_error is not None:
+            raise self.change_error
+        self.changes.append(change)
+
     def status(self) -> RaftStatus:
         return RaftStatus(
             self_id=LEADER,
@@ -101,6 +110,7 @@ class FakeReplica:
             durable_index=self.index,
             snapshot_index=0,
             pending=0,
+            configuration=self.configuration,
             members=(
                 MemberStatus(id="n1", connected=True, match_index=self.index, next_index=self.index + 1),
                 MemberStatus(id="n2", connected=False, match_index=None, next_index=None),
@@ -134,7 +144,7 @@ class Door:
         self.trouble: str | None = None
         metrics = ControllerMetrics(address="a", group="g", peer_id=LEADER, extra_labels={})
         self.proposals = Proposals(self.replica, self.machine, metrics)
-        self.elections = Elections(
+        self.failover = Failover(
             config=self.config,
             replica=self.replica,
             machine=self.machine,
@@ -148,7 +158,7 @@ class Door:
             replica=self.replica,
             machine=self.machine,
             proposals=self.proposals,
-            elections=self.elections,
+            failover=self.failover,
             metrics=metrics,
         )
         self.api = GrpcApi(self.service, self.heartbeats, lambda: self.trouble, limits)
@@ -157,7 +167,7 @@ class Door:
     def target(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def beat(self, broker_id: int, name: str = NAME, **said: int) -> None:
+    def heartbeat(self, broker_id: int, name: str = NAME, **said: int) -> None:
         """A heartbeat of a replica, over a connection that has its id as number."""
         header = BrokerHeartbeatRequestHeader(
             cluster_name="C", broker_addr=address(broker_id), broker_name=name, broker_id=broker_id, **said
@@ -178,7 +188,7 @@ class Door:
                     register_check_code=f"{address(broker_id)};{broker_id}",
                 )
             )
-            self.beat(broker_id, name)
+            self.heartbeat(broker_id, name)
 
     async def make_group(self, name: str = NAME, cluster: str = "C") -> None:
         """Replicas 1, 2, 3, of which 1 is master."""
@@ -196,7 +206,7 @@ async def open_door(
         yield door
     finally:
         await door.api.stop()
-        await door.elections.stop()
+        await door.failover.stop()
         await door.client.close()
 
 
@@ -216,10 +226,10 @@ class Authority:
         self.cert, self._key = folder / f"{name}.crt", folder / f"{name}.key"
         self._openssl("req", "-x509", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.cert)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key of 127.0.0.1, good for server and client alike; replaces those of the same name."""
+    def issue(self, name: str, subject: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+        """Certificate and key of `subject`, for servers and clients; replaces those of the same name."""
         cert, key = self._folder / f"{name}.crt", self._folder / f"{name}.key"
-        signed_by = ("-CA", self.cert, "-CAkey", self._key, "-addext", "subjectAltName=IP:127.0.0.1")
+        signed_by = ("-CA", self.cert, "-CAkey", self._key, "-addext", f"subjectAltName={subject}")
         self._openssl("req", "-x509", "-subj", f"/CN={name}", "-keyout", key, "-out", cert, *signed_by)
         return cert, key
 

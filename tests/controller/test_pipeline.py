@@ -2,16 +2,21 @@
 
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from rocketmq_controller import event_codec, pipeline
-from rocketmq_controller.domain import decide
+from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.pipeline import BUSY, NOT_LEADER, UNKNOWN, Pipeline, Settle
+from rocketmq_controller.domain.forms import APPENDED_LEVEL, FIRST_LEVEL
+from rocketmq_controller.domain.model import BrokerId
+from rocketmq_controller.domain.requests.queries import get_replica_info
+from rocketmq_controller.domain.requests.registration import apply_broker_id
+from rocketmq_controller.log import event_codec, pipeline
+from rocketmq_controller.log.pipeline import BUSY, NOT_LEADER, UNKNOWN, Pipeline, Settle
+from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.raft import NotLeaderError, OverloadedError, ProposalLostError, RaftError
-from rocketmq_controller.state_machine import ControllerStateMachine
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import ApplyBrokerIdRequestHeader
 
 
@@ -55,19 +60,20 @@ class World:
     def __init__(self) -> None:
         self.machine = ControllerStateMachine()
         self.raft = FakeRaft(self.machine)
-        self.pipeline = Pipeline(self.raft, self.machine)
+        self.feature_level = FIRST_LEVEL
+        self.pipeline = Pipeline(self.raft, self.machine, feature_level=lambda: self.feature_level)
 
     def apply_id(self, broker_id: int, name: str = "b") -> list[Decision]:
         header = ApplyBrokerIdRequestHeader(
             cluster_name="c", broker_name=name, applied_broker_id=broker_id, register_check_code=f"a:{broker_id};1"
         )
         answers: list[Decision] = []
-        self.pipeline.submit(name, lambda group: decide.apply_broker_id(group, header), answers.append)
+        self.pipeline.submit(name, lambda group: apply_broker_id(group, header), answers.append)
         return answers
 
     def replica_info(self, name: str = "b") -> list[Decision]:
         answers: list[Decision] = []
-        self.pipeline.submit(name, decide.get_replica_info, answers.append)
+        self.pipeline.submit(name, get_replica_info, answers.append)
         return answers
 
 
@@ -217,3 +223,26 @@ def test_a_request_that_meets_the_refusal_of_a_full_entry_does_not_rest_on_it(
     assert first == [BUSY]
     # Decided on committed state, where id 1 is not taken.
     assert codes(second) == [ResponseCode.CONTROLLER_BROKER_ID_INVALID]
+
+
+def test_nothing_is_proposed_that_an_older_member_would_stop_at(world: World) -> None:
+    class Newer(events.UpdateBrokerAddress, frozen=True, array_like=True, tag=6):
+        reason: str = ""
+
+    def decided(reason: str) -> list[Decision]:
+        event = cast("events.Event", Newer("b", BrokerId(1), "h:2", reason))
+        answers: list[Decision] = []
+        world.pipeline.submit("b", lambda _: Decision(ResponseCode.SUCCESS, events=(event,)), answers.append)
+        world.raft.turn()
+        return answers
+
+    world.apply_id(1)
+    world.raft.turn()
+    world.raft.commit()
+    assert codes(decided("disk replaced")) == [ResponseCode.SYSTEM_BUSY]
+    assert not world.raft.log
+    decided("")  # says nothing that is new
+    assert len(world.raft.log) == 1
+    world.feature_level = APPENDED_LEVEL
+    decided("disk replaced")
+    assert len(world.raft.log) == 2

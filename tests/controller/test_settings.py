@@ -1,14 +1,18 @@
 """The controller's keys: what contradicts itself is refused in words that help, and updates survive a restart."""
 
+import asyncio
+import itertools
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.settings import ControllerSettings
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_runtime.settings import SettingsError, build_settings
+from rocketmq_runtime.config.live_config import MAX_BODY, MAX_WAITING, PAUSE
+from rocketmq_runtime.config.settings import SettingsError, build_settings
 
 PEERS = "n0-127.0.0.1:9878;n1-127.0.0.1:9868;n2-127.0.0.1:9858"
 GOOD = {"controllerDLegerPeers": PEERS, "controllerDLegerSelfId": "n0", "controllerRaftSecretFile": "/run/secret"}
@@ -22,6 +26,11 @@ def test_ports_follow_the_remoting_port() -> None:
     made = settings()
     assert (made.self_peer.port, made.raft_port, made.grpc_port) == (9878, 9879, 9880)
     assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9879, 9869, 9859]
+
+
+def test_a_member_that_joins_may_name_an_even_number() -> None:
+    peers = "n0-a:1;n1-b:1"
+    assert len(settings(controllerDLegerPeers=peers, controllerDLegerSelfId="n1", controllerJoin="true").peers) == 2
 
 
 def test_a_raft_port_of_its_own_is_a_distance_that_peers_keep() -> None:
@@ -66,10 +75,10 @@ def live(tmp_path: Path) -> LiveConfig:
     return LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
 
 
-def test_an_update_takes_effect_and_survives_a_restart(live: LiveConfig, tmp_path: Path) -> None:
+async def test_an_update_takes_effect_and_survives_a_restart(live: LiveConfig, tmp_path: Path) -> None:
     told: list[int] = []
     live.on_update(lambda changed: told.append(changed.broker_suspect_timeout_ms))
-    assert live.update(b"brokerSuspectTimeoutMs=1500\nsomeJavaKey=1\n").code is ResponseCode.SUCCESS
+    assert (await live.update(b"brokerSuspectTimeoutMs=1500\nsomeJavaKey=1\n")).code is ResponseCode.SUCCESS
     assert live.settings.broker_suspect_timeout_ms == 1500
     assert told == [1500]
     again = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
@@ -77,8 +86,8 @@ def test_an_update_takes_effect_and_survives_a_restart(live: LiveConfig, tmp_pat
     assert again.kept_updates == ("brokerSuspectTimeoutMs",)
 
 
-def test_an_update_of_nothing_is_a_success(live: LiveConfig) -> None:
-    assert live.update(b"").code is ResponseCode.SUCCESS
+async def test_an_update_of_nothing_is_a_success(live: LiveConfig) -> None:
+    assert (await live.update(b"")).code is ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
@@ -88,39 +97,104 @@ def test_an_update_of_nothing_is_a_success(live: LiveConfig) -> None:
         (b"configBlackList=\n", ResponseCode.NO_PERMISSION),
         (b"rocketmqHome=/x\n", ResponseCode.NO_PERMISSION),
         (b"brokerSuspectTimeoutMs=soon\n", ResponseCode.CONTROLLER_INVALID_REQUEST),
-        (b"controllerDLegerSelfId=n1\n", ResponseCode.CONTROLLER_INVALID_REQUEST),
+        (b"controllerDLegerSelfId=n1\n", ResponseCode.NO_PERMISSION),
     ],
 )
-def test_refused_updates_change_nothing(live: LiveConfig, tmp_path: Path, text: bytes, code: ResponseCode) -> None:
+async def test_refused_updates_change_nothing(
+    live: LiveConfig, tmp_path: Path, text: bytes, code: ResponseCode
+) -> None:
     before = live.settings
-    assert live.update(b"scanInactiveMasterInterval=9\n" + text).code is code
+    assert (await live.update(b"scanInactiveMasterInterval=9\n" + text)).code is code
     assert live.settings == before
     assert not list(tmp_path.iterdir())
 
 
-def test_an_update_that_cannot_be_written_is_not_done(tmp_path: Path) -> None:
+async def test_an_update_that_cannot_be_written_is_not_done(tmp_path: Path) -> None:
     config = LiveConfig({**GOOD, "configStorePath": str(tmp_path / "no" / "such" / "folder" / "x")}, {})
-    assert config.update(b"brokerSuspectTimeoutMs=1500\n").code is ResponseCode.SYSTEM_ERROR
+    assert (await config.update(b"brokerSuspectTimeoutMs=1500\n")).code is ResponseCode.SYSTEM_ERROR
     assert config.settings.broker_suspect_timeout_ms == 3000
 
 
 def test_a_folder_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
-    """As with a volume that belongs to somebody else; here by a name that no file may have."""
+    """As with a volume that belongs to another user; here by a name that no file may have."""
     with pytest.raises(SettingsError, match="must be able to read and write there"):
         LiveConfig({**GOOD, "controllerStorePath": str(tmp_path / ("x" * 300))}, {})
 
 
-def test_a_key_from_the_environment_cannot_be_updated(tmp_path: Path) -> None:
+async def test_a_key_from_the_environment_cannot_be_updated(tmp_path: Path) -> None:
     config = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {"brokerSuspectTimeoutMs": "4000"})
-    decision = config.update(b"brokerSuspectTimeoutMs=1500\n")
+    decision = await config.update(b"brokerSuspectTimeoutMs=1500\n")
     assert decision.code is ResponseCode.CONTROLLER_INVALID_REQUEST
     assert decision.remark is not None
     assert "environment" in decision.remark
 
 
-def test_an_update_that_is_not_properties_text_is_a_bad_body(live: LiveConfig) -> None:
+async def test_an_update_that_is_not_properties_text_is_a_bad_body(live: LiveConfig) -> None:
     with pytest.raises(BodyError):
-        live.update(b"\xff\xfe")
+        await live.update(b"\xff\xfe")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("controllerRaftSecretFile", "/etc/hostname"),
+        ("controllerGrpcTlsCertFile", ""),
+        ("controllerDLegerPeers", "n0-127.0.0.1:9878;n1-evil:9868;n2-127.0.0.1:9858"),
+        ("controllerStorePath", "/tmp/other"),
+        ("controllerListenHost", "127.0.0.1"),
+        ("controllerRaftPort", "9999"),
+        ("controllerGrpcPort", "9999"),
+        ("raftElectionTimeoutMs", "86400000"),
+        ("raftHeartbeatIntervalMs", "1"),
+        ("raftSnapshotEntries", "100"),
+        ("maxConnections", "10"),
+        ("metricsPromExporterHost", "10.0.0.1"),
+        ("metricsPromExporterPort", "0"),
+    ],
+)
+async def test_what_only_the_machine_may_set_is_refused_and_old_updates_of_it_do_not_count(
+    live: LiveConfig, tmp_path: Path, key: str, value: str
+) -> None:
+    """Java keeps them: who reaches the port makes the next start fail, or the secret one that is known."""
+    refused = await live.update(f"brokerSuspectTimeoutMs=1500\n{key}={value}\n".encode())
+    assert refused.code is ResponseCode.NO_PERMISSION
+    assert refused.remark is not None
+    assert key in refused.remark
+    (tmp_path / "controller.properties").write_text(f"{key}={value}\nbrokerSuspectTimeoutMs=1500\n")
+    started = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
+    assert started.settings == msgspec.structs.replace(live.settings, broker_suspect_timeout_ms=1500)
+    assert (started.kept_updates, list(started.ignored_updates)) == (("brokerSuspectTimeoutMs",), [key])
+
+
+def test_a_kept_update_that_is_no_longer_right_does_not_keep_the_controller_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "controller.properties").write_text("brokerSuspectTimeoutMs=soon\nelectMasterMaxRetryCount=4\n")
+    started = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
+    assert (started.settings.elect_master_max_retry_count, started.settings.broker_suspect_timeout_ms) == (4, 3000)
+    assert list(started.ignored_updates) == ["brokerSuspectTimeoutMs"]
+
+
+@pytest.mark.looptime
+async def test_updates_are_written_in_turn_and_not_too_often(tmp_path: Path) -> None:
+    written: list[tuple[float, bytes]] = []
+    loop = asyncio.get_running_loop()
+    config = LiveConfig({**GOOD, "controllerStorePath": str(tmp_path)}, {})
+    config._write = lambda _path, data: written.append((loop.time(), data))
+    numbers = range(2, 2 + MAX_WAITING)
+    updates = [config.update(f"electMasterMaxRetryCount={number}\n".encode()) for number in numbers]
+    *taken, busy = await asyncio.gather(*updates, config.update(b"electMasterMaxRetryCount=99\n"))
+    assert {answer.code for answer in taken} == {ResponseCode.SUCCESS}
+    assert busy.code is ResponseCode.SYSTEM_BUSY
+    assert config.settings.elect_master_max_retry_count == numbers[-1]
+    assert [data for _, data in written] == [f"electMasterMaxRetryCount={number}\n".encode() for number in numbers]
+    times = [now for now, _ in written]
+    assert min(after - before for before, after in itertools.pairwise(times)) > PAUSE - 1e-6
+    assert (await config.update(f"electMasterMaxRetryCount={numbers[-1]}\n".encode())).code is ResponseCode.SUCCESS
+    assert len(written) == MAX_WAITING, "it says what is kept already"
+
+
+async def test_an_update_of_many_bytes_is_refused(live: LiveConfig) -> None:
+    with pytest.raises(BodyError, match="more than"):
+        await live.update(b"#" * (MAX_BODY + 1))
 
 
 def test_the_listing_is_sorted_properties(live: LiveConfig) -> None:

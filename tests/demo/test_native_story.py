@@ -59,7 +59,7 @@ def test_wrong_options_are_refused(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
-def test_apache_engine_without_java_says_what_to_install(tmp_path: Path) -> None:
+def test_apache_engine_without_java_names_what_to_install(tmp_path: Path) -> None:
     result = run("--engine", "apache", environment={"JAVA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)})
     assert result.returncode == 2
     assert "install a Java runtime" in " ".join(result.stderr.split())

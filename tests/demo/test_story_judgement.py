@@ -72,29 +72,29 @@ class FakeObserver:
             raise TimeoutError(what)
 
 
-async def told(load: FakeLoad, observer: FakeObserver | None = None, faults: Sequence[str] = ()) -> Outcome:
+async def outcome_of(load: FakeLoad, observer: FakeObserver | None = None, faults: Sequence[str] = ()) -> Outcome:
     stage = Stage(FakeEngine(load), FakeControllers(), observer or FakeObserver(1), Timeline())
     return await Story(stage, faults=faults, quiet=0).run("folder")
 
 
 async def test_all_is_well() -> None:
-    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=0)))
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=0)))
     assert outcome.problems == ()
 
 
 async def test_lost_messages_are_a_problem() -> None:
-    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=1, lost=1, duplicated=0)))
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=1, lost=1, duplicated=0)))
     assert outcome.problems == ("1 acknowledged messages are lost",)
     assert outcome.timeline[-1].kind is Kind.TROUBLE
 
 
 async def test_duplicated_messages_are_a_problem() -> None:
-    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=1)))
-    assert outcome.problems == ("1 messages are there more than once",)
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=1)))
+    assert outcome.problems == ("1 messages are stored more than once",)
 
 
 async def test_group_that_takes_no_more_writes_is_a_problem() -> None:
-    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0), age=60.0))
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0), age=60.0))
     assert outcome.problems == ("the group does not acknowledge sends at the end",)
 
 
@@ -108,6 +108,6 @@ async def test_changed_id_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
         return "fake-1", heal
 
     monkeypatch.setitem(FAULTS, "swap", swap)
-    outcome = await told(FakeLoad(LoadResult(acknowledged=2, failed=0)), observer, ["swap"])
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0)), observer, ["swap"])
     assert outcome.problems == ("swap: broker ids were {'fake-1': 1} and are {'fake-1': 2}",)
     assert not outcome.faults[0].ids_kept

@@ -3,8 +3,16 @@
 import pytest
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting import fastjson
-from rocketmq_formats.remoting.bodies import LOOSE_LIMIT, decode_body, encode_body
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import (
+    BARE_KEYS_LIMIT,
+    LOOSE_LIMIT,
+    REQUEST_LIMIT,
+    decode_body,
+    decode_request_body,
+    encode_body,
+)
+from rocketmq_formats.json.fastjson import MAX_KEYS
 from rocketmq_formats.remoting.controller import (
     BrokerMemberGroup,
     BrokerReplicasInfo,
@@ -93,6 +101,7 @@ def test_cluster_info_of_a_name_server() -> None:
         (b'{0:{"$ref":"$.x"}}', {"0": {"$ref": "$.x"}}),
         (b"{0:1,0:2}", {"0": 2}),
         (b"{0:-1.5e3}", {"0": -1500.0}),
+        (b"""{'a"b':'it\\'s "so"',"c'd":'\\u00e9'}""", {'a"b': 'it\'s "so"', "c'd": "é"}),
     ],
 )
 def test_what_only_fastjson_writes(data: bytes, value: object) -> None:
@@ -100,7 +109,7 @@ def test_what_only_fastjson_writes(data: bytes, value: object) -> None:
 
 
 def nested(levels: int) -> bytes:
-    return b"{0:" + b"[" * levels + b"]" * levels + b"}"
+    return b"{a:" + b"[" * levels + b"]" * levels + b"}"
 
 
 DAMAGE = {
@@ -123,7 +132,11 @@ DAMAGE = {
     "open escape": b'{0:"a\\',
     "unknown escape": b'{0:"\\x41"}',
     "control character in a string": b'{0:"\x01"}',
-    "single quotes": b"{0:'a'}",
+    "open single quotes": b"{0:'a",
+    "one single quote": b"{0:'",
+    "no token behind": "{0:1}é".encode(),
+    "no token as key": "{é:1}".encode(),
+    "no token as value": "{0:é}".encode(),
     "comment": b"{0:1}/* */",
     "a second value": b"{0:1}{0:1}",
     "key in a key": b"{{{0:1}:2}:3}",
@@ -155,12 +168,12 @@ def test_the_depth_that_is_still_read() -> None:
         b"null",
         b"[]",
         b"{}x",
-        b'{"syncStateSet":null}',
         b'{"syncStateSet":[1.5]}',
-        b'{"syncStateSet":["1"]}',
+        b'{"syncStateSet":["x"]}',
         b'{"syncStateSet":[9223372036854775808]}',
         b'{"syncStateSetEpoch":2147483648}',
-        b'{"syncStateSetEpoch":"1"}',
+        b'{"syncStateSetEpoch":"2147483648"}',
+        b'{"syncStateSet":["99999999999999999999"]}',
         b'{"syncStateSet":[1],"syncStateSetEpoch":{0:1}}',
     ],
 )
@@ -170,10 +183,30 @@ def test_json_of_another_shape_is_refused(data: bytes) -> None:
 
 
 def test_the_slow_reader_takes_no_more_than_its_limit() -> None:
-    data = b'{0:"' + b"x" * LOOSE_LIMIT + b'"}'
+    data = b"{a:'" + b"x" * LOOSE_LIMIT + b"'}"
+    with pytest.raises(BodyError, match="has to be exact"):
+        decode_body(dict[str, str], data)
+    assert decode_body(dict[str, str], data, loose_limit=2 * LOOSE_LIMIT) == {"a": "x" * LOOSE_LIMIT}
+    with pytest.raises(BodyError, match="more than 20000 tokens"):
+        decode_body(dict[str, list[int]], b"{a:[" + b"1," * 10_000 + b"1]}")
+
+
+def test_bare_integer_keys_are_no_matter_for_the_slow_reader() -> None:
+    table = dict.fromkeys(range(MAX_KEYS), "{1:")
+    data = b"{" + b",".join(b'%d : "{1:"' % key for key in table) + b"}"
+    assert LOOSE_LIMIT < len(data) < BARE_KEYS_LIMIT
+    assert decode_body(dict[int, str], data) == table
     with pytest.raises(BodyError):
-        decode_body(dict[int, str], data)
-    assert decode_body(dict[int, str], data, loose_limit=2 * LOOSE_LIMIT) == {0: "x" * LOOSE_LIMIT}
+        decode_body(dict[int, str], data[:-1] + b",30001:0}")
+    with pytest.raises(BodyError):
+        decode_body(dict[int, str], data[:-1] + b" " * BARE_KEYS_LIMIT + b"}")
+
+
+def test_requests_have_a_limit() -> None:
+    data = b'{"a":"' + b"x" * REQUEST_LIMIT + b'"}'
+    assert decode_body(dict[str, str], data)
+    with pytest.raises(BodyError, match=f"more than {REQUEST_LIMIT}"):
+        decode_request_body(dict[str, str], data)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The identity texts, as 5.3.3 writes them (broker-agent reference, section 1)."""
+"""The identity texts, as 5.3.3 writes them (rocketmq-all-5.3.3: BrokerMetadata.java, TempBrokerMetadata.java)."""
 
 import contextlib
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from rocketmq_formats.errors import BodyError, HeaderError
-from rocketmq_formats.remoting import fastjson
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.broker_admin import (
     ConsumeStats,
     OffsetWrapper,
@@ -46,6 +46,12 @@ def test_topic_statistics_have_queues_as_keys() -> None:
     assert TopicStatsTable.decode(b'{"offsetTable":{}}') == TopicStatsTable(offset_table={})
 
 
+def test_statistics_of_many_queues() -> None:
+    queues = [MessageQueue(topic="t" * 20, broker_name="broker-a", queue_id=queue_id) for queue_id in range(4096)]
+    table = TopicStatsTable(offset_table={queue: TopicOffset(max_offset=2**60) for queue in queues})
+    assert TopicStatsTable.decode(table.encode()) == table
+
+
 def test_consume_statistics_have_queues_as_keys() -> None:
     stats = ConsumeStats(
         offset_table={queue: OffsetWrapper(broker_offset=9, consumer_offset=4) for queue in QUEUES}, consume_tps=0.5
@@ -54,7 +60,7 @@ def test_consume_statistics_have_queues_as_keys() -> None:
     assert ConsumeStats.decode(stats.encode()) == stats
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"offsetTable":{"t":{}}}', b'{"offsetTable":{{"topic":"t"}:{}}}'])
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"offsetTable":{"t":{}}}', b'{"offsetTable":{{"queueId":1}:{}}}'])
 def test_statistics_that_are_none(data: bytes) -> None:
     for kind in (TopicStatsTable, ConsumeStats):
         with pytest.raises(BodyError):
@@ -115,7 +121,7 @@ def test_a_heartbeat_needs_a_client() -> None:
     with pytest.raises(BodyError, match="clientID"):
         decode_body(HeartbeatData, b'{"producerDataSet":[]}')
     with pytest.raises(BodyError):
-        decode_body(HeartbeatData, b'{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":"NOTHING"}]}')
+        decode_body(HeartbeatData, b'{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":3}]}')
     assert decode_body(HeartbeatData, b'{"clientID":"c","heartbeatFingerprint":-5}').heartbeat_fingerprint == -5
 
 

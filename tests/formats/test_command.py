@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
+from rocketmq_formats.codes import VERSION_5_3_3, LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.codes import VERSION_5_3_3, LanguageCode, RequestCode, ResponseCode, SerializeType
 from rocketmq_formats.remoting.command import (
     MAX_FRAME,
     MAX_HEADER,

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from rocketmq_formats.codes import SerializeType
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.codes import SerializeType
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
 

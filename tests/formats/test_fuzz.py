@@ -11,9 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rocketmq_formats import properties
+from rocketmq_formats.codes import LanguageCode, SerializeType
 from rocketmq_formats.errors import BodyError, FormatError, FrameError
-from rocketmq_formats.remoting import bodies, controller, fastjson, nameserver
-from rocketmq_formats.remoting.codes import LanguageCode, SerializeType
+from rocketmq_formats.json import bodies, fastjson
+from rocketmq_formats.remoting import controller, nameserver
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.headers import Header, decode_header, encode_header

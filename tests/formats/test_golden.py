@@ -1,76 +1,23 @@
 """Frames captured from RocketMQ 5.3.3 (tests/golden/remoting): each is understood and written back byte for byte."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketmq_formats import properties
-from rocketmq_formats.remoting import broker_admin, client, controller, fastjson, nameserver, registration, send
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode, SerializeType
+from rocketmq_formats.codes import RequestCode, ResponseCode, SerializeType
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
-from rocketmq_formats.remoting.headers import Header, decode_header, encode_header
+from rocketmq_formats.remoting.headers import decode_header, encode_header
+from tests.formats.golden_types import BODIES, HEADERS
+from tests.paths import GOLDEN_FILES
 
-FOLDER = Path(__file__).parents[1] / "golden" / "remoting"
+FOLDER = GOLDEN_FILES / "remoting"
 INDEX: list[dict[str, Any]] = json.loads((FOLDER / "index.json").read_text())
 
-HEADERS: dict[tuple[int, str], type[Header]] = {
-    (11, "request"): client.PullMessageRequestHeader,
-    (11, "response"): client.PullMessageResponseHeader,
-    (30, "request"): client.GetMaxOffsetRequestHeader,
-    (30, "response"): client.OffsetResponseHeader,
-    (31, "request"): client.TopicQueueRequestHeader,
-    (31, "response"): client.OffsetResponseHeader,
-    (34, "response"): client.HeartbeatResponseHeader,
-    (35, "request"): client.UnregisterClientRequestHeader,
-    (103, "request"): nameserver.RegisterBrokerRequestHeader,
-    (103, "response"): nameserver.RegisterBrokerResponseHeader,
-    (104, "request"): nameserver.UnregisterBrokerRequestHeader,
-    (310, "request"): send.SendMessageRequestHeaderV2,
-    (310, "response"): send.SendMessageResponseHeader,
-    (105, "request"): nameserver.GetRouteInfoRequestHeader,
-    (904, "request"): controller.BrokerHeartbeatRequestHeader,
-    (1001, "request"): controller.AlterSyncStateSetRequestHeader,
-    (1001, "response"): controller.AlterSyncStateSetResponseHeader,
-    (1002, "request"): controller.ElectMasterRequestHeader,
-    (1002, "response"): controller.ElectMasterResponseHeader,
-    (1003, "request"): controller.RegisterBrokerToControllerRequestHeader,
-    (1003, "response"): controller.RegisterBrokerToControllerResponseHeader,
-    (1004, "request"): controller.GetReplicaInfoRequestHeader,
-    (1004, "response"): controller.GetReplicaInfoResponseHeader,
-    (1005, "response"): controller.GetMetaDataResponseHeader,
-    (1008, "request"): controller.NotifyBrokerRoleChangedRequestHeader,
-    (1011, "request"): controller.CleanControllerBrokerDataRequestHeader,
-    (1012, "request"): controller.GetNextBrokerIdRequestHeader,
-    (1012, "response"): controller.GetNextBrokerIdResponseHeader,
-    (1013, "request"): controller.ApplyBrokerIdRequestHeader,
-    (1013, "response"): controller.ApplyBrokerIdResponseHeader,
-}
-BODIES: dict[tuple[int, str], type[object]] = {
-    (21, "response"): registration.TopicConfigSerializeWrapper,
-    (28, "response"): nameserver.KVTable,
-    (34, "request"): client.HeartbeatData,
-    (43, "response"): broker_admin.ConsumerOffsetWrapper,
-    (45, "response"): broker_admin.DelayOffsetWrapper,
-    (61, "response"): broker_admin.TimerMetricsWrapper,
-    (103, "request"): registration.RegisterBrokerBody,
-    (201, "response"): broker_admin.SubscriptionGroupWrapper,
-    (402, "response"): broker_admin.MessageRequestModeWrapper,
-    (105, "response"): nameserver.TopicRouteData,
-    (106, "response"): nameserver.ClusterInfo,
-    (1001, "request"): controller.SyncStateSet,
-    (1001, "response"): controller.SyncStateSet,
-    (1002, "response"): controller.ElectMasterResponseBody,
-    (1003, "response"): controller.SyncStateSet,
-    (1004, "response"): controller.SyncStateSet,
-    (1006, "request"): list[str],
-    (1006, "response"): controller.BrokerReplicasInfo,
-    (1007, "response"): controller.EpochEntryCache,
-    (1008, "request"): controller.SyncStateSet,
-}
 PROPERTIES = {(26, "response"), (1009, "request"), (1010, "response")}
 ADDED_BY_CLIENT_HOOKS = {"ReqT"}
 RPC_HEADER = {"ns", "nsd", "bname", "oway", "lo"}
@@ -101,7 +48,7 @@ def test_there_is_a_sample_of_everything_typed() -> None:
 
 
 @EACH
-def test_a_frame_is_read_as_its_capture_says(entry: dict[str, Any]) -> None:
+def test_a_frame_is_read_as_captured(entry: dict[str, Any]) -> None:
     command, header = decode(entry), entry["header"]
     assert command.serialize_type.name == entry["serialize_type"]
     assert command.is_response is (entry["direction"] == "response")

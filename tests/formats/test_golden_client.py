@@ -4,98 +4,29 @@
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rocketmq_formats import properties, topics
-from rocketmq_formats.remoting import broker_admin, client, fastjson, ha_info, nameserver, registration, send
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats import properties
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import decode_body, encode_body
+from rocketmq_formats.remoting import broker_admin, nameserver
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
-from rocketmq_formats.remoting.headers import Header, decode_header, encode_header
+from rocketmq_formats.remoting.headers import decode_header, encode_header
 from rocketmq_formats.store.batch import decode_batch
 from rocketmq_formats.store.message import read_records
+from tests.formats.golden_types import CLIENT_BODIES as BODIES
+from tests.formats.golden_types import CLIENT_HEADERS as HEADERS
+from tests.paths import GOLDEN_FILES
 
-FOLDER = Path(__file__).parents[1] / "golden" / "client"
+FOLDER = GOLDEN_FILES / "client"
 INDEX: list[dict[str, Any]] = json.loads((FOLDER / "index.json").read_text())
 IGNORED = {"ReqT", "ns", "nsd", "bname", "oway", "lo"}
 """What Java's client adds to any request and our broker has no use for."""
 
-HEADERS: dict[tuple[int, str], type[Header]] = {
-    (11, "request"): client.PullMessageRequestHeader,
-    (11, "response"): client.PullMessageResponseHeader,
-    (12, "request"): client.QueryMessageRequestHeader,
-    (12, "response"): client.QueryMessageResponseHeader,
-    (14, "request"): client.QueryConsumerOffsetRequestHeader,
-    (14, "response"): client.OffsetResponseHeader,
-    (15, "request"): client.UpdateConsumerOffsetRequestHeader,
-    (17, "request"): broker_admin.CreateTopicRequestHeader,
-    (26, "response"): broker_admin.GetBrokerConfigResponseHeader,
-    (29, "response"): client.OffsetResponseHeader,
-    (30, "request"): client.GetMaxOffsetRequestHeader,
-    (30, "response"): client.OffsetResponseHeader,
-    (31, "request"): client.TopicQueueRequestHeader,
-    (31, "response"): client.OffsetResponseHeader,
-    (32, "response"): client.GetEarliestMsgStoretimeResponseHeader,
-    (33, "request"): client.ViewMessageRequestHeader,
-    (34, "response"): client.HeartbeatResponseHeader,
-    (35, "request"): client.UnregisterClientRequestHeader,
-    (36, "request"): client.ConsumerSendMsgBackRequestHeader,
-    (37, "request"): client.EndTransactionRequestHeader,
-    (38, "request"): client.GetConsumerListByGroupRequestHeader,
-    (39, "request"): client.CheckTransactionStateRequestHeader,
-    (40, "request"): client.NotifyConsumerIdsChangedRequestHeader,
-    (100, "request"): nameserver.PutKVConfigRequestHeader,
-    (102, "request"): nameserver.KVConfigRequestHeader,
-    (103, "request"): nameserver.RegisterBrokerRequestHeader,
-    (103, "response"): nameserver.RegisterBrokerResponseHeader,
-    (104, "request"): nameserver.UnregisterBrokerRequestHeader,
-    (105, "request"): nameserver.GetRouteInfoRequestHeader,
-    (202, "request"): broker_admin.TopicRequestHeader,
-    (203, "request"): broker_admin.GetConsumerConnectionListRequestHeader,
-    (204, "request"): broker_admin.GetProducerConnectionListRequestHeader,
-    (205, "request"): nameserver.WritePermRequestHeader,
-    (205, "response"): nameserver.WipeWritePermResponseHeader,
-    (207, "request"): broker_admin.DeleteSubscriptionGroupRequestHeader,
-    (208, "request"): broker_admin.GetConsumeStatsRequestHeader,
-    (215, "request"): broker_admin.TopicRequestHeader,
-    (216, "request"): nameserver.DeleteTopicFromNamesrvRequestHeader,
-    (222, "request"): broker_admin.ResetOffsetRequestHeader,
-    (300, "request"): broker_admin.TopicRequestHeader,
-    (351, "request"): broker_admin.TopicRequestHeader,
-    (310, "request"): send.SendMessageRequestHeaderV2,
-    (310, "response"): send.SendMessageResponseHeader,
-    (320, "request"): send.SendMessageRequestHeaderV2,
-    (320, "response"): send.SendMessageResponseHeader,
-    (322, "response"): nameserver.QueryDataVersionResponseHeader,
-    (327, "request"): nameserver.WritePermRequestHeader,
-    (327, "response"): nameserver.AddWritePermResponseHeader,
-    (906, "response"): ha_info.ExchangeHAInfoHeader,
-}
-BODIES: dict[tuple[int, str], type[object]] = {
-    (28, "response"): nameserver.KVTable,
-    (34, "request"): client.HeartbeatData,
-    (38, "response"): client.GetConsumerListByGroupResponseBody,
-    (41, "request"): client.LockBatchRequestBody,
-    (41, "response"): client.LockBatchResponseBody,
-    (42, "request"): client.LockBatchRequestBody,
-    (103, "request"): registration.RegisterBrokerBody,
-    (103, "response"): nameserver.KVTable,
-    (105, "response"): nameserver.TopicRouteData,
-    (106, "response"): nameserver.ClusterInfo,
-    (200, "request"): topics.SubscriptionGroupConfig,
-    (203, "response"): broker_admin.ConsumerConnection,
-    (204, "response"): broker_admin.ProducerConnection,
-    (206, "response"): nameserver.TopicList,
-    (224, "response"): nameserver.TopicList,
-    (300, "response"): broker_admin.GroupList,
-    (304, "response"): nameserver.TopicList,
-    (901, "response"): nameserver.GetBrokerMemberGroupResponseBody,
-    (907, "response"): ha_info.HARuntimeInfo,
-}
 TABLES = {
     202: broker_admin.TopicStatsTable,
     208: broker_admin.ConsumeStats,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import HeaderError
-from rocketmq_formats.remoting.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     MAX_ELECTION_PRIORITY,
     NO_BROKER_ID,

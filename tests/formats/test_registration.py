@@ -2,13 +2,15 @@
 
 import json
 import struct
+import tracemalloc
 import zlib
+from itertools import islice
 
 import pytest
 
 from rocketmq_formats.errors import BodyError
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting import registration
-from rocketmq_formats.remoting.bodies import encode_body
 from rocketmq_formats.remoting.nameserver import TopicQueueMappingInfo
 from rocketmq_formats.remoting.registration import (
     RegisterBrokerBody,
@@ -16,6 +18,7 @@ from rocketmq_formats.remoting.registration import (
     body_crc32,
     decode_registration,
     encode_registration,
+    registration_steps,
 )
 from rocketmq_formats.topics import DataVersion, TopicConfig
 
@@ -55,11 +58,11 @@ def test_senders_before_5_have_no_mappings() -> None:
     assert parts[-4:] == bytes(4)
     body = zlib.compress(parts[:-4])
     assert not decode_registration(body, compressed=True, version=412).filter_server_list
-    with pytest.raises(BodyError, match="ends where a length should be"):
+    with pytest.raises(BodyError, match="ends at byte"):
         decode_registration(body, compressed=True, version=413)
 
 
-def test_java_s_keys_that_nobody_reads_and_nulls() -> None:
+def test_unused_keys_of_java_and_nulls() -> None:
     text = {
         "filterServerList": None,
         "topicConfigSerializeWrapper": {
@@ -82,16 +85,29 @@ def _packed(*parts: bytes) -> bytes:
     return zlib.compress(b"".join(struct.pack(">i", len(part)) + part for part in parts))
 
 
+def _twice() -> bytes:
+    topic = TOPICS["t"].to_text().encode()
+    packed = struct.pack(">i", len(topic)) + topic
+    return zlib.compress(struct.pack(">i2si", 2, b"{}", 2) + packed + packed)
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         (b"no zlib", "compressed registration"),
-        (zlib.compress(b"x" * 100)[:-8], "cut short"),
+        (zlib.compress(b"x" * 100), "length 2021161080"),
+        (zlib.compress(b"x" * 100)[:-8], "ends at byte 1"),
+        (encode_registration(BODY, compressed=True)[:-1], "ends at byte"),
+        (encode_registration(BODY, compressed=True)[:-40], "ends at byte"),
+        (encode_registration(BODY, compressed=True)[:-4] + b"sum!", "incorrect data check"),
         (zlib.compress(b"\xff\xff\xff\xff"), "length -1"),
-        (zlib.compress(b"\x00\x00\x00\x09{}"), "exceeds"),
+        (zlib.compress(b"\x00\x00\x00\x09{}"), "ends at byte 6"),
+        (zlib.compress(b"\x00\x10\x00\x01{}"), "length 1048577"),
+        (zlib.compress(zlib.decompress(_packed(b"{}")) + struct.pack(">i2i3s", 2, 18, 18, b"t ")), "ends at byte"),
         (_packed(b"[]"), "DataVersion"),
-        (zlib.compress(struct.pack(">i2si", 2, b"{}", 1)), "exceeds"),
-        (zlib.compress(struct.pack(">i2si3x", 2, b"{}", 3)), "ends where a length"),
+        (zlib.compress(struct.pack(">i2si", 2, b"{}", 1)), "ends at byte"),
+        (zlib.compress(struct.pack(">i2si3x", 2, b"{}", 3)), "ends at byte"),
+        (_twice(), "topic t is in it twice"),
         (zlib.compress(struct.pack(">i2sii2s", 2, b"{}", 1, 2, b"\xff\xff")), "UTF-8"),
         (zlib.compress(struct.pack(">i2sii3s", 2, b"{}", 1, 3, b"t 4")), "2 parts"),
     ],
@@ -104,7 +120,43 @@ def test_what_is_refused(body: bytes, why: str) -> None:
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "MAX_INFLATED", 1000)
     with pytest.raises(BodyError, match="more than 1000 bytes"):
-        decode_registration(zlib.compress(bytes(2000)), compressed=True)
+        decode_registration(_packed(b"{}" + b" " * 2000), compressed=True)
+
+
+def test_what_follows_the_parts_is_skipped_but_bounded() -> None:
+    whole = zlib.decompress(encode_registration(BODY, compressed=True))
+    assert decode_registration(zlib.compress(whole + bytes(100_000)), compressed=True) == BODY
+    with pytest.raises(BodyError, match="behind its parts"):
+        decode_registration(zlib.compress(whole + bytes(10_000_000)), compressed=True)
+
+
+def test_a_bomb_takes_no_more_memory_than_a_part() -> None:
+    huge = struct.pack(">i", 60_000_000)
+    bombs = [
+        zlib.compress(huge + bytes(60_000_000)),
+        zlib.compress(struct.pack(">i2si", 2, b"{}", 1) + huge + bytes(60_000_000)),
+        zlib.compress(_of_many_topics()),
+    ]
+    for bomb in bombs:
+        assert len(bomb) < 1_000_000
+        tracemalloc.start()
+        try:
+            with pytest.raises(BodyError):
+                decode_registration(bomb, compressed=True)
+            assert tracemalloc.get_traced_memory()[1] < 5 * registration.MAX_PART
+        finally:
+            tracemalloc.stop()
+
+
+def _of_many_topics() -> bytes:
+    topic = struct.pack(">i", 20) + b"t 4 4 6 SINGLE_TAG {}"[:20]
+    return struct.pack(">i2si", 2, b"{}", 1_000_000) + topic * 1_000_000
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_steps_make_no_difference(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "STEP", step)
+    assert decode_registration(encode_registration(BODY, compressed=True), compressed=True) == BODY
 
 
 @pytest.mark.parametrize(
@@ -142,3 +194,57 @@ def test_versions_are_compared_as_java_compares_them() -> None:
 def test_what_a_topic_allows() -> None:
     topic = TopicConfig(topic_name="t", perm=5)
     assert (topic.readable, topic.writable, topic.inherited) == (True, False, True)
+
+
+def big(*topics: bytes) -> bytes:
+    return b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}}}' % b",".join(topics)
+
+
+def test_a_large_registration_is_read_in_steps_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = encode_registration(BODY)
+    monkeypatch.setattr(registration, "ALL_AT_ONCE", 0)
+    assert decode_registration(body, compressed=False) == BODY
+    bare = encode_body(BODY.topic_config_serialize_wrapper)
+    assert (
+        decode_registration(bare, compressed=False, version=36).topic_config_serialize_wrapper
+        == BODY.topic_config_serialize_wrapper
+    )
+    nothing = b'{"filterServerList":null,"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":null}}'
+    read = decode_registration(nothing, compressed=False)
+    assert read.filter_server_list is None
+    assert read.topic_config_serialize_wrapper.topic_queue_mapping_info_map is None
+
+
+@pytest.mark.parametrize(
+    "entry", [b'"%d":1', b'"%d":{}', b'"%d":{"perm":6}', b'"{%d":""'], ids=["number", "empty", "topic", "braces"]
+)
+def test_registrations_with_too_many_topics_are_refused_before_they_are_taken_apart(
+    monkeypatch: pytest.MonkeyPatch, entry: bytes
+) -> None:
+    monkeypatch.setattr(registration, "ALL_AT_ONCE", 0)
+    monkeypatch.setattr(registration, "MAX_TOPICS", 10)
+    steps = registration_steps(big(*(entry % number for number in range(11))), compressed=False)
+    with pytest.raises(BodyError):
+        list(islice(steps, 4))
+
+
+def test_as_many_topics_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "ALL_AT_ONCE", 0)
+    monkeypatch.setattr(registration, "MAX_TOPICS", 10)
+    topics = (b'"%d":{"topicName":"%d","attributes":{}}' % (number, number) for number in range(10))
+    read = decode_registration(big(*topics), compressed=False)
+    assert len(read.topic_config_serialize_wrapper.topic_config_table) == 10
+
+
+def test_compressed_registrations_have_so_many_topics_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = encode_registration(BODY, compressed=True)
+    monkeypatch.setattr(registration, "MAX_TOPICS", len(BODY.topic_config_serialize_wrapper.topic_config_table) - 1)
+    with pytest.raises(BodyError, match="topics"):
+        decode_registration(packed, compressed=True)
+
+
+def test_many_filter_servers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "ALL_AT_ONCE", 0)
+    monkeypatch.setattr(registration, "MAX_PART", 10)
+    with pytest.raises(BodyError, match="filter servers"):
+        decode_registration(b'{"filterServerList":["","","",""]}', compressed=False)

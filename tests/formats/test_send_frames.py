@@ -2,8 +2,8 @@
 
 import pytest
 
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.codes import RequestCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.headers import decode_header

@@ -21,6 +21,7 @@ from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.processes import SMALL_HEAP
 from tests.golden.lab import wait
 from tests.golden.recorder import FRONT, ask
+from tests.lab.controller import start_controller
 
 FOLDER = Path(__file__).parent / "ha"
 NAMESERVER, NAMES_PROXY, CONTROLLER = 29876, 29576, 29878
@@ -114,9 +115,7 @@ def main() -> None:
 
     try:
         processes.append(servers.start_nameserver(work / "namesrv", port=NAMESERVER, options=SMALL_HEAP))
-        processes.append(
-            servers.start_controller(work / "n0", member="n0", peers={"n0": CONTROLLER}, options=SMALL_HEAP)
-        )
+        processes.append(start_controller(work / "n0", member="n0", peers={"n0": CONTROLLER}, options=SMALL_HEAP))
         broker(1)
         wait("broker 1 as master", 90, lambda: in_sync() == (1, [1]))
         wait("broker 1 taking messages", 30, lambda: sent(BROKERS[1]))

@@ -23,13 +23,14 @@ from typing import Any
 from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.processes import LARGER_HEAP
 from tests.golden.recorder import FRONT, ask
+from tests.lab.controller import start_controller
 
 HERE = Path(__file__).parent / "store"
 NAMESERVER, CONTROLLER, BROKER, ALONE = 31476, 31477, 31411, 31421
 TOPIC = "Golden"
 LONG_GROUP = "G" * 130
 """Its retry topic is longer than a V1 record can say. Not for the controlled broker: in controller mode 5.3.3 cannot
-load such a record again (`ConsumeQueueStore.compensateForHA` knows V1 only)."""
+load such a record again (rocketmq-all-5.3.3: ConsumeQueueStore.java, see docs/formats.md)."""
 TINY = {
     "mappedFileSizeCommitLog": 8192,
     "mappedFileSizeConsumeQueue": 20 * 30,
@@ -173,9 +174,7 @@ def keep(store: Path, name: str, index: dict[str, Any]) -> None:
 def controlled(folder: Path, index: dict[str, Any]) -> None:
     with ExitStack() as stack:
         stack.enter_context(servers.start_nameserver(folder / "namesrv", port=NAMESERVER)).wait_port()
-        stack.enter_context(
-            servers.start_controller(folder / "controller", member="n0", peers={"n0": CONTROLLER})
-        ).wait_port()
+        stack.enter_context(start_controller(folder / "controller", member="n0", peers={"n0": CONTROLLER})).wait_port()
         story = Story(BROKER)
         for life in (first_life, lambda story: story.send(TOPIC, 0, b"in the second epoch", {"TAGS": "TagA"})):
             with servers.start_broker(

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from rocketmq_demo.apache import jars, servers
-from rocketmq_demo.apache.admin import run_mqadmin
 from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
 from tests.golden.recorder import BACK, FRONT, Proxy, Samples, ask
+from tests.lab.mqadmin import run_mqadmin
 
 HERE = Path(__file__).parent
 NAMESERVER, BROKER = 39876, 39911
@@ -82,7 +82,7 @@ def record(work: Path, samples: Samples, option: str) -> None:
                 raise RuntimeError(clients.tail())
             time.sleep(0.2)
         ids = clients.output().split("offsetMsgId ")[1].split()
-        operators_look(work, option, names, ids[0])
+        capture_admin_calls(work, option, names, ids[0])
         clients.close_stdin()
         clients.wait(90)
         operators_end(work, option, names)
@@ -114,7 +114,7 @@ def operators_prepare(work: Path, option: str, names: str) -> None:
     run(work, option, "updateOrderConf", "-n", names, "-t", "golden-order", "-m", "put", "-v", "broker-a:2")
 
 
-def operators_look(work: Path, option: str, names: str, message: str) -> None:
+def capture_admin_calls(work: Path, option: str, names: str, message: str) -> None:
     broker = f"{FRONT}:{BROKER}"
     for command in (
         ["topicList"],

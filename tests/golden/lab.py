@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rocketmq_demo.apache import jars, servers
-from rocketmq_demo.apache.admin import run_mqadmin
 from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
 from tests.golden.recorder import BACK, Proxy, Samples, ask
+from tests.lab.controller import start_controller
+from tests.lab.mqadmin import run_mqadmin
 
 NAMESERVER = 9876
 CONTROLLERS = {"n0": 9878, "n1": 9888, "n2": 9898}
@@ -81,9 +82,7 @@ class Lab:
         )
         for member in self.members:
             self.processes.append(
-                servers.start_controller(
-                    self.folder / member, member=member, peers=self.members, config=bind, options=small
-                )
+                start_controller(self.folder / member, member=member, peers=self.members, config=bind, options=small)
             )
         wait("a controller leader", 60, lambda: self.leader() is not None)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_demo.apache import jars, servers
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, encode_frame
 from tests.golden.namesrv_story import STORY
 
@@ -40,10 +40,10 @@ def listen(config: Mapping[str, object]) -> dict[str, dict[str, Any]]:
         port = ports.single()
         with servers.start_nameserver(Path(folder), port=port, config=config) as server:
             server.wait_port()
-            return tell(port)
+            return replay(port)
 
 
-def tell(port: int) -> dict[str, dict[str, Any]]:
+def replay(port: int) -> dict[str, dict[str, Any]]:
     """Every step's answer by the step's name; bodies as text."""
     connections: dict[str, socket.socket] = {}
     answers: dict[str, dict[str, Any]] = {}

@@ -8,14 +8,15 @@ from prometheus_client import CollectorRegistry
 
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.raft import RaftStatus, Role
+from rocketmq_controller.raft.configuration import Configuration, Member
 from rocketmq_controller.raft.status import MemberStatus
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
-from rocketmq_formats.replica_link import N_ANSWERS, Counts
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.replica_link import Counts
 from rocketmq_namesrv.app import NameServerApp
 from rocketmq_namesrv.config import LiveConfig
 from rocketmq_operator.metrics import Group, OperatorMetrics, Resource, Verification
-from rocketmq_sidecar.ha_server import SlaveLag
-from rocketmq_sidecar.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.ports.metrics import SidecarMetrics, Snapshot
+from rocketmq_sidecar.replication.ha_server import SlaveLag
 
 TARGET = frozenset({"namespace", "pod", "container", "job", "instance", "endpoint"})
 """Labels that Prometheus adds, by the PodMonitors."""
@@ -52,6 +53,7 @@ def _controller(folder: Path) -> CollectorRegistry:
         snapshot_index=0,
         pending=0,
         members=(MemberStatus(id="n1", connected=True, match_index=9, next_index=10),),
+        configuration=Configuration((Member("n0", "h", 9879, voter=True), Member("n1", "h", 9879, voter=False)), 1),
     )
     metrics.read_at_scrape(lambda: status, lambda: [("C", "broker-a")], lambda: 1, folder)
     return metrics.registry
@@ -81,7 +83,7 @@ def _sidecar() -> CollectorRegistry:
         controller_known=True,
         slaves=(SlaveLag(2, 0, in_sync=True),),
         disk_used=0.5,
-        counts=Counts(1, 1, 1, 1, 1, 1, 1, 1, (1,) * N_ANSWERS, 0.1),
+        counts=Counts(),
     )
     return SidecarMetrics(lambda: now).registry
 

@@ -1,7 +1,6 @@
 """The alerts: expressions name what is exported, links lead somewhere, and promtool's tests say when they fire."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import yaml
 from tests.helm.exported import TARGET, exported
 from tests.helm.promql import groupings, selectors
 from tests.helm.tools import promtool
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "rocketmq-ha"
 ALERTS = CHART / "alerts" / "rocketmq-ha.yaml"
 GROUPS = yaml.safe_load(ALERTS.read_text())["groups"]
@@ -38,7 +37,7 @@ def test_it_names_metrics_and_labels_that_are_exported(rule: dict[str, Any], kno
 
 
 @pytest.mark.parametrize("rule", RULES, ids=NAMES)
-def test_it_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
+def test_it_has_a_severity_and_a_runbook(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
     link = rule["annotations"]["runbook_url"]

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from rocketmq_operator.settings import OperatorSettings
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "rocketmq-ha"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

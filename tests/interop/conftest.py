@@ -1,4 +1,4 @@
-"""One lab for the whole session, honest skips, and what the logs say of each failure."""
+"""One lab for the whole session, honest skips, and the logs of each failure."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -10,6 +10,7 @@ from tests.conftest import MEASURED
 from tests.interop import faults
 from tests.interop.lab import Group, Lab
 from tests.interop.native import NativeGroup
+from tests.lab import programs
 
 LAB = pytest.StashKey[Lab]()
 LOADS = pytest.StashKey[list[faults.Load]]()
@@ -21,6 +22,7 @@ def apache() -> None:
     try:
         jars.java()
         jars.classpath()
+        programs.classpath()
     except jars.ApacheEngineUnavailable as error:
         if os.environ.get("CI", "").lower() in {"", "0", "false"}:
             pytest.skip(f"needs official RocketMQ processes: {error}")
@@ -29,7 +31,7 @@ def apache() -> None:
 
 @pytest.fixture(scope="session")
 def lab(apache: None, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Lab]:
-    """Three controllers of ours and a name server of theirs."""
+    """Three controllers of ours and an official name server."""
     laboratory = Lab(tmp_path_factory.mktemp("interop"))
     pytestconfig.stash[LAB] = laboratory
     try:
@@ -52,7 +54,7 @@ def native(lab: Lab) -> Iterator[NativeGroup]:
 
 @pytest.fixture(scope="session")
 def official(lab: Lab) -> Iterator[Group]:
-    """Three brokers of theirs that survive whatever is done to them; who takes it last ends it."""
+    """Three official brokers that survive all faults; its last user ends it."""
     group = Group(lab, "broker-b")
     try:
         group.form()

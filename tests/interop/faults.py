@@ -2,46 +2,47 @@
 
 import itertools
 import json
+import math
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rocketmq_demo.apache import ledger
-from rocketmq_demo.apache.ledger import Audit, Ledger
+from rocketmq_demo.apache.ledger import Acknowledged, Audit, Ledger
+from rocketmq_formats.store.message import SMALLEST_RECORD
 from tests.interop.lab import Lab
 
 SEND_OK = "SEND_OK"
 TIMEOUT_MS = 1000
-"""Of one send. The client's default of 3 s would be what a hung master costs, three seconds an attempt; the failover
-itself is what is measured here."""
+"""Of one send. With the client's default a hung master would cost 3 s per attempt, and hide the failover that is
+measured here."""
 _THREADS = 2
 _BODY = 256
-"""Bytes; with the rest of its record a message takes nearly twice as many."""
 _PACE_MS = 5
-"""Between two sends of a thread: a JVM that starts needs the processor more than the producer does."""
+"""Between two sends of a thread: a starting JVM needs the processor more than the producer does."""
 _POLL = 0.05
 
 
 @dataclass
 class Fault:
-    """What one fault cost, in seconds."""
+    """The cost of one fault, in seconds."""
 
     name: str
     began: float
-    """`time.monotonic()` of the blow."""
+    """`time.monotonic()` at its beginning."""
     longest_gap: float = 0.0
-    """Between two acknowledged sends (SEND_OK), from the blow until the group had coped."""
+    """Between two acknowledged sends (SEND_OK), from the fault until the group had recovered."""
     decided_after: float | None = None
-    """From the blow until the controllers told of another master: their share of the gap."""
+    """From the fault until the controllers reported another master: their share of the gap."""
     failed_sends: int = 0
     note: str = ""
 
 
 class Load:
-    """A producer that sends all the time, and its book."""
+    """A producer that sends all the time, and its ledger."""
 
     def __init__(self, lab: Lab, topic: str, *, seconds: int) -> None:
         self._lab, self._topic = lab, topic
@@ -61,11 +62,11 @@ class Load:
         """Answers other than SEND_OK: stored, but not promised by all (FLUSH_SLAVE_TIMEOUT, ...)."""
         self.faults: list[Fault] = []
         self.audit: Audit | None = None
-        """What `finish` found."""
+        """The result of `finish`."""
 
     @property
     def acknowledged(self) -> list[int]:
-        """When each SEND_OK came, in monotonic nanoseconds, in the order of the book."""
+        """When each SEND_OK came, in monotonic nanoseconds, in the order of the ledger."""
         if self._ledger.path.exists():
             with self._ledger.path.open("rb") as book:
                 book.seek(self._offset)
@@ -81,24 +82,28 @@ class Load:
         return self._sent
 
     def wait_acknowledged(self, timeout: float = 120.0) -> None:
-        """Wait for sends that began after now, surely: each thread has one in flight."""
+        """Wait for sends that certainly began after this call: each thread has one in flight."""
         self._wait(len(self.acknowledged) + 2 * _THREADS + 1, timeout)
 
     def wait_written(self, size: int, timeout: float = 120.0) -> None:
-        """Wait until what was acknowledged takes so many bytes of a log, at the least."""
-        self._wait(size // _BODY, timeout)
+        """Wait until the acknowledged messages take at least `size` bytes of a log."""
+        self._wait(size // (SMALLEST_RECORD + _BODY) + 1, timeout)
 
     def _wait(self, enough: int, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while len(self.acknowledged) < enough:
+        """`timeout`: seconds without an acknowledged send; a slow machine takes its time."""
+        seen, deadline = -1, 0.0
+        while (acknowledged := len(self.acknowledged)) < enough:
+            if acknowledged > seen:
+                seen, deadline = acknowledged, time.monotonic() + timeout
             if time.monotonic() > deadline:
                 failures = self._ledger.failures()[-3:]
-                raise TimeoutError(f"no acknowledged sends for {timeout:g} s; {failures}\n{self._ledger.tail()}")
+                what = f"{acknowledged} sends are acknowledged, of {enough}, and none was for {timeout:g} s"
+                raise TimeoutError(f"{what}; {failures}\n{self._ledger.tail()}")
             time.sleep(_POLL)
 
     @contextmanager
     def measure(self, name: str, note: str = "") -> Iterator[Fault]:
-        """Strike and wait inside; afterwards the fault tells its longest gap, up to a send that came after all that."""
+        """Inject the fault and wait inside the block; after it the fault has its longest gap, up to a later send."""
         self.wait_acknowledged()
         first, failures = len(self.acknowledged) - 1, len(self._ledger.failures())
         fault = Fault(name, time.monotonic(), note=note)
@@ -129,8 +134,16 @@ class Load:
         self._ledger.close()
 
 
+def longest_gap(acknowledged: Sequence[Acknowledged]) -> float:
+    """The longest time without an acknowledgement, in seconds."""
+    if not acknowledged:
+        return math.inf
+    times = sorted(entry.monotonic_ns for entry in acknowledged)
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0) / 1e9
+
+
 def table(load: Load) -> Iterator[str]:
-    """The measured gaps, for people."""
+    """The measured gaps as text."""
     yield f"{'fault':<46}{'longest gap':>12}{'elected after':>15}{'failed sends':>14}  note"
     for fault in load.faults:
         decided = "" if fault.decided_after is None else f"{fault.decided_after:.3f} s"
@@ -140,7 +153,7 @@ def table(load: Load) -> Iterator[str]:
 
 
 def write_report(path: Path, load: Load, **facts: object) -> None:
-    """The same for machines, rewritten after each fault so that a broken run leaves what it has."""
+    """The same for machines, rewritten after each fault so that a broken run leaves its results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     audit = {key: value for key, value in (load.audit or {}).items() if key not in {"queues", "duplicates"}}
     report = {

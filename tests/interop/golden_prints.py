@@ -1,17 +1,17 @@
-"""What mqadmin printed against Java controllers (tests/golden/mqadmin), made comparable with what it prints in our lab.
+"""The recorded output of mqadmin with Java controllers (tests/golden/mqadmin), made comparable with its output in our
+lab.
 
-Only what cannot be equal is replaced: addresses, epochs, offsets of the log, which controller leads, and the order of
-replicas and brokers, which comes from Java's hash tables.
-"""
+Only parts that cannot be equal are replaced: addresses, epochs, offsets of the log, which controller leads, and the
+order of replicas and brokers, which comes from Java's hash tables."""
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
-from rocketmq_demo.apache.ports import HOST
+from rocketmq_demo.ports import HOST
 from tests.golden.lab import BROKERS, CONTROLLERS, NAMESERVER
+from tests.paths import GOLDEN_FILES
 
-_FOLDER = Path(__file__).parents[1] / "golden" / "mqadmin"
+_FOLDER = GOLDEN_FILES / "mqadmin"
 _NUMBERS = re.compile(r"(Epoch\t|[eE]poch=|Offset=)\d+")
 _LEADER = re.compile(r"(#ControllerLeaderId\t|#ControllerLeaderAddress\t).*")
 _BLOCK = "\n\n"
@@ -30,7 +30,7 @@ def golden_names() -> dict[str, str]:
 
 
 def comparable(text: str, names: Mapping[str, str]) -> str:
-    """`text` with symbols for what differs from run to run; `names` says which address is whose."""
+    """`text` with symbols for what differs from run to run; `names` says the owner of each address."""
     for address, name in names.items():
         text = re.sub(re.escape(address) + r"(?!\d)", name, text)
     text = _LEADER.sub(r"\1<leader>", _NUMBERS.sub(r"\1<n>", text))

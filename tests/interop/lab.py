@@ -1,6 +1,6 @@
-"""What the interop tests work on: our controllers, one official name server, and groups of official brokers.
+"""The lab of the interop tests: our controllers, one official name server, and groups of official brokers.
 
-Only processes started here are ever signalled. Every wait is bounded and says what it waited for.
+Only processes started here are ever signalled. Every wait is bounded, and its error names what it waited for.
 """
 
 import time
@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketmq_demo.apache import admin, servers
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.processes import LARGER_HEAP, QUICK_START, SMALL_HEAP, JavaProcess
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_formats import broker_identity
-from rocketmq_formats.remoting.bodies import decode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo
 from tests.interop import logs
+from tests.lab import mqadmin
 
 CLUSTER = "DefaultCluster"
 SUSPECT_TIMEOUT_MS = "6000"
-"""brokerSuspectTimeoutMs here, twice the default: a JVM that gets no processor for three seconds is not hung."""
+"""brokerSuspectTimeoutMs here, twice the default: a JVM without processor time for three seconds is not hung."""
 JAVA_BROKER = (*LARGER_HEAP, *QUICK_START)
-"""Options of official brokers in tests: most of their processor time is their start."""
+"""Options of official brokers in tests: most of their processor time goes into the start."""
 FILE_SIZE = 2 * servers.MIB
 """mappedFileSizeCommitLog here: small, so that logs have several files."""
 NOT_CATCHUP_MS = 6000
@@ -34,14 +35,14 @@ _START = 180.0
 """Seconds for brokers to start; eight on an idle machine, but JVMs that share two cores with other work crawl."""
 _REGISTER_MS = 10_000
 """How often brokers register at the name server, which tells slaves where to replicate from; Java's default of 30 s is
-how long a slave may look for a new master."""
+how long a slave may search for a new master."""
 _REJOIN = 15.0
 """Seconds for a living slave to come back into the SyncStateSet by itself; six are usual."""
 
 
 @dataclass(frozen=True)
 class GroupView:
-    """A broker group as the deciding controller tells it (1006)."""
+    """A broker group as the deciding controller reports it (1006)."""
 
     master_id: int | None
     master_epoch: int
@@ -60,7 +61,7 @@ class JavaBroker:
         self.start()
 
     def start(self) -> None:
-        """Start it, for the first time or again, on ports it never had before; returns at once."""
+        """Start it, for the first time or again, on new ports; returns at once."""
         self.port = self._ports.broker()
         self.process = self._start(self.folder, self.port)
 
@@ -74,7 +75,7 @@ class JavaBroker:
 
     @property
     def identity(self) -> broker_identity.BrokerIdentity:
-        """Who it is, from its own file."""
+        """Its broker id, from its own file."""
         return broker_identity.decode_identity(self.identity_file.read_bytes())
 
 
@@ -106,13 +107,13 @@ class Lab:
         return f"{HOST}:{self.nameserver_port}"
 
     def view(self, name: str) -> GroupView | None:
-        """What the deciding controller says of a group; None while nobody decides or the group is unknown."""
+        """The group as the deciding controller reports it; None without one, or if the group is unknown."""
         for process in self.controllers:
             if not process.alive:
                 continue
             question = request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=f'["{name}"]'.encode())
             try:
-                answer = ask(process.address, question, timeout=0.5)
+                answer = call(process.address, question, timeout=0.5)
             except OSError:
                 continue
             if answer.code == ResponseCode.SUCCESS:
@@ -131,17 +132,18 @@ class Lab:
         return None
 
     def mqadmin(self, *arguments: str) -> tuple[str, str]:
-        """What the official tool prints: standard output, and standard error without the lines of the stack."""
-        result = admin.run_mqadmin(arguments, folder=self._admin_folder)
+        """The official tool's standard output, and its standard error without the lines of the stack."""
+        result = mqadmin.run_mqadmin(arguments, folder=self._admin_folder)
         trace = [line for line in result.stderr.splitlines() if not line.startswith("\tat ")]
         return result.stdout, "".join(line + "\n" for line in trace)
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """What the processes say, for the report of a failure; Java's only of the first, which often brings others."""
+        """The processes' logs, for the report of a failure; Java's only for the first failure, which often causes
+        others."""
         yield "what the controllers decided", "\n".join(logs.decided(self.controllers))
         ours = logs.replicas(self.folder)
         if ours:
-            yield "what our replicas say", "\n".join(ours)
+            yield "logs of our replicas", "\n".join(ours)
         if self._reported:
             return
         self._reported = True
@@ -166,7 +168,7 @@ class Group:
         self.lab, self.name = lab, name
         self.brokers: list[JavaBroker] = []
         self.restarted_slaves = 0
-        """How often a live slave had to be restarted to rejoin, see `whole`."""
+        """Live slaves that had to be restarted to rejoin, see `whole`."""
         lab.groups.append(self)
 
     def form(self) -> None:
@@ -190,7 +192,7 @@ class Group:
             nameservers=[self.lab.nameserver_port],
             cluster=CLUSTER,
             name=self.name,
-            # Acknowledged shall mean: on every replica of the SyncStateSet, so on whoever can be elected.
+            # Acknowledged has to mean: on every replica of the SyncStateSet, so on every one that can be elected.
             config={
                 "allAckInSyncStateSet": True,
                 "registerNameServerPeriod": _REGISTER_MS,
@@ -202,11 +204,11 @@ class Group:
 
     @property
     def view(self) -> GroupView:
-        """What the controllers say now; waits until they say something."""
+        """The controllers' current state of the group; waits for an answer."""
         return self.wait("a controller that tells of the group", lambda _: True, _START)
 
     def wait(self, what: str, condition: Callable[[GroupView], bool], timeout: float) -> GroupView:
-        """The first picture that fulfils `condition`."""
+        """The first state that fulfils `condition`."""
         deadline = time.monotonic() + timeout
         while True:
             view = self.lab.view(self.name)
@@ -222,21 +224,21 @@ class Group:
 
     @property
     def stores(self) -> dict[str, Path]:
-        """What each has on its disk."""
+        """The folder of each store."""
         return {broker.folder.name: broker.folder / "store" for broker in self.brokers}
 
     def whole(self) -> GroupView:
         """All three in sync again. A living slave that does not come back by itself is restarted.
 
         After an election that the old master survives (a hang, electMaster), a Java slave that registers at the name
-        server before the new master did is told the old master's HA address, connects there, and never lets go. One
-        that has more than the new master has to cut it off, and 5.3.3 waits 90 s for one of its threads to do so.
+        server before the new master gets the old master's HA address, connects there, and never disconnects. One that
+        has more than the new master has to truncate, and 5.3.3 waits 90 s for one of its threads to do so.
         """
 
         def complete(view: GroupView) -> bool:
             return view.in_sync == {1, 2, 3} and view.master_id is not None
 
-        self.lab.controllers.start()  # an earlier test may have failed between a blow and its repair
+        self.lab.controllers.start()  # an earlier test may have failed between a fault and its repair
         for broker in self.brokers:
             if not broker.process.alive:
                 self.restart(broker)

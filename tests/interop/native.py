@@ -4,24 +4,24 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rocketmq_demo.apache import admin
 from rocketmq_demo.apache.ledger import Ledger
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
 from rocketmq_demo.replica import Config, NameServer, Replica
-from rocketmq_formats.remoting.bodies import decode_body
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
 from tests.interop.lab import CLUSTER, GroupView, Lab
+from tests.lab import mqadmin
 
 _POLL = 0.05
 _SETTLE = 120.0
 
 
 def registered(nameserver: str, name: str) -> dict[int, str]:
-    """The addresses, by their outward ids, that a name server has for a broker name."""
-    answer = ask(nameserver, request(RequestCode.GET_BROKER_CLUSTER_INFO))
+    """A name server's addresses of a broker name, by the ids in routes."""
+    answer = call(nameserver, request(RequestCode.GET_BROKER_CLUSTER_INFO))
     table = decode_body(ClusterInfo, answer.body).broker_addr_table
     return dict(table.get(name, BrokerData(broker_name=name)).broker_addrs)
 
@@ -62,7 +62,7 @@ class NativeGroup:
         return self.whole()
 
     def whole(self, *others: str) -> GroupView:
-        """The first picture in which all replicas, and brokers at the addresses `others`, are in sync."""
+        """The first state in which all replicas, and brokers at the addresses `others`, are in sync."""
         wanted = {one.address for one in self.replicas} | set(others)
         return self.wait(f"{sorted(wanted)} in sync", lambda view: self.in_sync(view) >= wanted)
 
@@ -71,21 +71,21 @@ class NativeGroup:
         return {view.addresses[one] for one in view.in_sync}
 
     def master(self, view: GroupView) -> Replica:
-        """The replica of ours that is master; LookupError if none of ours is."""
+        """Our replica that is master; LookupError without one."""
         for replica in self.replicas:
             if view.master_id is not None and replica.address == view.addresses[view.master_id]:
                 return replica
         raise LookupError(f"none of ours is master: {view}")
 
     def elected(self, before: GroupView) -> GroupView:
-        """The first picture with a master of a later epoch."""
+        """The first state with a master of a later epoch."""
         return self.wait(
             f"a master after epoch {before.master_epoch}",
             lambda view: view.master_epoch > before.master_epoch and view.master_id is not None,
         )
 
     def wait(self, what: str, condition: Callable[[GroupView], bool]) -> GroupView:
-        """The first picture that fulfils `condition`."""
+        """The first state that fulfils `condition`."""
         deadline = time.monotonic() + _SETTLE
         while True:
             view = self.lab.view(self.name)
@@ -96,8 +96,8 @@ class NativeGroup:
             time.sleep(_POLL)
 
     def wait_named(self, address: str) -> None:
-        """Until every name server names `address` as the master: before that official producers find no route, and
-        give up at once."""
+        """Wait until every name server has `address` as the master: before that official producers find no route, and
+        fail at once."""
         deadline = time.monotonic() + _SETTLE
         while any(registered(server.address, self.name).get(0) != address for server in self.nameservers):
             if time.monotonic() > deadline:
@@ -105,7 +105,7 @@ class NativeGroup:
             time.sleep(_POLL)
 
     def mqadmin(self, *commands: str) -> list[str]:
-        """What the official tool prints for each command, with this group's name servers; two at a time, for it mostly
+        """The official tool's output for each command, with this group's name servers; two at a time, since it mostly
         waits."""
         with ThreadPoolExecutor(2) as pool:
             parts = list(pool.map(self._mqadmin, (commands[::2], commands[1::2])))
@@ -117,7 +117,7 @@ class NativeGroup:
         if not commands:
             return []
         whole = [f"{command} -n {self.namesrv_addr}" for command in commands]
-        answers = admin.run_several(whole, folder=self.folder / "mqadmin")
+        answers = mqadmin.run_several(whole, folder=self.folder / "mqadmin")
         assert len(answers) == len(commands), answers
         for command, (printed, complaint) in zip(commands, answers, strict=True):
             assert "Exception" not in complaint, (command, complaint)
@@ -125,7 +125,7 @@ class NativeGroup:
         return [printed for printed, _ in answers]
 
     def make_topics(self, *names: str, queues: int = 4) -> None:
-        """As mqadmin updateTopic; then wait until every replica knows them."""
+        """Create topics as mqadmin updateTopic does, and wait until every replica has them."""
         master = self.master(self.whole())
         for name in names:
             header = CreateTopicRequestHeader(
@@ -136,18 +136,18 @@ class NativeGroup:
                 perm=6,
                 topic_filter_type="SINGLE_TAG",
             )
-            answer = ask(master.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+            answer = call(master.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
             assert answer.code == ResponseCode.SUCCESS, answer.remark
         self.copied(*names)
 
     def copied(self, *names: str) -> None:
-        """Wait until every replica knows these topics."""
+        """Wait until every replica has these topics."""
         for name in names:
             question = TopicRequestHeader(topic=name)
             self.wait(f"{name} on all replicas", lambda _, question=question: self._known(question))
 
     def _known(self, question: TopicRequestHeader) -> bool:
-        answers = [ask(one.address, request(RequestCode.GET_TOPIC_CONFIG, question)) for one in self.replicas]
+        answers = [call(one.address, request(RequestCode.GET_TOPIC_CONFIG, question)) for one in self.replicas]
         return all(answer.code == ResponseCode.SUCCESS for answer in answers)
 
     def wait_sends(self, ledger: Ledger, count: int) -> None:

@@ -1,4 +1,4 @@
-"""The observing sidecar beside each broker of an official group, as processes, and how tests ask them."""
+"""The observing sidecar beside each broker of an official group, as processes, and the requests of tests to them."""
 
 import asyncio
 import sys
@@ -9,9 +9,9 @@ from typing import TypeVar
 from rocketmq_api.channels import AbortedError, NoAnswerError
 from rocketmq_api.replica_view import ReplicaView
 from rocketmq_api.sidecars import SidecarClient
-from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.apache.processes import write_properties
-from rocketmq_demo.ask import http_get
+from rocketmq_demo.calls import http_get
+from rocketmq_demo.ports import HOST
 from rocketmq_demo.processes import OwnedProcess, clean_environment
 from tests.interop.lab import CLUSTER, Group, JavaBroker, Lab
 
@@ -29,7 +29,7 @@ class Sidecar:
         self.start()
 
     def start(self) -> None:
-        """Start it beside the broker as it runs now; returns at once."""
+        """Start it beside the running broker; returns at once."""
         self.probes, self.grpc = (f"{HOST}:{self._lab.ports.single()}" for _ in range(2))
         folder = self.broker.folder / "sidecar"
         values = {
@@ -40,6 +40,7 @@ class Sidecar:
             "listenPort": self.broker.port,
             "controllerAddr": ";".join(self._lab.controllers.addresses),
             "storePathRootDir": self.broker.folder / "store",
+            "allAckInSyncStateSet": True,
             "metricsPromExporterPort": self.probes.partition(":")[2],
             "sidecarGrpcPort": self.grpc.partition(":")[2],
         }
@@ -65,7 +66,7 @@ class Sidecar:
         return self.call(lambda client: client.get_replica())
 
     def set_fenced(self, fenced: bool, reason: str = "") -> ReplicaView:
-        """Again until the broker has answered in time, as operators do; raises ApiError if it never does."""
+        """Repeat until the broker answers in time, as operators do; raises ApiError if it never does."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -92,13 +93,13 @@ class Sidecar:
         return http_get(self.probes, path)
 
     def wait_ready(self) -> None:
-        """Until /readyz says so, and gRPC answers.
+        """Wait until /readyz is 200 and gRPC answers.
 
         Raises:
             TimeoutError: not in a minute.
         """
         deadline = time.monotonic() + _PATIENCE
-        while (said := self.get("/readyz"))[0] != 200 or "gRPC open" not in self.process.output():
+        while (answer := self.get("/readyz"))[0] != 200 or "gRPC open" not in self.process.output():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"not ready: {said}\n{self.process.tail()}")
+                raise TimeoutError(f"not ready: {answer}\n{self.process.tail()}")
             time.sleep(_POLL)

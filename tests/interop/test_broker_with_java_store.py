@@ -1,5 +1,5 @@
-"""A broker moves house with its folder: an official broker's is taken over by a replica of ours, with topics, messages,
-offsets and what is delayed; and given back."""
+"""A replica of ours takes over an official broker's folder, with topics, messages, offsets and delayed messages, and
+gives it back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache import clients, servers
-from rocketmq_demo.apache.clients import PushConsumer
-from rocketmq_demo.apache.ports import HOST
+from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.ports import HOST
 from tests.interop.lab import CLUSTER, JAVA_BROKER, Lab
 from tests.interop.native import NativeGroup
+from tests.lab import clients
+from tests.lab.clients import PushConsumer
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
@@ -44,7 +45,7 @@ def test_there_and_back(lab: Lab) -> None:
             yield java
 
     def use(label: str) -> None:
-        """Send and receive; the group goes on where it was."""
+        """Send and receive; the group continues where it was."""
         folder, ways = ours.folder / label, ("sync", "batch", "delayed")
         clients.send(folder / "sender", nameservers=namesrv, topic=TOPIC, ways=ways, count=COUNT, prefix=f"{label} ")
         bodies = [f"{label} {way} {number}" for way in ways for number in range(COUNT)]

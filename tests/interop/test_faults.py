@@ -1,11 +1,11 @@
 """Official brokers under our controllers, broken in every way while an official producer keeps sending.
 
-Each test begins with three replicas in sync. Controllers come last: a Java broker asks who leads them every 10 s only,
-and a report about its SyncStateSet that goes to the former leader is lost, whoever the controllers are by; if a slave
-dies in these 10 s, its master waits 15 s for it.
+Each test begins with three replicas in sync. Controllers come last: a Java broker looks for their leader only every
+10 s, and a report about its SyncStateSet to the former leader is lost, with any controllers; if a slave dies in these
+10 s, its master waits 15 s for it.
 
 How long nothing was acknowledged is measured and reported (terminal, build/interop/gaps.json); the limits asserted here
-are only what no working failover ever needs.
+are far above what a working failover needs.
 """
 
 import time
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_verify.session import Engine
+from rocketmq_verify.engine.session import Engine
 from tests.interop import faults, verifying
 from tests.interop.conftest import LOADS
 from tests.interop.faults import Fault, Load
@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900, func_only=True)]
 FAILOVER_LIMIT = 60.0
 """Seconds; a failover takes about one, of a hung master about four."""
 SHRINK_LIMIT = 90.0
-"""Seconds; a Java master waits for haMaxTimeSlaveNotCatchup (here 6 s) to 5 s more before it goes on without."""
+"""Seconds; a Java master waits for haMaxTimeSlaveNotCatchup (here 6 s) to 5 s more before it continues without it."""
 UNDISTURBED_LIMIT = 30.0
 """Seconds; brokers serve without controllers, so only the machine can make a pause."""
 PATIENCE = 120.0
-"""Seconds after which something that has to happen counts as never."""
+"""Seconds after which a required event counts as missing."""
 HANG = 8.0
 """Seconds that controllers hang: longer than their lease, and than the silence after which a broker is suspected."""
 
@@ -61,7 +61,7 @@ def same_master(before: GroupView, after: GroupView) -> bool:
 
 
 def keeps_going(before: GroupView, after: GroupView) -> None:
-    """Nobody was elected, and nothing was forgotten."""
+    """There was no election, and ids and epochs stayed."""
     assert same_master(before, after), f"{before} became {after}"
     assert after.sync_state_set_epoch >= before.sync_state_set_epoch
 
@@ -220,11 +220,11 @@ def test_logs_agree_while_they_are_written(group: Group, load: Load, engine: Eng
     group.whole()
     load.wait_written(FILE_SIZE)
     before = len(load.acknowledged)
-    said = verifying.aligned(group.stores, least=FILE_SIZE, engine=engine)
+    verdict = verifying.aligned(group.stores, least=FILE_SIZE, engine=engine)
     assert len(load.acknowledged) > before
-    assert all(len(replica.epochs) > 1 for replica in said.replicas)
-    assert said.structure is not None
-    assert said.structure.records > before // 2  # Java notes what is confirmed now and then
+    assert all(len(replica.epochs) > 1 for replica in verdict.replicas)
+    assert verdict.structure is not None
+    assert verdict.structure.records > before // 2  # Java saves its confirm offset from time to time
 
 
 def test_nothing_acknowledged_is_lost(load: Load) -> None:

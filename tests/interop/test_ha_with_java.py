@@ -1,19 +1,21 @@
 """Our replication and an official broker as each other's slave, byte for byte, through changes of mastership.
 
-Controllers and name server are a stand-in that says what the test wants, so the only thing under test is the HA port.
+Controllers and name server are a stand-in with scripted answers, so only the HA port is under test.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from rocketmq_demo.apache import servers
-from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdResponseHeader,
@@ -26,8 +28,9 @@ from rocketmq_formats.remoting.controller import (
 )
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.remoting.nameserver import RegisterBrokerResponseHeader
-from rocketmq_runtime.client import RemotingClient, RemotingError
-from rocketmq_runtime.server import Peer, RemotingServer
+from rocketmq_formats.replica_link import LogState
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.server import Peer, RemotingServer
 from tests.interop.lab import JAVA_BROKER
 from tests.sidecar.replication.replica_kit import Replica
 
@@ -35,6 +38,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 OURS, JAVA = 1, 2
 FILE_SIZE = 1024 * 1024
+IN_BODY = 90
+"""Of a record, as long as its hosts have IPv4."""
 MESSAGE = {
     "producerGroup": "g",
     "topic": "interop",
@@ -51,7 +56,7 @@ MESSAGE = {
 
 
 class Dictator:
-    """Answers what a controller and a name server are asked, from a few variables."""
+    """Answers as a controller and a name server, from a few variables."""
 
     def __init__(self) -> None:
         self.server = RemotingServer(self, host=HOST, port=0)
@@ -118,6 +123,36 @@ class Dictator:
 
     def on_close(self, peer: Peer) -> None:
         pass
+
+
+def epochs_of(ours: Replica) -> list[str]:
+    return (ours.folder / "epochFileCheckpoint").read_text().splitlines()[2:]
+
+
+async def mend_from_java(
+    ours: Replica, dictator: Dictator, java_log: Callable[[int], bytes], send: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """The first record of the log and of Java's last epoch lose a byte here, and the broker detects it."""
+    end = ours.end
+    for place in (0, int(epochs_of(ours)[-1].partition("-")[2])):
+        await ours.replication.unfollow()
+        ours.files.refresh()
+        os.pwrite(ours.files.segment_at(place).fd, b"\0", place + IN_BODY)  # the first file
+        assert java_log(end) != ours.log()
+        ours.known = LogState(damage=place, reason="changed")
+        ours.hello()
+        await ours.replication.follow(dictator.epoch, JAVA, dictator.addresses[JAVA])
+        await ours.until(lambda place=place: bool(ours.repaired) and ours.repaired[-1][0] == place, 60)  # type: ignore[misc]
+        ours.known = LogState()
+        await send(b"acknowledged after the repair")
+        await ours.until(lambda before=end: ours.end > before, 60)  # type: ignore[misc]
+        end = ours.end
+        assert java_log(end) == ours.log()
+    async with asyncio.timeout(60):
+        while dictator.agreed.sync_state_set != {OURS, JAVA}:
+            assert dictator.agreed.sync_state_set <= {OURS, JAVA}
+            dictator.altered.clear()
+            await dictator.altered.wait()
 
 
 async def test_each_follows_the_other(apache: None, tmp_path: Path) -> None:
@@ -200,9 +235,10 @@ async def test_each_follows_the_other(apache: None, tmp_path: Path) -> None:
         await follow_java()
         await lead_again()
         await follow_java()
-        epochs = list((tmp_path / "ours" / "epochFileCheckpoint").read_text().splitlines()[2:])
+        epochs = epochs_of(ours)
         assert epochs == (tmp_path / "java" / "store" / "epochFileCheckpoint").read_text().splitlines()[2:]
         assert [epoch.partition("-")[0] for epoch in epochs] == ["1", "2", "3", "4"]
+        await mend_from_java(ours, dictator, java_log, send)
     finally:
         await asyncio.to_thread(process.close)
         await client.close()

@@ -1,5 +1,5 @@
-"""One broker name, two replicas of ours and one official broker, each the other's master and slave in turns, while the
-official producer sends: nothing acknowledged is lost, and all three write the same log."""
+"""One broker name, two replicas of ours and one official broker, each master and slave in turn, while the official
+producer sends: no acknowledged message is lost, and all three write the same log."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from rocketmq_demo.apache import servers
-from rocketmq_demo.apache.ledger import Ledger, audit, longest_gap
+from rocketmq_demo.apache.ledger import Ledger, audit
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.ask import ask
-from rocketmq_formats.remoting.bodies import decode_body
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_demo.calls import call
+from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import KVTable
-from rocketmq_verify.session import Engine
+from rocketmq_verify.engine.session import Engine
 from tests.interop import verifying
+from tests.interop.faults import longest_gap
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, GroupView, JavaBroker, Lab
 from tests.interop.native import NativeGroup
 
@@ -23,11 +24,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC = "mixed"
 PACE_MS = 5
-"""Between two sends of a thread: a JVM that starts needs the processor more than the producer does."""
+"""Between two sends of a thread: a starting JVM needs the processor more than the producer does."""
 
 
 class MixedGroup:
-    """Two of ours, one of theirs, and a producer."""
+    """Two replicas of ours, an official one, and a producer."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -69,7 +70,7 @@ class MixedGroup:
         self.ours.wait_sends(self.ledger, count)
 
     def elect(self, address: str) -> None:
-        """Let mqadmin make the replica at `address` master, and wait until it is."""
+        """Elect the replica at `address` by mqadmin, and wait until it is master."""
         view = self.whole()
         broker_id = next(one for one, where in view.addresses.items() if where == address)
         arguments = f"-a {self.lab.controllers.addresses[0]} -bn {self.ours.name} -c {CLUSTER} -b {broker_id}"
@@ -132,7 +133,7 @@ def test_each_leads_the_others(mixed: MixedGroup, engine: Engine) -> None:
     ours.master(before)
     mixed.sends(500)
 
-    # nobody dies
+    # all stay alive
     mixed.elect(java.address)
     mixed.sends(100)
     mixed.whole()
@@ -155,7 +156,7 @@ def test_each_leads_the_others(mixed: MixedGroup, engine: Engine) -> None:
 
 
 def compare_logs(mixed: MixedGroup) -> None:
-    """Byte for byte, once nobody sends any more; and the epochs."""
+    """Equal byte for byte after the last send; and the epochs."""
     addresses = [mixed.java.address, *(one.address for one in mixed.ours.replicas)]
     mixed.ours.wait("logs of the same size", lambda _: len({size(one) for one in addresses}) == 1)
     end = size(addresses[0])
@@ -170,7 +171,7 @@ def compare_logs(mixed: MixedGroup) -> None:
 
 def size(address: str) -> int:
     """Where a broker's log ends."""
-    answer = ask(address, request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    answer = call(address, request(RequestCode.GET_BROKER_RUNTIME_INFO))
     return int(decode_body(KVTable, answer.body).table["commitLogMaxOffset"])
 
 

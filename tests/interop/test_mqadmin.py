@@ -1,8 +1,7 @@
-"""The official mqadmin against our controllers prints what it printed against Java's, and rocketmq-admin agrees.
+"""The official mqadmin prints the same with our controllers as with Java's, and rocketmq-admin agrees.
 
-The situations are those of tests/golden/capture, in its order, in a group whose ids are given as there. What ours does
-differently on purpose is written out where it shows.
-"""
+The situations are those of tests/golden/capture.py, in its order, in a group with the same ids. Intended differences
+are explained where they show."""
 
 import subprocess
 import sys
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 
 class Tools:
-    """mqadmin and rocketmq-admin, asked of a controller that does not lead unless said otherwise."""
+    """mqadmin and rocketmq-admin with a controller that is not the leader, unless stated otherwise."""
 
     def __init__(self, lab: Lab, group: Group) -> None:
         self.lab, self.group = lab, group
@@ -31,13 +30,13 @@ class Tools:
 
     @property
     def names(self) -> dict[str, str]:
-        """Whose address is which, in the recording's words."""
+        """The owner of each address, in the recording's words."""
         found = {process.address: f"<{process.member}>" for process in self.lab.controllers}
         found |= {broker.address: f"<broker {broker.identity.broker_id}>" for broker in self.group.brokers}
         return found | {self.lab.nameserver_address: "<name server>"}
 
     def compare(self, name: str, *arguments: str) -> str:
-        """Run mqadmin; it must print what was recorded as `name`. What it printed."""
+        """Run mqadmin; it must print what was recorded as `name`. Returns the output."""
         printed, complaint = self.lab.mqadmin(*arguments)
         expected = golden(f"{name}.txt")
         assert self.comparable(printed) == comparable(expected, golden_names()), (name, complaint)
@@ -73,7 +72,7 @@ class Tools:
 
 @pytest.fixture(scope="module")
 def group(lab: Lab) -> Iterator[Group]:
-    """The lab's only one, for the tools tell of a whole cluster."""
+    """The lab's only one, because the tools print a whole cluster."""
     for other in lab.groups:
         other.close()
     brokers = Group(lab, GROUP)
@@ -207,7 +206,8 @@ def test_election_and_cleaning_by_hand(tools: Tools, group: Group, lab: Lab) -> 
 
     group.broker(1).process.kill9()
     group.wait("nobody alive", lambda view: not view.alive, 60)
-    # Java forgets the master and burns an epoch a try; ours stays, so whoever of the set comes back first goes on.
+    # Java forgets the master and uses up an epoch per attempt; ours keeps it, so the first of the set to return
+    # continues.
     printed, complaint = lab.mqadmin(*read)
     java = comparable(golden("getSyncStateSet-no-master.txt"), golden_names())
     ours = java.replace("#MasterBrokerId\tnull\n#MasterAddr\tnull\n", "#MasterBrokerId\t1\n#MasterAddr\t<broker 1>\n")

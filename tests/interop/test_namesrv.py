@@ -1,4 +1,4 @@
-"""Official brokers, tools and clients at our name servers, one of which hosts the controller that the brokers obey.
+"""Official brokers, tools and clients at our name servers, one of which hosts the brokers' controller.
 
 Two name servers: the first has a controller in its process (enableControllerInNamesrv), the second has none. A group of
 two official brokers in controller mode and a plain official master register at both.
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache import admin, ledger, servers
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.apache import ledger, servers
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import NameServer
-from rocketmq_formats.remoting.bodies import decode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import (
     GetRouteInfoRequestHeader,
@@ -26,6 +26,7 @@ from rocketmq_formats.remoting.nameserver import (
 )
 from tests.interop.lab import JAVA_BROKER
 from tests.interop.native import registered
+from tests.lab import mqadmin
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -59,7 +60,7 @@ class World:
         self.brokers: dict[str, JavaProcess] = {}
 
     def start(self) -> None:
-        """Start the brokers as soon as the name servers listen; wait until all of them are known everywhere."""
+        """Start the brokers as soon as the name servers listen; wait until all of them are registered everywhere."""
         for server in self.nameservers:
             server.wait_listening()
         self._broker("a", GROUP, {})
@@ -96,7 +97,7 @@ class World:
     def route(self, topic: str, number: int = 0) -> TopicRouteData | None:
         """A topic's route by name server `number`; None if it has none."""
         header = GetRouteInfoRequestHeader(topic=topic)
-        answer = ask(self.nameservers[number].address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        answer = call(self.nameservers[number].address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
         return decode_body(TopicRouteData, answer.body) if answer.code == ResponseCode.SUCCESS else None
 
     def wait(self, what: str, condition: Callable[[], bool], timeout: float = _START) -> float:
@@ -109,12 +110,13 @@ class World:
         return time.monotonic() - began
 
     def mqadmin(self, *commands: str, number: int = 0) -> list[str]:
-        """What the official tool prints for each command, at name server `number`; all at once, for it mostly waits."""
+        """The official tool's output for each command, at name server `number`; all at the same time, since it mostly
+        waits."""
         with ThreadPoolExecutor(len(commands)) as pool:
             return list(pool.map(lambda command: self._mqadmin(command.split(), number), commands))
 
     def _mqadmin(self, command: list[str], number: int) -> str:
-        result = admin.run_mqadmin([*command, "-n", self.nameservers[number].address], folder=self.folder / "mqadmin")
+        result = mqadmin.run_mqadmin([*command, "-n", self.nameservers[number].address], folder=self.folder / "mqadmin")
         assert "Exception" not in result.stderr + result.stdout, result.stderr + result.stdout
         return result.stdout
 

@@ -1,18 +1,18 @@
-"""Official clients at a group of ours: every way to send, groups that share queues and remember where they were through
-failovers, tags, delays, and messages that come again."""
+"""Official clients at a group of ours: every way to send, groups that share queues and keep their offsets through
+failovers, tags, delays, and redelivered messages."""
 
 import pytest
 
-from rocketmq_demo.apache import clients
-from rocketmq_demo.apache.clients import PullConsumer, PushConsumer
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
 from rocketmq_demo.replica import Replica
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.client import PullMessageRequestHeader
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, decode_config
 from rocketmq_formats.store.message import Record, read_records
 from tests.interop.native import NativeGroup
+from tests.lab import clients
+from tests.lab.clients import PullConsumer, PushConsumer
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
@@ -87,7 +87,7 @@ def test_a_group_through_joining_leaving_and_failovers(native: NativeGroup) -> N
         old.process.kill9()
         after = native.elected(before)
         later = send("after-kill")
-        # what was not committed on the new master yet comes again
+        # messages not committed on the new master yet are redelivered
         one.wait_until("all messages after the kill", lambda: {*later} <= {*one.bodies})
         assert {*one.bodies, *two.bodies} == {*expected}
         old.start()
@@ -127,12 +127,12 @@ def test_delayed_and_again(native: NativeGroup) -> None:
 
 
 def size(consumer: PushConsumer) -> int:
-    """How many queues are its own."""
+    """Number of its queues."""
     return len(consumer.queues or ())
 
 
 def pull(replica: Replica, topic: str, queue_id: int, tags: str) -> list[Record]:
-    """What the broker hands out from the start of a queue."""
+    """Messages from the start of a queue."""
     header = PullMessageRequestHeader(
         consumer_group="native-puller",
         topic=topic,
@@ -146,12 +146,12 @@ def pull(replica: Replica, topic: str, queue_id: int, tags: str) -> list[Record]
         subscription=tags,
         expression_type="TAG",
     )
-    answer = ask(replica.address, request(RequestCode.PULL_MESSAGE, header))
+    answer = call(replica.address, request(RequestCode.PULL_MESSAGE, header))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return read_records(answer.body, check_crc=True)
 
 
 def offsets_of(replica: Replica, group: str, topic: str) -> dict[int, int]:
-    """Where the group is in each queue, as this replica knows."""
-    answer = ask(replica.address, request(RequestCode.GET_ALL_CONSUMER_OFFSET))
+    """The group's offset in each queue, in this replica."""
+    answer = call(replica.address, request(RequestCode.GET_ALL_CONSUMER_OFFSET))
     return dict(decode_config(ConsumerOffsetsFile, answer.body).offset_table.get(f"{topic}@{group}", {}))

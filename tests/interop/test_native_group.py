@@ -1,9 +1,10 @@
-"""Official tools and clients at a group of ours: topic made by mqadmin, the Java producer at full speed through a kill
-and a hang of the master, everything acknowledged read back by the Java consumer."""
+"""Official tools and clients at a group of ours: a topic created by mqadmin, the Java producer at full speed through a
+kill and a hang of the master, every acknowledged message read back by the Java consumer."""
 
 import pytest
 
-from rocketmq_demo.apache.ledger import Ledger, audit, longest_gap
+from rocketmq_demo.apache.ledger import Ledger, audit
+from tests.interop.faults import longest_gap
 from tests.interop.lab import CLUSTER
 from tests.interop.native import NativeGroup
 

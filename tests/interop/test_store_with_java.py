@@ -1,4 +1,5 @@
-"""One store folder, in turns: ours writes it, an official broker opens it, reads it, goes on, and ours opens it again.
+"""One store folder, in turns: ours writes it, an official broker opens it, reads it, continues, and ours opens it
+again.
 
 After orderly stops and after kills; files are small, so that the log and the queues have several of each.
 """
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocketmq_demo.apache import servers
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.store.message import read_records
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
@@ -105,7 +106,7 @@ def pull_all(port: int, queue_id: int) -> bytes:
 
 
 def theirs(port: int) -> None:
-    """Let the official broker go on with the same queues."""
+    """Let the official broker continue with the same queues."""
     for number in range(THEIRS):
         header = {
             "producerGroup": "Writers",

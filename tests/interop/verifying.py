@@ -1,8 +1,8 @@
-"""`rocketmq-verify` on stores that other tests have taken through failovers, and damage to copies of them. What a
-message is and where is read with the formats alone, apart from the command.
+"""`rocketmq-verify` on stores that other tests have taken through failovers, and damage to copies of them. Messages
+and their places are read with the formats alone, independently of the command.
 
-As a user runs it, or with the session of Spark that the tests share: beside brokers at full load, starting one takes a
-minute on two cores.
+The command runs as users run it, or with the session of Spark that the tests share: beside brokers at full load a new
+one takes a minute on two cores.
 """
 
 import shutil
@@ -18,22 +18,23 @@ from rocketmq_formats.store.consume_queue import UNIT_SIZE
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.message import MAGIC_BLANK, Record, read_record
 from rocketmq_formats.store.segment_names import segment_name
-from rocketmq_verify import job, json_report
+from rocketmq_verify import job
 from rocketmq_verify.domain.verdict import Verdict
-from rocketmq_verify.history_rows import Group
-from rocketmq_verify.json_report import StructureReport
+from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.report import json_report
+from rocketmq_verify.report.json_report import StructureReport
 from rocketmq_verify.run import QueueSummary, Request
-from rocketmq_verify.session import Engine
-from rocketmq_verify.sources import SIDECAR
-from rocketmq_verify.work import parse_place
+from rocketmq_verify.sources.source import SIDECAR
+from rocketmq_verify.sources.work import parse_place
 
 _PATIENCE = 300.0
 """Seconds for one run; eight on an idle machine, most of them until Spark has started."""
 
 
 class Said(Verdict, frozen=True, kw_only=True, rename="camel"):
-    """What the command prints, and its exit code."""
+    """The command's output and exit code."""
 
     structure: StructureReport | None
     queues: QueueSummary | None
@@ -70,10 +71,10 @@ def aligned(
     still: bool = False,
     engine: Engine | None = None,
 ) -> Said:
-    """Verifies: all is well, and `least` bytes at the least were compared of every replica.
+    """Verify: all is aligned, and at least `least` bytes of every replica were compared.
 
     Args:
-        still: nobody writes any more, so the replicas end alike.
+        still: there are no writers, so the replicas have the same end.
         engine: see `verify`.
     """
     code, said = verify(stores, sidecars, engine=engine)
@@ -90,7 +91,7 @@ def aligned(
 
 
 class Store:
-    """A store that nobody writes to."""
+    """A store without a writer."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -110,14 +111,14 @@ class Store:
         return epoch_file.decode_epochs((self.root / epoch_file.FILE_NAME).read_bytes())
 
     def epoch_at(self, offset: int) -> int:
-        """In which the byte there was written."""
+        """The epoch of the byte there."""
         entry = self.epochs.entry_at(offset)
         assert entry is not None
         return entry.epoch
 
     def messages(self, topic: str, *, files_from: int = 0, below: int | None = None) -> list[Record]:
-        """Of the topic, all that begin below `below`, in files that begin at `files_from` at the least; their
-        `position` is in their file."""
+        """Messages of the topic that begin below `below`, in files from `files_from` on; their `position` is in
+        their file."""
         return [
             record
             for file in self.files
@@ -127,12 +128,12 @@ class Store:
         ]
 
     def flip(self, offset: int) -> None:
-        """One bit of the byte at this physical offset."""
+        """Flip one bit of the byte at this physical offset."""
         size = self.files[0].stat().st_size
         _flip(self.root / "commitlog" / segment_name(offset - offset % size), offset % size)
 
     def flip_unit(self, record: Record) -> None:
-        """One bit of where the message's unit in its queue says that it is."""
+        """Flip one bit of the offset in the message's unit of its queue."""
         folder = self.root / "consumequeue" / record.topic.decode() / str(record.queue_id)
         at = record.queue_offset * UNIT_SIZE
         size = next(folder.iterdir()).stat().st_size

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_kubectl import session
 from rocketmq_kubectl.__main__ import run_command_line
+from rocketmq_kubectl.cluster import session
 from tests import command_lines
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import FakeCluster

@@ -12,7 +12,7 @@ from rocketmq_api import controller_admin_pb2 as cpb
 from rocketmq_api import controller_admin_pb2_grpc as cgrpc
 from rocketmq_api import sidecar_admin_pb2 as spb
 from rocketmq_api import sidecar_admin_pb2_grpc as sgrpc
-from rocketmq_operator.domain import names
+from rocketmq_resources import names
 from tests.kubectl.fake_api import FakeApi
 
 NAMESPACE, GROUP, CLUSTER = "shop", "orders", "main"

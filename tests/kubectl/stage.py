@@ -11,7 +11,7 @@ import grpc
 
 from rocketmq_api import controller_admin_pb2 as cpb
 from rocketmq_api import sidecar_admin_pb2 as spb
-from rocketmq_kubectl import session
+from rocketmq_kubectl.cluster import session
 from rocketmq_runtime.version import __version__
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import CLUSTER, GROUP, GROUPS, NAMESPACE, PODS, FakeCluster, conditions
@@ -35,15 +35,14 @@ class Stage:
         lines = [f"| {line}".rstrip() for line in outcome.out.splitlines()]
         lines += [f"! {line}".rstrip() for line in outcome.err.splitlines()]
         lines = [
-            re.sub(r"stopped for \d\.\d\d s", "stopped for 0.NN s", line).replace(__version__, "VERSION")
-            for line in lines
+            re.sub(r"at most \d\.\d\d s", "at most 0.NN s", line).replace(__version__, "VERSION") for line in lines
         ]
         return lines + ([f"exit {outcome.code}"] if outcome.code else [])
 
     # What can happen
 
     def controllers_do_not_answer(self) -> None:
-        session.CALL_SECONDS = 1.0  # enough to be told why, also on a machine that has other things to do
+        session.CALL_SECONDS = 1.0  # enough to receive the reason, also on a busy machine
         for pod in range(3):
             self._cluster.api.ports.pop((NAMESPACE, f"{CLUSTER}-controller-{pod}", 9880), None)
 

@@ -11,7 +11,7 @@ from tests.kubectl.fake_cluster import FakeCluster
 
 
 def names(words: Sequence[str], found: Sequence[str] = ()) -> tuple[list[str], int]:
-    proposals, directive = complete(words, ask=lambda connection, given: list(found))
+    proposals, directive = complete(words, query=lambda connection, given: list(found))
     return [one.partition("\t")[0] for one in proposals], directive
 
 

@@ -18,19 +18,19 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("typed", ["orders\n", "  orders  \n"])
 def test_the_name_typed(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    confirm.typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
-    assert capsys.readouterr() == ("", "All is lost.\nType 'orders' to go on: ")
+    confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
+    assert capsys.readouterr() == ("", "All is lost.\nType 'orders' to continue: ")
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "y\n", "Orders\n", "orders2\n"])
 def test_anything_else(typed: str) -> None:
     with pytest.raises(NotConfirmedError, match="nothing was done"):
-        confirm.typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
+        confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
 
 
 def test_no_terminal() -> None:
-    with pytest.raises(NotConfirmedError, match="give --yes if you mean it"):
-        confirm.typed("orders", "All is lost.", flag="--yes", stdin=io.StringIO("orders\n"))
+    with pytest.raises(NotConfirmedError, match="without a terminal: use --yes"):
+        confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=io.StringIO("orders\n"))
 
 
 def test_an_unclean_election_by_hand(cluster: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from rocketmq_kubectl import forward
+from rocketmq_kubectl.cluster import forward
+from rocketmq_kubectl.cluster.forward import Forwards
+from rocketmq_kubectl.cluster.kube import Kube, connect
+from rocketmq_kubectl.cluster.kube_options import KubeOptions
 from rocketmq_kubectl.errors import ForbiddenError, NotFoundError, UnreachableError
-from rocketmq_kubectl.forward import Forwards
-from rocketmq_kubectl.kube import Kube, connect
-from rocketmq_kubectl.kube_options import KubeOptions
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
 PORT = 7777
@@ -60,7 +60,7 @@ async def opened(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
 
 
 async def read_one(address: str) -> bytes:
-    """OSError or IncompleteReadError when the port takes no more: one that is being closed may still queue us first."""
+    """OSError or IncompleteReadError when the port accepts no connection: a closing port may still queue one."""
     reader, writer = await opened(address)
     try:
         return await reader.readexactly(1)
@@ -104,7 +104,7 @@ async def test_closing_ends_connections(kube: Kube, echo: None) -> None:
         await opened(address)
 
 
-async def test_nobody_listens_in_the_pod(kube: Kube) -> None:
+async def test_no_process_listens_in_the_pod(kube: Kube) -> None:
     async with Forwards(kube) as forwards:
         address = await forwards.address(NAMESPACE, "orders-0", 9999)
         reader, writer = await opened(address)

@@ -2,16 +2,16 @@
 
 import pytest
 
+from rocketmq_kubectl.cluster.kube import checked_name, connect, refusal
+from rocketmq_kubectl.cluster.kube_options import KubeOptions
 from rocketmq_kubectl.errors import (
+    CommandRefusedError,
     ForbiddenError,
     NotFoundError,
     PluginError,
-    RefusedError,
     UnreachableError,
     WrongUsageError,
 )
-from rocketmq_kubectl.kube import checked_name, connect, refusal
-from rocketmq_kubectl.kube_options import KubeOptions
 from rocketmq_kubectl.options import seconds
 from tests.kubectl.fake_cluster import GROUPS, FakeCluster
 
@@ -19,8 +19,9 @@ from tests.kubectl.fake_cluster import GROUPS, FakeCluster
 @pytest.mark.parametrize(
     ("status", "kind", "exit_code"),
     [
-        (401, ForbiddenError, 1), (403, ForbiddenError, 1), (404, NotFoundError, 1), (409, RefusedError, 1),
-        (422, RefusedError, 1), (429, UnreachableError, 3), (500, UnreachableError, 3), (503, UnreachableError, 3),
+        (401, ForbiddenError, 1), (403, ForbiddenError, 1), (404, NotFoundError, 1), (409, CommandRefusedError, 1),
+        (422, CommandRefusedError, 1), (429, UnreachableError, 3), (500, UnreachableError, 3),
+        (503, UnreachableError, 3),
     ],
 )  # fmt: skip
 def test_statuses(status: int, kind: type[PluginError], exit_code: int) -> None:
@@ -69,7 +70,7 @@ async def test_namespace_of_the_flag_the_context_or_default(cluster: FakeCluster
 
 
 async def test_a_status_of_another_release_is_shown_without_what_it_does_not_know(cluster: FakeCluster) -> None:
-    from rocketmq_kubectl import resources
+    from rocketmq_kubectl.cluster import resources
 
     body = cluster.api.objects[f"{GROUPS}/orders"]
     body["status"] |= {"masterEpoch": "three", "somethingNew": {"a": 1}, "replicaStatuses": "many"}

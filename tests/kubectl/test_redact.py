@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_kubectl import redact
-from rocketmq_kubectl.redact import REDACTED
+from rocketmq_kubectl.bundle import redact
+from rocketmq_kubectl.bundle.redact import REDACTED
 
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEi.eyJpc3MiOiJrdWJlcm5ldGVz.c2lnbmF0dXJlc2lnbmF0dXJl"
 

@@ -4,7 +4,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from rocketmq_operator.domain import names
+from rocketmq_resources import names
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import GROUP, NAMESPACE, FakeCluster
 
@@ -49,7 +49,7 @@ def test_a_bundle(cluster: FakeCluster, plugin: Tool, tmp_path: Path) -> None:
     assert "orders-0 (brokerId 1)" in content["status.txt"]
     events = content["events-shop.yaml"]
     assert [one for one in ("orders-1", "orders", "data-orders-0") if f"About-{one}\n" not in events] == []
-    # orders-of-others is another group, whose name only begins alike; nobody can tell by the name alone
+    # orders-of-others is another group, whose name has the same beginning; the name alone does not tell them apart
     missing = content["README.txt"]
     assert "- logs/orders-1/broker.log: no log of" in missing
     assert "- metrics/orders-0.txt: pod orders-0 does not answer at port 5558" in missing
@@ -74,4 +74,4 @@ def test_a_file_that_is_there_is_kept(cluster: FakeCluster, plugin: Tool, tmp_pa
     file.write_text("mine")
     outcome = plugin("report", GROUP, "-o", str(file))
     assert (outcome.code, file.read_text()) == (1, "mine")
-    assert "is there already" in outcome.err
+    assert "exists" in outcome.err

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_kubectl import follow, verify
-from rocketmq_operator.domain import names
+from rocketmq_kubectl.verbs import follow_job as follow
+from rocketmq_kubectl.verbs import verify
+from rocketmq_resources import names
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import NAMESPACE, FakeCluster
 
@@ -78,7 +79,7 @@ def test_a_difference_is_the_exit_code(cluster: FakeCluster, plugin: Tool) -> No
     outcome = plugin("verify", "orders")
     assert outcome.code == 1
     assert "Findings:\n  orders-2: body CRC wrong\n" in outcome.out
-    assert "hold different messages" in outcome.err
+    assert "have different messages" in outcome.err
     cluster.resource["status"]["verification"] = {**ALIGNED, "result": "Failed", "message": "orders-1 is not heard"}
     outcome = plugin("verify", "orders", "-o", "yaml")
     assert outcome.code == 3
@@ -128,19 +129,19 @@ def test_it_is_followed(configured: FakeCluster, plugin: Tool, monkeypatch: pyte
     assert "Result:         Different" in outcome.out
 
 
-def test_a_job_that_says_nothing(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_a_result(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "POLL", 0.01)
     monkeypatch.setattr(verify, "POLL", 0.01)
     monkeypatch.setattr(verify, "STATUS_SECONDS", 0.0)
     outcome = plugin("verify", "orders", "--now", "--timeout", "1")
     assert outcome.code == 4
-    assert "has not ended after 1 s; it goes on" in outcome.err
+    assert "has not ended after 1 s; it continues" in outcome.err
     found = configured.api.put
     ended = {"status": {"conditions": [{"type": "Failed", "status": "True", "message": "DeadlineExceeded"}]}}
     monkeypatch.setattr(configured.api, "put", lambda path, body: found(path, {**body, **ended}))
     outcome = plugin("verify", "orders", "--now")
     assert outcome.code == 3
-    assert "has not told what it found; it failed: DeadlineExceeded" in outcome.err
+    assert "has not written its result; it failed: DeadlineExceeded" in outcome.err
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_why_a_pod_does_not_start(
 def test_what_is_refused(cluster: FakeCluster, plugin: Tool) -> None:
     assert "no verification is configured for orders" in plugin("verify", "orders", "--now").err
     cluster.resource["spec"]["verification"] = {"schedule": "0 3 * * *"}
-    assert "its CronJob orders-verify is not there (yet)" in plugin("verify", "orders", "--now").err
+    assert "its CronJob orders-verify does not exist (yet)" in plugin("verify", "orders", "--now").err
     cluster.resource["spec"]["hibernated"] = True
     assert "is hibernated" in plugin("verify", "orders", "--now").err
     assert plugin("verify", "orders", "--now", "--last").code == 2

@@ -1,6 +1,7 @@
 """A name server without sockets: its door, told requests, with the connections and the clock in the test's hand."""
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -11,8 +12,8 @@ from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.metrics import Counts
 from rocketmq_namesrv.registry import Registry
 from rocketmq_namesrv.remoting_api import RemotingApi
-from rocketmq_runtime import server
-from rocketmq_runtime.client import RemotingClient
+from rocketmq_runtime.remoting import server
+from rocketmq_runtime.remoting.client import RemotingClient
 
 
 class FakePeer:
@@ -50,7 +51,10 @@ class Door:
         self.kv = KVStore(self.config.settings.kv_path)
         self.registry = Registry(self.config, self.kv, cast("RemotingClient", self.client))
         self.counts = Counts()
-        self.api = RemotingApi(self.registry, self.counts)
+        self.time = itertools.count(step=0)
+        """Seconds that each look at the clock finds passed while requests are worked on: with none nothing takes
+        long."""
+        self.api = RemotingApi(self.registry, self.counts, clock=lambda: float(next(self.time)))
         self.peers: dict[str, FakePeer] = {}
         self._numbers = 0
 
@@ -61,6 +65,19 @@ class Door:
             self.peers[connection] = FakePeer(self._numbers)
         return self.peers[connection]
 
+    def begin(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        connection: str = "tool",
+        version: int = 479,
+    ) -> server.Answer:
+        """The answer to one request, or the promise of one."""
+        asked = RemotingCommand(code, 0, 7, "JAVA", version, None, None if ext is None else dict(ext), body)
+        return self.api.on_request(asked, cast("server.Peer", self.peer(connection)))
+
     def ask(
         self,
         code: int,
@@ -70,14 +87,19 @@ class Door:
         connection: str = "tool",
         version: int = 479,
     ) -> RemotingCommand:
-        """The answer to one request."""
-        asked = RemotingCommand(code, 0, 7, "JAVA", version, None, None if ext is None else dict(ext), body)
-        answer = self.api.on_request(asked, cast("server.Peer", self.peer(connection)))
+        """The answer to one request, which comes at once."""
+        answer = self.begin(code, ext, body, connection=connection, version=version)
         assert isinstance(answer, RemotingCommand)
-        assert not isinstance(answer, asyncio.Future)
         assert answer.opaque == 7
         assert answer.is_response
         return answer
+
+    async def update(self, body: bytes) -> RemotingCommand:
+        """The answer to updateNamesrvConfig."""
+        asked = RemotingCommand(318, 0, 7, "JAVA", 479, None, None, body)
+        answer = self.api.on_request(asked, cast("server.Peer", self.peer()))
+        assert isinstance(answer, asyncio.Future)
+        return await answer
 
     def close(self, connection: str) -> None:
         """The connection of this name ends."""

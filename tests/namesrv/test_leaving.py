@@ -6,11 +6,11 @@ from rocketmq_formats.remoting.nameserver import TopicRouteData
 from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
-from tests.namesrv.test_registration import A, B, C, perms, register, topics
+from tests.namesrv.route_kit import A, B, C, perms, register, topics
 
 
 def addresses(known: RouteTables, topic: str, *, acting: bool = False) -> dict[int, str]:
-    """What clients are told of the one group of `topic`."""
+    """The route that clients get for the one group of `topic`."""
     route = queries.route(known, topic, acting_master=acting)
     assert route is not None
     (data,) = route.broker_datas
@@ -49,16 +49,16 @@ class TestUnregister:
         routes.unregister(known, broker_name="g", address=A)
         assert perms(known, "T") == {"g": 6}
 
-    def test_the_smallest_id_that_left_is_told_to_all(self) -> None:
+    def test_the_smallest_id_that_left_is_sent_to_all(self) -> None:
         known = RouteTables()
         for address, broker_id in ((A, 0), (B, 1), (C, 2)):
             register(known, address, broker_id, acting=True)
         change = routes.unregister(known, broker_name="g", address=A).change
         assert change is not None
-        assert (change.min_broker_id, change.offline_broker_addr, change.tell) == (1, A, (B, C))
+        assert (change.min_broker_id, change.offline_broker_addr, change.recipients) == (1, A, (B, C))
         assert routes.unregister(known, broker_name="g", address=C).change is None
 
-    def test_without_acting_master_nobody_is_told(self) -> None:
+    def test_without_acting_master_no_broker_is_notified(self) -> None:
         known = RouteTables()
         register(known)
         register(known, B, 1)
@@ -98,7 +98,7 @@ class TestConnectionsAndSilence:
         routes.expire(known, silent)
         assert (known.groups, len(known.live)) == ({}, 0)
 
-    def test_a_word_of_a_stranger_makes_nobody_alive(self) -> None:
+    def test_a_request_of_a_stranger_makes_no_broker_alive(self) -> None:
         known = RouteTables()
         known.live.refresh("c", A, 105.0)
         assert len(known.live) == 0

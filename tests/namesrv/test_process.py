@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache.ports import HOST, PortPool
-from rocketmq_demo.ask import ask, http_get
+from rocketmq_demo.calls import call, http_get
 from rocketmq_demo.controllers import metadata
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import clean_environment
 from rocketmq_demo.replica import NameServer
 from rocketmq_formats import properties
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
 from rocketmq_formats.remoting.controller import GetNextBrokerIdRequestHeader
 from rocketmq_formats.remoting.nameserver import GetRouteInfoRequestHeader
@@ -49,10 +49,12 @@ def http(port: int, path: str) -> tuple[int, str]:
 
 
 def route(server: NameServer, topic: str = "T") -> int:
-    return ask(server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))).code
+    return call(
+        server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))
+    ).code
 
 
-def test_it_serves_tells_and_ends_in_order(tmp_path: Path, ports: PortPool) -> None:
+def test_it_serves_reports_and_stops_cleanly(tmp_path: Path, ports: PortPool) -> None:
     port = ports.block()
     server = NameServer(tmp_path, port=port, config={"metricsPromExporterPort": port + 1})
     try:
@@ -108,7 +110,7 @@ class Hosts:
         """The member that decides."""
         for name in self.ports:
             try:
-                answer = ask(self.controller(name), NOBODY, timeout=1.0)
+                answer = call(self.controller(name), NOBODY, timeout=1.0)
             except OSError:
                 continue
             if answer.code == ResponseCode.SUCCESS:
@@ -148,13 +150,13 @@ class TestControllersInside:
     def test_each_part_keeps_its_own_updates(self, hosts: Hosts) -> None:
         server = hosts.servers["n1"]
         update = request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=true\n")
-        assert ask(server.address, update).code == ResponseCode.SUCCESS
+        assert call(server.address, update).code == ResponseCode.SUCCESS
         update = request(RequestCode.UPDATE_CONTROLLER_CONFIG, body=b"electMasterMaxRetryCount=5\n")
-        assert ask(hosts.controller("n1"), update).code == ResponseCode.SUCCESS
+        assert call(hosts.controller("n1"), update).code == ResponseCode.SUCCESS
         assert (server.folder / "kept.properties").read_text() == "orderMessageEnable=true\n"
         assert (server.folder / "store" / "controller.properties").read_text() == "electMasterMaxRetryCount=5\n"
 
-    def test_killed_or_stopped_the_others_go_on(self, hosts: Hosts) -> None:
+    def test_killed_or_stopped_the_others_continue(self, hosts: Hosts) -> None:
         first = hosts.leader()
         assert first is not None
         hosts.servers[first].kill9()

@@ -1,64 +1,18 @@
-"""The numbered semantics of a registration (name server reference, section 2), one test per sentence."""
+"""The numbered steps of a registration in docs/protocol.md, one test per sentence."""
 
 import pytest
 
 from rocketmq_formats.remoting.nameserver import QueueData, TopicQueueMappingInfo
-from rocketmq_formats.topics import DataVersion, TopicConfig
+from rocketmq_formats.topics import DataVersion
 from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.model import (
     InvalidRequestError,
     Limits,
     NotRegisteredError,
     Registered,
-    Registration,
     TableFullError,
 )
-from rocketmq_namesrv.domain.tables import RouteTables
-
-A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
-
-
-def tables(**options: object) -> RouteTables:
-    return RouteTables(**options)  # type: ignore[arg-type] # passed through
-
-
-def topics(*names: str, perm: int = 6, queues: int = 4) -> dict[str, TopicConfig]:
-    return {
-        name: TopicConfig(topic_name=name, perm=perm, read_queue_nums=queues, write_queue_nums=queues) for name in names
-    }
-
-
-def registration(
-    address: str = A,
-    broker_id: int = 0,
-    *,
-    name: str = "g",
-    cluster: str = "c",
-    version: tuple[int, int] = (0, 1),
-    table: dict[str, TopicConfig] | None = None,
-    acting: bool | None = False,
-    **more: object,
-) -> Registration:
-    state, counter = version
-    return Registration(
-        cluster_name=cluster,
-        broker_name=name,
-        broker_id=broker_id,
-        address=address,
-        ha_server_addr=address.replace("911", "912"),
-        enable_acting_master=acting,
-        data_version=DataVersion(state_version=state, counter=counter),
-        topics=topics("T", "U") if table is None else table,
-        **more,  # type: ignore[arg-type] # passed through
-    )
-
-
-def register(known: RouteTables, *arguments: object, now: float = 0.0, over: int = 1, **more: object) -> Registered:
-    return routes.register(known, registration(*arguments, **more), now=now, connection_id=over)  # type: ignore[arg-type]
-
-
-def perms(known: RouteTables, topic: str) -> dict[str, int]:
-    return {name: queue.perm for name, queue in known.topics.get(topic, {}).items()}
+from tests.namesrv.route_kit import A, B, C, perms, register, tables, topics
 
 
 class TestNumberedSemantics:
@@ -75,21 +29,21 @@ class TestNumberedSemantics:
         register(known, B, 1, acting=None)
         assert (known.groups["g"].zone_name, known.groups["g"].enable_acting_master) == (None, False)
 
-    def test_2_and_10_a_smaller_id_is_told_to_the_others(self) -> None:
+    def test_2_and_10_a_smaller_id_is_sent_to_the_others(self) -> None:
         known = tables()
         assert register(known, A, 2).change is None
         change = register(known, B, 1).change
         assert change is not None
-        assert (change.min_broker_id, change.min_broker_addr, change.tell) == (1, B, (A,))
+        assert (change.min_broker_id, change.min_broker_addr, change.recipients) == (1, B, (A,))
         assert (change.ha_broker_addr, change.offline_broker_addr) == ("10.0.0.2:10912", None)
         assert register(known, C, 3).change is None
 
-    def test_10_the_only_member_is_told_itself(self) -> None:
+    def test_10_the_only_member_is_notified_of_itself(self) -> None:
         known = tables()
         register(known, A, 2)
         change = register(known, A, 0).change
         assert change is not None
-        assert change.tell == (A,)
+        assert change.recipients == (A,)
 
     def test_3_an_address_has_one_id(self) -> None:
         known = tables()
@@ -200,7 +154,7 @@ class TestNumberedSemantics:
         assert broker.data_version == DataVersion(counter=2)
         assert known.live.of_connection(7) == ()
 
-    def test_9_a_slave_is_told_its_master(self) -> None:
+    def test_9_a_slave_gets_its_master(self) -> None:
         known = tables()
         assert register(known).master_addr is None
         answer = register(known, B, 1)

@@ -6,10 +6,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocketmq_formats.remoting.nameserver import TopicRouteData, encode_route
 from rocketmq_namesrv.domain import queries, routes
-from rocketmq_namesrv.domain.model import RefusedError
+from rocketmq_namesrv.domain.model import TableRefusedError
 from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
-from tests.namesrv.test_registration import register, topics
+from tests.namesrv.route_kit import register, topics
 
 TOPICS = ("T", "U", "V", "rmq_sys_SYNC_BROKER_MEMBER_g")
 names = st.sampled_from(["g", "h"])
@@ -55,7 +55,7 @@ class Tables(RuleBasedStateMachine):
                 over=over,
                 **more,
             )
-        except RefusedError:
+        except TableRefusedError:
             assert len(table) == 1
 
     @rule(name=names, address=addresses)

@@ -1,6 +1,7 @@
 """The operator's shells against an API server: from an event to applied objects and back, and what idling costs."""
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.app import Operator
-from rocketmq_operator.domain import names
-from rocketmq_operator.kube import Kube
+from rocketmq_operator.kubernetes.kube import Kube
 from rocketmq_operator.settings import OperatorSettings
+from rocketmq_resources import names
 from tests.operator.model.api import FakeApi
 
 KINDS = {"ConfigMap", "Service", "NetworkPolicy", "PodDisruptionBudget", "StatefulSet"}
@@ -46,7 +47,7 @@ def name_server(**spec: object) -> dict[str, Any]:
 
 
 def group(**spec: object) -> dict[str, Any]:
-    # Nobody listens there: the operator does without.
+    # No process listens there: the operator runs without controllers.
     addresses = {"controllerAddr": "127.0.0.1:9", "controllerGrpcAddr": "127.0.0.1:9", "namesrvAddr": "n:9876"}
     return {
         "apiVersion": names.API_VERSION,
@@ -102,7 +103,7 @@ async def test_an_idle_group_costs_no_call_and_drift_is_repaired() -> None:
         calls = len(api.calls)
         body = api.get("BrokerGroup", "g")
         assert body is not None
-        # Somebody writes what is there already: an event that says nothing new.
+        # Another client writes an irrelevant change: an event without news.
         api.put({**body, "metadata": {**body["metadata"], "annotations": {"other": "1"}}})
         await quiet(api, operator)
         assert [call for call in api.calls[calls:] if not call.endswith("/events")] == []
@@ -114,6 +115,16 @@ async def test_an_idle_group_costs_no_call_and_drift_is_repaired() -> None:
         await api.wait_until(lambda: (api.get("Service", "g") or {})["spec"]["ports"] == ports)
         api.remove("ConfigMap", "ns", names.group_config("g"))
         await api.wait_until(lambda: api.get("ConfigMap", names.group_config("g")) is not None)
+
+
+async def test_a_group_is_given_a_secret() -> None:
+    api = FakeApi()
+    api.put(group())
+    async with operating(api):
+        await api.wait_until(lambda: api.get("StatefulSet", "g") is not None)
+        made = api.get("Secret", "g-replication")
+        assert made is not None
+        assert len(base64.b64decode(made["data"]["replication.secret"])) == 64
 
 
 async def test_a_new_operator_applies_everything_once_and_changes_nothing() -> None:
@@ -136,7 +147,7 @@ async def test_a_new_operator_applies_everything_once_and_changes_nothing() -> N
     assert len(applied) == len(KINDS)
 
 
-async def test_a_resource_that_cannot_be_carried_out_says_why_and_the_others_go_on() -> None:
+async def test_a_refused_resource_reports_why_and_the_others_continue() -> None:
     api = FakeApi()
     api.put(group(controllerRef={"name": "c"}))  # beside controllerAddr
     api.put(name_server(replicas=1))
@@ -159,7 +170,7 @@ async def test_what_is_referred_to_may_come_later() -> None:
         await api.wait_until(lambda: api.get("StatefulSet", "g") is not None)
 
 
-async def test_what_the_controllers_are_told_concerns_their_groups_too() -> None:
+async def test_a_change_of_the_controllers_reconciles_their_groups_too() -> None:
     api = FakeApi()
     api.put(group(controllerAddr=None, controllerRef={"name": "c"}))
     api.put(controller_cluster(tuning={"brokerSuspectTimeoutMs": 1500}))
@@ -209,13 +220,13 @@ async def test_what_went_unnoticed_is_found_out() -> None:
     api.put(group())
     async with operating(api, resync=0.05) as operator:
         await api.wait_until(lambda: api.get("Service", "g") is not None)
-        await quiet_for_a_resync(api)
+        await no_writes_for_a_resync(api)
         api.remove("Service", "ns", "g", quietly=True)
         await api.wait_until(lambda: api.get("Service", "g") is not None)
         assert operator.watching
 
 
-async def quiet_for_a_resync(api: FakeApi) -> None:
+async def no_writes_for_a_resync(api: FakeApi) -> None:
     calls = len(api.calls)
     await api.wait_until(lambda: sum(call.startswith("GET") for call in api.calls[calls:]) > 2)
 
@@ -237,7 +248,7 @@ async def test_a_name_server_follows_its_spec(replicas: int) -> None:
         )
 
 
-async def test_a_volume_that_cannot_grow_is_told_and_not_asked_for_again() -> None:
+async def test_a_volume_that_cannot_grow_is_reported_and_not_requested_again() -> None:
     api = FakeApi()
     api.put(group(storage={"size": "2Gi"}))
     labels = names.labels("broker", "g")

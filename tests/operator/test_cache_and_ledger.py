@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.cache import Cache, Key
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.observed import Claim, Pod, StatefulSet
-from rocketmq_operator.ledger import REFUSAL_SECONDS, Ledger
+from rocketmq_operator.kubernetes.cache import Cache, Key
+from rocketmq_operator.kubernetes.ledger import REFUSAL_SECONDS, Ledger
+from rocketmq_resources import names
 
 OWNER = Key("BrokerGroup", "ns", "g")
 
@@ -18,22 +18,22 @@ def labelled(kind: str, name: str, version: int = 1, uid: str = "u", **rest: Any
 
 
 @pytest.fixture
-def told() -> list[Key]:
+def notified() -> list[Key]:
     return []
 
 
 @pytest.fixture
-def cache(told: list[Key]) -> Cache:
-    return Cache(told.append)
+def cache(notified: list[Key]) -> Cache:
+    return Cache(notified.append)
 
 
-def test_a_child_wakes_its_owner_once_per_news(cache: Cache, told: list[Key]) -> None:
+def test_a_child_wakes_its_owner_once_per_news(cache: Cache, notified: list[Key]) -> None:
     cache.put(labelled("Service", "g", 1, spec={"a": 1}))
-    assert told == [OWNER]
+    assert notified == [OWNER]
     cache.put(labelled("Service", "g", 2, spec={"a": 1}))  # bookkeeping only
-    assert told == [OWNER]
+    assert notified == [OWNER]
     cache.put(labelled("Service", "g", 3, spec={"a": 2}))
-    assert told == [OWNER, OWNER]
+    assert notified == [OWNER, OWNER]
     assert cache.revision(OWNER) == 2
 
 
@@ -54,9 +54,9 @@ def test_the_end_of_a_former_object_is_not_the_end_of_its_successor(cache: Cache
     assert list(cache.children(OWNER, "Pod")) == []
 
 
-def test_what_is_nobodys_wakes_nobody(cache: Cache, told: list[Key]) -> None:
+def test_an_object_without_an_owner_reconciles_nothing(cache: Cache, notified: list[Key]) -> None:
     cache.put({"kind": "Service", "metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "1"}})
-    assert told == []
+    assert notified == []
 
 
 def test_pods_claims_and_stateful_sets_are_kept_as_the_plan_needs_them(cache: Cache) -> None:
@@ -82,7 +82,7 @@ def test_pods_claims_and_stateful_sets_are_kept_as_the_plan_needs_them(cache: Ca
     (pod,) = [entry.value for entry in cache.children(OWNER, "Pod")]
     assert isinstance(pod, Pod)
     assert (pod.ordinal, pod.ip, pod.node, pod.ready, pod.running) == (2, "10.0.0.1", "n", True, True)
-    assert pod.trouble == "CrashLoopBackOff (sidecar)"
+    assert pod.problem == "CrashLoopBackOff (sidecar)"
     (kept,) = [entry.value for entry in cache.children(OWNER, "PersistentVolumeClaim")]
     assert isinstance(kept, Claim)
     assert (kept.volume, kept.ordinal, kept.broker_id, kept.retired, kept.requested) == ("data", 2, 7, True, 2**30)
@@ -100,7 +100,7 @@ def test_pods_claims_and_stateful_sets_are_kept_as_the_plan_needs_them(cache: Ca
         ({"spec": {"ports": [1], "more": 1}}, True),
     ],
 )
-def test_applied_again_only_when_somebody_changed_it(cache: Cache, change: dict[str, Any], again: bool) -> None:
+def test_applied_again_only_when_the_object_was_changed(cache: Cache, change: dict[str, Any], again: bool) -> None:
     ledger, key = Ledger(cache), Key("Service", "ns", "g")
     made = {"kind": "Service", "metadata": {"name": "g", "namespace": "ns"}, "spec": {"ports": [1]}}
     assert ledger.needs(key, made)
@@ -112,7 +112,7 @@ def test_applied_again_only_when_somebody_changed_it(cache: Cache, change: dict[
     assert ledger.needs(key, made) == again
 
 
-def test_applied_again_when_the_wish_changes_or_the_object_is_gone(cache: Cache) -> None:
+def test_applied_again_when_the_desired_state_changes_or_the_object_is_deleted(cache: Cache) -> None:
     ledger, key = Ledger(cache), Key("Service", "ns", "g")
     made = {"kind": "Service", "metadata": {"name": "g", "namespace": "ns"}, "spec": {"ports": [1]}}
     cache.put(labelled("Service", "g", 1, spec={"ports": [1]}))

@@ -1,4 +1,4 @@
-"""Leader election in virtual time: one acts, the others wait, and nobody acts on a Lease it could not renew."""
+"""Leader election in virtual time: one acts, the others wait, and none acts on a Lease it could not renew."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rocketmq_operator.kube import ConflictError, Kube, NotFoundError, UnavailableError
-from rocketmq_operator.lease import Leadership, LeaseLostError, LeaseSettings
+from rocketmq_operator.kubernetes.kube import ConflictError, Kube, NotFoundError, UnavailableError
+from rocketmq_operator.kubernetes.lease import Leadership, LeaseLostError, LeaseSettings
 
 pytestmark = pytest.mark.looptime
 SECONDS = 15.0
@@ -75,7 +75,7 @@ async def test_the_first_one_acts_and_the_second_waits() -> None:
     kube = FakeKube()
     first, second = candidate(kube, "a"), candidate(kube, "bb")
     await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    holding = asyncio.create_task(first.renew())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(second.acquire(), 600)
     assert first.leading
@@ -101,7 +101,7 @@ async def test_who_died_is_followed_after_its_duration_and_not_before() -> None:
     kube = FakeKube()
     first, second = candidate(kube, "a"), candidate(kube, "bb")
     await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    holding = asyncio.create_task(first.renew())
     waiting = asyncio.create_task(second.acquire())
     await asyncio.sleep(60)
     holding.cancel()
@@ -118,7 +118,7 @@ async def test_a_holder_that_cannot_renew_stops_before_anybody_else_may_begin(fa
     first, second = candidate(kube, "a"), candidate(kube, "bb")
     await first.acquire()
     waiting = asyncio.create_task(second.acquire())
-    holding = asyncio.create_task(first.hold())
+    holding = asyncio.create_task(first.renew())
     await asyncio.sleep(61)
     partitioned = FakeKube()
     setattr(partitioned, fault, True)
@@ -135,7 +135,7 @@ async def test_an_api_server_that_is_away_for_a_moment_costs_nothing() -> None:
     kube = FakeKube()
     first = candidate(kube, "a")
     await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    holding = asyncio.create_task(first.renew())
     await asyncio.sleep(31)
     kube.down = True
     await asyncio.sleep(SECONDS / 2)
@@ -156,19 +156,19 @@ async def test_who_waits_survives_an_api_server_that_is_away() -> None:
     assert kube.holder == "a"
 
 
-async def test_a_lease_that_somebody_took_is_lost() -> None:
+async def test_a_lease_that_another_operator_took_is_lost() -> None:
     kube = FakeKube()
     first = candidate(kube, "a")
     await first.acquire()
-    holding = asyncio.create_task(first.hold())
+    holding = asyncio.create_task(first.renew())
     await asyncio.sleep(1)
     assert kube.body is not None
     kube._write({**kube.body, "spec": {**kube.body["spec"], "holderIdentity": "somebody"}})
-    with pytest.raises(LeaseLostError, match="somebody else"):
+    with pytest.raises(LeaseLostError, match="another operator"):
         await holding
 
 
-async def test_a_container_that_restarts_in_its_pod_goes_on_at_once() -> None:
+async def test_a_container_that_restarts_in_its_pod_continues_at_once() -> None:
     kube = FakeKube()
     await candidate(kube, "a").acquire()
     began = now()

@@ -9,8 +9,8 @@ import pytest
 
 from rocketmq_api.channels import NoAnswerError
 from rocketmq_api.group_view import GroupChange, GroupView, MemberView, QuorumView, ReplicaStanding
-from rocketmq_operator import quorums
-from rocketmq_operator.quorums import SILENT_AFTER, Address, Quorum
+from rocketmq_operator.controllers import quorums
+from rocketmq_operator.controllers.quorums import UNREACHABLE_AFTER, Address, Quorum
 
 pytestmark = pytest.mark.looptime
 
@@ -89,7 +89,7 @@ async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Watched, No
 
 
 async def test_first_all_then_changes(watched: Watched) -> None:
-    await watched.quorum.first_word()
+    await watched.quorum.wait_for_answer()
     assert watched.quorum.synced
     assert watched.told == [None]
     watched.client.changes.put_nowait(GroupChange("b", view(epoch=2)))
@@ -102,27 +102,27 @@ async def test_first_all_then_changes(watched: Watched) -> None:
 
 
 async def test_another_leader_within_the_time_is_hardly_noticed(watched: Watched) -> None:
-    await watched.quorum.first_word()
+    await watched.quorum.wait_for_answer()
     watched.told.clear()
     watched.client.groups["c"] = view("c", epoch=5)
     watched.client.changes.put_nowait(lost())
-    await asyncio.sleep(SILENT_AFTER - 1)
+    await asyncio.sleep(UNREACHABLE_AFTER - 1)
     assert watched.quorum.synced
     assert watched.told == ["c", None]
 
 
-async def test_silence_makes_what_was_heard_worthless_until_somebody_leads_again(watched: Watched) -> None:
-    await watched.quorum.first_word()
+async def test_silence_invalidates_views_until_there_is_a_leader_again(watched: Watched) -> None:
+    await watched.quorum.wait_for_answer()
     watched.client.leader = False
     watched.client.changes.put_nowait(lost())
-    await asyncio.sleep(SILENT_AFTER + 1)
+    await asyncio.sleep(UNREACHABLE_AFTER + 1)
     assert not watched.quorum.synced
     watched.client.leader = True
     await asyncio.sleep(5)
     assert watched.quorum.synced
 
 
-async def test_a_look_at_the_members_ends_the_pause_between_attempts(watched: Watched) -> None:
+async def test_a_poll_of_the_members_ends_the_pause_between_attempts(watched: Watched) -> None:
     watched.client.leader = False
     await asyncio.sleep(60)
     watched.client.leader = True
@@ -132,15 +132,15 @@ async def test_a_look_at_the_members_ends_the_pause_between_attempts(watched: Wa
 
 
 async def test_members_that_moved_are_looked_for_where_they_are(watched: Watched) -> None:
-    await watched.quorum.first_word()
+    await watched.quorum.wait_for_answer()
     watched.address = Address(("10.0.0.9:9880",))
     watched.client.changes.put_nowait(lost())
     await asyncio.sleep(1)
     assert watched.client.addresses[-1] == ("10.0.0.9:9880",)
 
 
-async def test_the_age_of_a_heartbeat_is_no_news_and_offsets_are_fetched(watched: Watched) -> None:
-    await watched.quorum.first_word()
+async def test_the_age_of_a_heartbeat_is_not_a_change_and_offsets_are_fetched(watched: Watched) -> None:
+    await watched.quorum.wait_for_answer()
     before = watched.quorum.groups["b"]
     watched.client.groups = {"b": view(age=900)}
     await watched.quorum.refresh()
@@ -150,10 +150,10 @@ async def test_the_age_of_a_heartbeat_is_no_news_and_offsets_are_fetched(watched
     assert watched.quorum.groups["b"].replicas[0].max_offset == 77
 
 
-async def test_nobody_to_ask_is_found_out_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unreachable_controllers_are_noticed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Watched(monkeypatch)
     one.address = None
-    await one.quorum.first_word()
+    await one.quorum.wait_for_answer()
     assert not one.quorum.synced
     assert await one.quorum.members() is None
     await one.quorum.stop()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_operator.domain import names
+from rocketmq_resources import names
 from tests.operator.model.driver import Driver, well
 from tests.operator.model.world import BAD_IMAGE, World
 
@@ -123,7 +123,7 @@ def test_a_group_wakes_as_it_was_put_to_sleep(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_group_that_wakes_with_fewer_replicas_first_runs_whoever_has_the_newest_copy(seed: int) -> None:
+def test_a_group_that_wakes_with_fewer_replicas_first_runs_the_newest_copies(seed: int) -> None:
     driver = running(seed, replicas=5)
     driver.world.edit(hibernated=True)
     driver.run(well)
@@ -175,6 +175,14 @@ def test_a_rebuilt_replica_has_a_new_id_and_the_old_one_is_forgotten(seed: int) 
     assert names.ANNOTATION_REBUILD not in metadata["annotations"]
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_only_slave_of_a_strict_group_is_rebuilt(seed: int) -> None:
+    """Its master, without other slaves, keeps it in the SyncStateSet; its volume can still be deleted."""
+    driver = running(seed, replicas=2)
+    rebuild(driver.world)
+    driver.run(well)
+
+
 def test_the_master_is_not_rebuilt() -> None:
     driver = running(2)
     world = driver.world
@@ -204,7 +212,7 @@ def test_a_group_that_never_started_is_mended_by_an_edit(seed: int) -> None:
     driver.run(well)
 
 
-def test_supervised_waits_for_somebody_to_switch_over() -> None:
+def test_supervised_waits_for_a_switchover() -> None:
     driver = running(4, updateStrategy="supervised")
     world = driver.world
     master = world.master
@@ -242,7 +250,7 @@ def test_fence_reaches_every_sidecar_and_is_taken_back() -> None:
     assert not any(disk.fenced for disk in driver.world.disks.values())
 
 
-def test_a_paused_group_is_left_alone_and_its_status_goes_on() -> None:
+def test_a_paused_group_is_left_alone_and_its_status_updated() -> None:
     driver = running(8)
     driver.world.edit(paused=True, replicas=5, config={"fileReservedTime": "48"})
     driver.run(lambda world: world.replicas == 3)
@@ -264,7 +272,7 @@ def test_volumes_grow_and_the_stateful_set_is_made_again_around_its_pods(seed: i
     assert driver.world.disks[3].size == 20 * 2**30
 
 
-def test_a_class_that_does_not_expand_is_told_and_replicas_are_rebuilt_into_larger_volumes() -> None:
+def test_a_class_that_does_not_expand_is_reported_and_replicas_are_rebuilt_into_larger_volumes() -> None:
     driver = running(9)
     world = driver.world
     world.expandable = False
@@ -307,7 +315,7 @@ def test_deletion_with_retain_holds_nothing_up() -> None:
 
 
 def wreck(world: World) -> None:
-    """Something goes wrong, or somebody does something: no promise holds the world back, only the operator's do."""
+    """A random fault or user action. Only the operator's own actions have to keep the guarantees."""
     dice = world.random
     pods = [ordinal for ordinal, pod in world.pods.items() if not pod.deleting]
     match dice.randrange(8):

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from rocketmq_operator.work_queue import FIRST_RETRY, LAST_RETRY, WorkQueue
+from rocketmq_operator.kubernetes.work_queue import FIRST_RETRY, LAST_RETRY, WorkQueue
 
 pytestmark = pytest.mark.looptime
 
@@ -14,7 +14,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_many_pokes_are_one_look() -> None:
+async def test_many_events_are_one_reconcile() -> None:
     queue: WorkQueue[str] = WorkQueue()
     for _ in range(5):
         queue.add("a")
@@ -23,7 +23,7 @@ async def test_many_pokes_are_one_look() -> None:
     assert queue.depth == 0
 
 
-async def test_a_poke_during_a_look_is_served_afterwards_and_never_at_the_same_time() -> None:
+async def test_an_event_during_a_reconcile_is_served_afterwards() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     assert await queue.get() == "a"
@@ -35,7 +35,7 @@ async def test_a_poke_during_a_look_is_served_afterwards_and_never_at_the_same_t
     assert await queue.get() == "a"
 
 
-async def test_the_earliest_wish_counts() -> None:
+async def test_the_earliest_request_counts() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 30)
     queue.add("a", 10)

@@ -1,4 +1,4 @@
-"""Clients of a quorum that is being broken: one broker group each, several requests at once, every answer noted."""
+"""Clients of a quorum that is being broken: one broker group each, several requests at once, every answer recorded."""
 
 import asyncio
 import itertools
@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -28,18 +28,18 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import Header, decode_header
-from rocketmq_runtime.client import ConnectError, RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient, RemotingError
 from tests.processes.history import Seen
 
 CLUSTER = "C"
 REPLICAS = (1, 2, 3)
 CALL_TIMEOUT = 1.0
 OUTCOME_UNKNOWN = ("The controller lost its leadership", "cancelled: the process is stopping")
-"""How the remarks of those code 1 answers begin that say nothing about the outcome; any other code 1 is a bug."""
+"""Beginnings of the remarks of code 1 answers whose outcome is unknown; any other code 1 is a bug."""
 NOTHING_DONE = frozenset({ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY})
 
 Answered = tuple[RemotingCommand, float, float]
-"""Answer, when the request was sent, when the answer was there."""
+"""Answer, when the request was sent, when the answer arrived."""
 
 
 class GroupClients:
@@ -50,13 +50,13 @@ class GroupClients:
     """
 
     def __init__(self, name: str, addresses: tuple[str, ...], rng: random.Random, dead_port: int) -> None:
-        """`dead_port`: brokers' addresses are made of it; nobody listens there."""
+        """`dead_port`: for brokers' addresses; no process listens there."""
         self.name = name
         self.history: list[Seen] = []
         self.epochs: set[tuple[int, int]] = set()
         """syncStateSetEpoch and masterEpoch, as seen together."""
         self.counts: Counter[str] = Counter()
-        """Answers by request and code; `unknown` where there was none that tells."""
+        """Answers by request and code; `unknown` without a definite answer."""
         self.unexpected: list[RemotingCommand] = []
         """Answers that no state of the controllers explains."""
         self.stopping = asyncio.Event()
@@ -72,15 +72,15 @@ class GroupClients:
         """Register the three brokers and let the first become master."""
         for broker_id in REPLICAS:
             assert await self._join(f"{self._address()};{self.name}-{broker_id}", expect=broker_id)
-        self._beat()
+        self._send_heartbeats()
         while not any(seen.register == f"{self.name} master" for seen in self.history):
             await self._elect(1, designate=False)
 
     async def run(self) -> None:
-        """Ask and note until `stopping`; then wait for the answers that are due."""
+        """Send requests and record until `stopping`; then wait for the answers that are due."""
         async with asyncio.TaskGroup() as tasks:
             for work in (
-                self._beats,
+                self._heartbeats,
                 self._alters,
                 self._alters,
                 self._elections,
@@ -90,8 +90,8 @@ class GroupClients:
             ):
                 tasks.create_task(work())
 
-    async def look(self) -> None:
-        """Read the group once, from whoever leads."""
+    async def read_group(self) -> None:
+        """Read the group once, from the leader."""
         await self._read()
 
     async def close(self) -> None:
@@ -99,11 +99,11 @@ class GroupClients:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._client.close()
 
-    # What goes on at once
+    # Work that runs at the same time
 
-    async def _beats(self) -> None:
+    async def _heartbeats(self) -> None:
         while not self.stopping.is_set():
-            self._beat()
+            self._send_heartbeats()
             await self._pause(1.0)
 
     async def _alters(self) -> None:
@@ -134,7 +134,7 @@ class GroupClients:
 
     # Requests
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         for address, broker_id in itertools.product(self._addresses, REPLICAS):
             header = BrokerHeartbeatRequestHeader(
                 cluster_name=CLUSTER,
@@ -227,7 +227,7 @@ class GroupClients:
             )
 
     async def _join(self, check_code: str, expect: int | None = None) -> int | None:
-        """Take an id as a broker does: ask for the next, apply for it, and again until it is ours or the end."""
+        """Take an id as a broker does: get the next one, apply for it, and repeat until it is ours or `stopping`."""
         while not self.stopping.is_set():
             asked = await self._call(
                 RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
@@ -250,7 +250,7 @@ class GroupClients:
                     ),
                 )
                 if applied is None:
-                    continue  # whatever came of it, the check code makes it safe to ask again
+                    continue  # the check code makes it safe to repeat, with any outcome
                 if applied[0].code != ResponseCode.SUCCESS:
                     break
                 assert expect in {None, broker_id}, f"{broker_id} where {expect} was expected"
@@ -265,7 +265,7 @@ class GroupClients:
                 broker_name=self.name,
                 cluster_name=CLUSTER,
                 broker_controller_ids_to_clean=str(broker_id),
-                is_clean_living_broker=True,  # a new leader presumes for a while that those unheard of live
+                is_clean_living_broker=True,  # a new leader presumes for a while that all live
             ),
         )
 
@@ -283,7 +283,8 @@ class GroupClients:
         return f"127.1.{number // 250 % 250}.{number % 250 + 1}:{self._dead_port}"
 
     async def _call(self, code: RequestCode, header: Header, body: bytes = b"") -> Answered | None:
-        """Ask controllers in turn until one acts as leader; None if the outcome is unknown, or the end came first."""
+        """Try controllers in turn until one acts as leader; None if the outcome is unknown, or `stopping` came
+        first."""
         while True:
             address = self._addresses[self._leader]
             sent = time.monotonic()
@@ -332,7 +333,7 @@ class GroupClients:
         wrote = altered or elected
         value = (master_epoch, tuple(sorted(members)))
         self.history.append(Seen(f"{self.name} set", epoch, value, began, ended, wrote=wrote))
-        # An altered set's master is what we asked with, not news.
+        # An altered set's master is the one of the request, not news.
         if not altered:
             self.history.append(Seen(f"{self.name} master", master_epoch, master, began, ended, wrote=elected))
         self.epochs.add((epoch, master_epoch))

@@ -1,4 +1,4 @@
-"""What happens to the controllers while clients ask them: signals, from a seed, with pauses in between."""
+"""Faults of controllers under load: signals, from a seed, with pauses in between."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from rocketmq_demo.controllers import ControllerCluster
 
 
 class Faults:
-    """Breaks members and mends them; awaited from the event loop that the clients run in."""
+    """Breaks members and heals them; awaited from the event loop that the clients run in."""
 
     def __init__(self, cluster: ControllerCluster, rng: random.Random) -> None:
         self.done: Counter[str] = Counter()
@@ -33,9 +33,9 @@ class Faults:
         while rounds or loop.time() < end:
             kind = rounds.pop() if rounds else self._rng.choice(kinds)
             await self._one(kind)
-        await self.mend()
+        await self.heal()
 
-    async def mend(self) -> None:
+    async def heal(self) -> None:
         """Let every member run, and wait until one leads."""
         for member in self._rng.sample(list(self._cluster.ports), len(self._cluster.ports)):
             self._cluster[member].resume()
@@ -49,7 +49,7 @@ class Faults:
         self.done[kind.__name__] += 1
         await self._pause(0, 1.0)
         if self._rng.random() < 0.8:  # else the next fault hits a quorum that is not whole
-            await self.mend()
+            await self.heal()
             await self._pause(0.2, 1.0)
         else:
             for member in self._cluster.ports:

@@ -1,7 +1,7 @@
-"""What clients saw of values that carry versions, and what must hold of it whatever happened to the controllers.
+"""What clients saw of versioned values, and what must be true of it under any fault of the controllers.
 
 A register's version grows with each change (syncStateSetEpoch, masterEpoch, the highest brokerId), so a history is
-linearizable exactly if the order of versions fits real time: each write has a version of its own, everybody who saw a
+linearizable exactly if the order of versions fits real time: each write has a version of its own, all who saw a
 version saw the same value, and an operation that began after another ended has the greater version (a read: no smaller
 one). Operations with unknown outcome are not recorded: what they did shows in what others see.
 """
@@ -19,7 +19,7 @@ class Seen(msgspec.Struct, frozen=True):
     register: str
     version: int
     value: Hashable
-    """None: the operation does not tell."""
+    """None: unknown from this operation."""
     began: float
     ended: float
     """Seconds, monotonic; of one clock for all."""
@@ -27,7 +27,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def violations(history: Iterable[Seen]) -> list[str]:
-    """Everything in `history` that cannot be, in words; empty if all is well."""
+    """Impossible parts of `history`, in words; empty without any."""
     by_register: dict[str, list[Seen]] = defaultdict(list)
     for seen in history:
         by_register[seen.register].append(seen)

@@ -1,4 +1,4 @@
-"""What the process tests share: log lines as values, questions to whoever leads, waiting without guessing times."""
+"""What the process tests share: log lines as values, requests to the leader, waiting without guessed times."""
 
 import json
 import socket
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from rocketmq_demo.apache.ports import HOST
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import HOST
 from rocketmq_demo.processes import OwnedProcess
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_formats.remoting.controller import (
@@ -27,14 +27,14 @@ from rocketmq_formats.remoting.controller import (
 from rocketmq_formats.remoting.headers import Header, decode_header
 
 PATIENCE = 60.0
-"""Seconds after which something that has to happen counts as never: generous, for machines that do other things."""
+"""Seconds after which a required event counts as missing: generous, for busy machines."""
 
 NOTHING_DONE = frozenset({ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY})
 """Answers that promise that the request changed nothing."""
 
 
-def until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
-    """Wait until `condition` holds; AssertionError saying `what` was waited for if it takes longer than `timeout` s."""
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+    """Wait until `condition` holds; AssertionError with `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout:g} s for: {what}"
@@ -49,7 +49,7 @@ def log_lines(process: OwnedProcess) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def said(process: OwnedProcess, event: str, **keys: str) -> bool:
+def logged(process: OwnedProcess, event: str, **keys: str) -> bool:
     """Whether it logged `event` with each of `keys` holding the given text somewhere in its value."""
     with suppress(json.JSONDecodeError):  # killed in the middle of a line
         return any(
@@ -59,15 +59,15 @@ def said(process: OwnedProcess, event: str, **keys: str) -> bool:
     return False
 
 
-def ask_leader(
+def call_leader(
     cluster: ControllerCluster, code: RequestCode, header: Header | None = None, body: bytes = b""
 ) -> RemotingCommand:
-    """The answer of whoever leads; asks again where nothing was done. For requests that may be repeated."""
+    """The leader's answer; tries again where nothing was done. For requests that may be repeated."""
     deadline = time.monotonic() + PATIENCE
     while True:
         for process in cluster:
             with suppress(OSError):
-                answer = ask(process.address, request(code, header, body), timeout=2.0)
+                answer = call(process.address, request(code, header, body), timeout=2.0)
                 if answer.code not in NOTHING_DONE:
                     return answer
         assert time.monotonic() < deadline, f"no controller answered {code.name} as leader"
@@ -82,7 +82,7 @@ def check_code(broker_name: str, broker_id: int) -> str:
 def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) -> None:
     """Register `replicas` members of a new group and elect the first."""
     for broker_id in range(1, replicas + 1):
-        answer = ask_leader(
+        answer = call_leader(
             cluster,
             RequestCode.CONTROLLER_APPLY_BROKER_ID,
             ApplyBrokerIdRequestHeader(
@@ -93,7 +93,7 @@ def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) 
             ),
         )
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-    answer = ask_leader(
+    answer = call_leader(
         cluster,
         RequestCode.CONTROLLER_ELECT_MASTER,
         ElectMasterRequestHeader(cluster_name="C", broker_name=broker_name, broker_id=1),
@@ -102,7 +102,8 @@ def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) 
 
 
 def fill(cluster: ControllerCluster, broker_name: str, entries: int, *, suffix: str = "") -> str:
-    """Make `entries` Raft entries by registering member 2 of the group at ever new addresses; the last one."""
+    """Make `entries` Raft entries by registering member 2 of the group at a new address each time; returns the last
+    one."""
     leader = cluster[cluster.wait_leader()]
     address = ""
     frames = RemotingConnection()
@@ -123,8 +124,8 @@ def fill(cluster: ControllerCluster, broker_name: str, entries: int, *, suffix: 
 
 
 def replica_info(cluster: ControllerCluster, broker_name: str) -> tuple[GetReplicaInfoResponseHeader, SyncStateSet]:
-    """The group as the leader tells it (1004)."""
-    answer = ask_leader(
+    """The group as the leader reports it (1004)."""
+    answer = call_leader(
         cluster, RequestCode.CONTROLLER_GET_REPLICA_INFO, GetReplicaInfoRequestHeader(broker_name=broker_name)
     )
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -132,8 +133,8 @@ def replica_info(cluster: ControllerCluster, broker_name: str) -> tuple[GetRepli
 
 
 def address_of(cluster: ControllerCluster, broker_name: str, broker_id: int) -> str:
-    """The member's address as the leader tells it (1006)."""
-    answer = ask_leader(cluster, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body([broker_name]))
+    """The member's address as the leader reports it (1006)."""
+    answer = call_leader(cluster, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body([broker_name]))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     info = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table[broker_name]
     members = {replica.broker_id: replica for replica in (*info.in_sync_replicas, *info.not_in_sync_replicas)}
@@ -158,7 +159,7 @@ def samples(page: str) -> Iterator[tuple[str, dict[str, str], float]]:
 
 
 def closed_by_peer(connection: socket.socket, timeout: float = PATIENCE) -> bytes:
-    """Wait until the other side has closed; what it sent before."""
+    """Wait until the peer has closed; returns what it sent before."""
     connection.settimeout(timeout)
     received = b""
     try:

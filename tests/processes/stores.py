@@ -1,12 +1,12 @@
-"""The state that a stopped member would come back with, worked out from its files."""
+"""The state that a stopped member would restart with, computed from its files."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from rocketmq_controller.domain.model import canonical_bytes
-from rocketmq_controller.raft.seam import REGULAR
-from rocketmq_controller.raft.store import open_store
-from rocketmq_controller.state_machine import ControllerStateMachine
+from rocketmq_controller.log.state_machine import ControllerStateMachine
+from rocketmq_controller.raft.consensus.pysyncobj_adapter import REGULAR
+from rocketmq_controller.raft.storage.store import open_store
 
 
 def state_on_disk(folder: Path, member: str, others: Collection[str]) -> bytes:
@@ -16,7 +16,7 @@ def state_on_disk(folder: Path, member: str, others: Collection[str]) -> bytes:
     try:
         snapshot = store.snapshots.load()
         if snapshot is not None:
-            machine.restore(snapshot.data)
+            machine.load(snapshot.data)()
         for command, index, _term in store.journal[:]:
             if command[:1] == REGULAR and (snapshot is None or index > snapshot.index):
                 machine.apply(index, command[1:])

@@ -1,4 +1,4 @@
-"""A member whose disk takes no more: what is not durable is not acknowledged, the others go on, and it comes back."""
+"""A member with a full disk: what is not durable is not acknowledged, the others continue, and it recovers."""
 
 import contextlib
 import resource
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache.ports import PortPool
-from rocketmq_demo.ask import ask
+from rocketmq_demo.calls import call
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_demo.ports import PortPool
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import RegisterBrokerToControllerRequestHeader
-from tests.processes.kit import address_of, ask_leader, fill, log_lines, make_group, metric, said, until
+from tests.processes.kit import address_of, call_leader, fill, log_lines, logged, make_group, metric, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -34,7 +34,7 @@ def registration(address: str) -> RegisterBrokerToControllerRequestHeader:
 def write(cluster: ControllerCluster, address: str) -> None:
     """Register until it is acknowledged."""
     while (
-        ask_leader(cluster, RequestCode.CONTROLLER_REGISTER_BROKER, registration(address)).code != ResponseCode.SUCCESS
+        call_leader(cluster, RequestCode.CONTROLLER_REGISTER_BROKER, registration(address)).code != ResponseCode.SUCCESS
     ):
         time.sleep(0.02)
 
@@ -65,18 +65,18 @@ def test_a_failed_write_ends_the_member_and_nothing_acknowledged_is_lost(
     leader = cluster.wait_leader()
     member = leader if victim == "leader" else next(member for member in cluster.ports if member != leader)
     process = cluster[member]
-    assert process.log_path.stat().st_size < 100 * KILOBYTE  # logs go on, the journal does not
+    assert process.log_path.stat().st_size < 100 * KILOBYTE  # the process still logs, the journal does not grow
     limit = 200 * KILOBYTE
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (limit, limit))
     for number in range(5):
         write(cluster, f"after.{number}:1")
     assert process.wait(60.0) == 1
-    assert said(process, "controller cannot go on", reason=str(cluster.folder / member / "store"))
+    assert logged(process, "controller cannot continue", reason=str(cluster.folder / member / "store"))
     assert "File too large" in process.output()
     assert not [line for line in log_lines(process) if line["event"] == "request failed"]
     assert address_of(cluster, "g", 2) == "after.4:1"
     cluster.start_member(member).wait_ready(60.0)
-    until(lambda: caught_up(cluster), f"{member} catches up")
+    wait_until(lambda: caught_up(cluster), f"{member} catches up")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(
         while True:
             file.write(bytes(4096))
     number = 0
-    while not (said_full(cluster["n2"]) or not cluster["n2"].alive):
+    while not said_full(cluster["n2"]):
         write(cluster, f"{LONG}.{number}:1")
         number += 1
         assert number < 4000
@@ -126,7 +126,7 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(
     while time.monotonic() < end:
         for process in cluster:
             with contextlib.suppress(OSError):
-                answer = ask(
+                answer = call(
                     process.address,
                     request(RequestCode.CONTROLLER_REGISTER_BROKER, registration("must.not:1")),
                     timeout=0.5,
@@ -134,16 +134,13 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(
                 assert answer.code != ResponseCode.SUCCESS
         time.sleep(0.02)
 
+    assert cluster["n2"].alive, cluster["n2"].tail()  # term and vote need no space
     ballast.unlink()
-    if not cluster["n2"].alive:
-        assert cluster["n2"].exit_code == 1
-        assert said(cluster["n2"], "controller cannot go on", reason="No space left")
-        cluster.start_member("n2")
     write(cluster, "space.again:1")
     cluster.start_member(gone).wait_ready(60.0)
-    until(lambda: caught_up(cluster), "everybody catches up")
+    wait_until(lambda: caught_up(cluster), "everybody catches up")
     assert address_of(cluster, "g", 2) == "space.again:1"
 
 
 def said_full(process: ControllerProcess) -> bool:
-    return said(process, "disk full: this member neither leads nor acknowledges until there is space")
+    return logged(process, "disk full: this member neither leads nor acknowledges until there is space")

@@ -1,4 +1,4 @@
-"""The judge of the kill -9 test: it has to find what it is there for."""
+"""The checker of the kill -9 test finds each kind of violation."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def read(version: int, began: float, ended: float, value: str | None = "v", regi
         [],
         [write(1, 0, 1), write(2, 2, 3), read(2, 4, 5)],
         [write(2, 0, 9, "b"), write(1, 1, 8, "a"), read(1, 2, 3, "a"), read(2, 4, 5, "b")],
-        [write(1, 0, 1), read(7, 2, 3)],  # others wrote meanwhile
+        [write(1, 0, 1), read(7, 2, 3)],  # others wrote in between
         [read(5, 0, 1), write(1, 2, 3, register="h")],
         [write(3, 0, 1, None), read(3, 2, 3, "a"), read(3, 2, 3, "a")],
     ],

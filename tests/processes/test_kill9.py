@@ -1,7 +1,7 @@
-"""Real controllers killed, hung and restarted in a loop while clients record every answer; then the record is judged.
+"""Real controllers killed, hung and restarted in a loop while clients record every answer; then the record is checked.
 
-`KILL9_SECONDS` sets how long, `KILL9_SEED` repeats the faults of a run (their timing against the requests is the
-machine's).
+`KILL9_SECONDS` sets how long, `KILL9_SEED` repeats the faults of a run (their timing against the requests
+differs).
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache.ports import PortPool
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import PortPool
 from tests.processes.clients import GroupClients
 from tests.processes.faults import Faults
 from tests.processes.history import falling, violations
-from tests.processes.kit import metric, until
+from tests.processes.kit import metric, wait_until
 from tests.processes.stores import state_on_disk
 
 SECONDS = float(os.environ.get("KILL9_SECONDS", "20"))
@@ -48,14 +48,14 @@ async def test_every_answer_holds_whatever_is_killed(tmp_path: Path, ports: Port
             await asyncio.sleep(1.0)  # some work of a whole quorum at the end
             for group in groups:
                 group.stopping.set()
-        await asyncio.gather(*(group.look() for group in groups))
+        await asyncio.gather(*(group.read_group() for group in groups))
         await asyncio.to_thread(cluster[await asyncio.to_thread(cluster.wait_leader)].stop)
         await asyncio.to_thread(cluster.wait_leader, 60.0)
-        await asyncio.gather(*(group.look() for group in groups))  # from another leader
+        await asyncio.gather(*(group.read_group() for group in groups))  # from another leader
         for group in groups:
             await group.close()
         cluster.start()
-        await asyncio.to_thread(until, lambda: _all_applied_the_same(cluster), "equal applied indexes")
+        await asyncio.to_thread(wait_until, lambda: _all_applied_the_same(cluster), "equal applied indexes")
         for member in cluster.ports:
             assert await asyncio.to_thread(cluster[member].stop) == 0, cluster[member].tail()
         others = list(cluster.ports)

@@ -1,15 +1,16 @@
-"""A native group under load, verified while it writes and hands over: its sidecars and its files never tell of two logs
-that differ below what is confirmed."""
+"""A native group under load, verified while it writes and hands over: its sidecars and its files never show a
+difference below the confirm offset."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_verify.domain.model import Chunk, ReplicaLog, ReplicaName
-from rocketmq_verify.sources import Source, SourceOptions, open_source
-from tests.processes.test_replica_admin import Member, Sender, group
+from rocketmq_verify.sources.open_source import open_source
+from rocketmq_verify.sources.source import Source, SourceOptions
+from tests.processes.replica_group import Member, Sender, group
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -28,7 +29,7 @@ def sources_of(members: list[Member]) -> list[Source]:
 
 
 def verify(sources: list[Source]) -> tuple[list[ReplicaLog], int]:
-    """All logs, and how many chunks are alike in all of them. Raises `AssertionError` where they are not."""
+    """All logs, and how many chunks are equal in all of them. Raises `AssertionError` if one differs."""
     logs = [source.describe() for source in sources]
     for log in logs:
         assert log.min_offset <= log.confirm_offset <= log.max_offset, log
@@ -43,7 +44,7 @@ def verify(sources: list[Source]) -> tuple[list[ReplicaLog], int]:
     return logs, len(chunks)
 
 
-async def test_logs_are_alike_while_they_are_written(tmp_path: Path, ports: PortPool) -> None:
+async def test_logs_are_equal_while_they_are_written(tmp_path: Path, ports: PortPool) -> None:
     async with group(tmp_path, ports) as replicas:
         master = await replicas.settled()
         sources = sources_of(replicas.members)

@@ -1,5 +1,5 @@
-"""The Raft port under strangers: nothing they send is parsed beyond a handshake, the quorum goes on, the log says what
-to do."""
+"""The Raft port under strangers: nothing they send is parsed beyond a handshake, the quorum continues, and the log
+names the remedy."""
 
 import os
 import pickle
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_controller.raft.handshake import Handshake
-from rocketmq_demo.apache.ports import HOST, PortPool
+from rocketmq_controller.raft.network.handshake import Handshake
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
-from tests.processes.kit import PATIENCE, address_of, closed_by_peer, fill, log_lines, make_group, said, until
+from rocketmq_demo.ports import HOST, PortPool
+from tests.processes.kit import PATIENCE, address_of, closed_by_peer, fill, log_lines, logged, make_group, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, ports: PortPool) -> Iterat
 
 @pytest.fixture
 def target(cluster: ControllerCluster) -> Iterator[ControllerProcess]:
-    """The leader; afterwards everybody runs, a commit is possible, and nobody met a bug."""
+    """The leader; afterwards all members run, a commit is possible, and no member hit a bug."""
     yield cluster[cluster.wait_leader()]
     address = fill(cluster, "g", 3)
     assert address_of(cluster, "g", 2) == address
@@ -68,7 +68,7 @@ def test_garbage_closes_the_connection(target: ControllerProcess, name: str) -> 
     with connect(target) as connection:
         connection.sendall(GARBAGE[name])
         assert closed_by_peer(connection) == b""
-    until(lambda: said(target, "raft connection refused", remote=HOST), "a log line")
+    wait_until(lambda: logged(target, "raft connection refused", remote=HOST), "a log line")
 
 
 def test_a_pickle_is_not_opened(target: ControllerProcess, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_pickle_is_not_opened(target: ControllerProcess, tmp_path: Path) -> No
     assert not trace.exists()
 
 
-def test_whoever_has_another_secret_is_told_and_hung_up_on(target: ControllerProcess) -> None:
+def test_a_peer_with_another_secret_gets_an_error_and_is_disconnected(target: ControllerProcess) -> None:
     dialer = next(member for member in MEMBERS if member != target.member)
     handshake = Handshake(
         self_id=dialer, members=MEMBERS, secret=b"not the secret of this quorum", nonce=bytes(32), dial=target.member
@@ -91,15 +91,17 @@ def test_whoever_has_another_secret_is_told_and_hung_up_on(target: ControllerPro
         connection.sendall(handshake.receive(connection.recv(4096)))
         answer = closed_by_peer(connection)
     assert len(answer) == 3, "REFUSED with a reason, and nothing that depends on the secret"
-    until(lambda: said(target, "raft connection refused", reason="give all members the same"), "a log line")
+    wait_until(lambda: logged(target, "raft connection refused", reason="give all members the same"), "a log line")
 
 
-def test_whoever_asks_for_another_member_is_refused(target: ControllerProcess) -> None:
+def test_a_peer_that_expects_another_member_is_refused(target: ControllerProcess) -> None:
     handshake = Handshake(self_id="n7", members=MEMBERS, secret=b"x" * 32, nonce=bytes(32), dial=target.member)
     with connect(target) as connection:
         connection.sendall(handshake.begin())
         closed_by_peer(connection)
-    until(lambda: said(target, "raft connection refused", reason="not a configured member"), "a log line")
+    wait_until(
+        lambda: logged(target, "raft connection refused", reason="has no member of the dialer's id"), "a log line"
+    )
 
 
 def test_silent_connections_are_bounded_and_closed(target: ControllerProcess) -> None:
@@ -111,8 +113,8 @@ def test_silent_connections_are_bounded_and_closed(target: ControllerProcess) ->
         closed_by_peer(connection)
         connection.close()
     assert target.resident_bytes() - before < 8 * 1024 * 1024
-    until(lambda: said(target, "too many unproven raft connections"), "a log line")
-    until(lambda: said(target, "raft connection refused", reason="no handshake within"), "a log line")
+    wait_until(lambda: logged(target, "too many unproven raft connections"), "a log line")
+    wait_until(lambda: logged(target, "raft connection refused", reason="no handshake within"), "a log line")
 
 
 def test_a_member_with_the_wrong_secret_stays_out_and_joins_once_it_is_mended(
@@ -129,15 +131,15 @@ def test_a_member_with_the_wrong_secret_stays_out_and_joins_once_it_is_mended(
     stranger = ControllerProcess(member, cluster.ports[member], config, folder=cluster.folder / member)
     try:
         others = [process for process in cluster if process.member != member]
-        until(
+        wait_until(
             lambda: any(
-                said(process, "raft connection refused", reason="controllerRaftSecretFile")
+                logged(process, "raft connection refused", reason="controllerRaftSecretFile")
                 for process in (*others, stranger)
             ),
             "a log line that names the key",
         )
         fill(cluster, "g", 3)
-        until(lambda: stranger.http("/healthz")[0] == 200, "the stranger's probes")
+        wait_until(lambda: stranger.http("/healthz")[0] == 200, "the stranger's probes")
         assert stranger.http("/readyz")[0] == 503
         secret = (cluster.folder / "raft.secret").read_text()
         for process in (*others, stranger):

@@ -1,4 +1,4 @@
-"""All controllers are held up, and brokers hang up on them meanwhile: that proves nothing about the brokers."""
+"""All controllers hang, and brokers close their connections: that proves nothing about the brokers."""
 
 import socket
 import threading
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import encode_frame, request
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -21,7 +21,7 @@ from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
     SyncStateSet,
 )
-from tests.processes.kit import ask_leader, log_lines, make_group, replica_info, said, until
+from tests.processes.kit import call_leader, log_lines, logged, make_group, replica_info, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -30,11 +30,11 @@ MASTER, SLAVE = 1, 2
 STALL = 4.0
 """Seconds: longer than a broker waits for an answer, and than a controller counts a connection as new."""
 PATIENT = 60_000
-"""Milliseconds after which silence counts: only hang-ups are tested here, and the machine may be slow."""
+"""Milliseconds after which silence counts: only closed connections are tested here, and the machine may be slow."""
 
 
 class LightBroker:
-    """Beats to every controller, over one connection to each, from a thread of its own."""
+    """Sends heartbeats to every controller, over one connection to each, from a thread of its own."""
 
     def __init__(self, cluster: ControllerCluster, broker_id: int) -> None:
         self._ports = tuple(cluster.ports.values())
@@ -47,10 +47,10 @@ class LightBroker:
         self._thread.start()
 
     def connect(self) -> None:
-        """Open the connections and beat; the kernel accepts for a process that is stopped, too."""
+        """Open the connections and send heartbeats; the kernel accepts for a stopped process too."""
         with self._lock:
             self._connections = [socket.create_connection((HOST, port), timeout=60) for port in self._ports]
-        self._beat()
+        self._heartbeat()
 
     def hang_up(self) -> None:
         """Close the connections and be silent until `connect`."""
@@ -66,9 +66,9 @@ class LightBroker:
 
     def _run(self) -> None:
         while not self._ended.wait(0.5):
-            self._beat()
+            self._heartbeat()
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         header = BrokerHeartbeatRequestHeader(
             cluster_name="C",
             broker_addr=f"127.0.0.1:{self._broker_id}",
@@ -92,27 +92,27 @@ def cluster(tmp_path: Path, ports: PortPool) -> Iterator[ControllerCluster]:
 
 
 def alive(cluster: ControllerCluster) -> set[int]:
-    answer = ask_leader(cluster, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body([NAME]))
+    answer = call_leader(cluster, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=encode_body([NAME]))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     info = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table[NAME]
     return {replica.broker_id for replica in (*info.in_sync_replicas, *info.not_in_sync_replicas) if replica.alive}
 
 
 def elections(cluster: ControllerCluster) -> list[dict[str, Any]]:
-    """What controllers have begun by themselves, and why."""
+    """Elections that controllers began by themselves, and why."""
     return [line for process in cluster for line in log_lines(process) if line["event"] in {"election", "broker lost"}]
 
 
 @pytest.mark.parametrize("back", ["during the stall", "after it"])
-def test_hang_ups_while_all_controllers_were_held_up_elect_nobody(cluster: ControllerCluster, back: str) -> None:
+def test_lost_connections_while_all_controllers_hang_cause_no_election(cluster: ControllerCluster, back: str) -> None:
     """As Java brokers do whose requests are not answered; the next heartbeat opens another connection."""
     with ExitStack() as ends:
         master, slave = (LightBroker(cluster, broker_id) for broker_id in (MASTER, SLAVE))
         ends.callback(master.close)
         ends.callback(slave.close)
-        until(lambda: alive(cluster) == {MASTER, SLAVE}, "both brokers alive")
+        wait_until(lambda: alive(cluster) == {MASTER, SLAVE}, "both brokers alive")
         header, in_sync = replica_info(cluster, NAME)
-        answer = ask_leader(
+        answer = call_leader(
             cluster,
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
             AlterSyncStateSetRequestHeader(
@@ -137,13 +137,13 @@ def test_hang_ups_while_all_controllers_were_held_up_elect_nobody(cluster: Contr
         finally:
             for process in cluster:
                 process.resume()
-        until(
-            lambda: all(said(process, "event loop was stalled, silence counts from now on") for process in cluster),
+        wait_until(
+            lambda: all(logged(process, "event loop was stalled, silence counts from now on") for process in cluster),
             "they woke up",
         )
         cluster.wait_leader(60.0)
         if back == "after it":
             master.connect()
-        until(lambda: alive(cluster) == {MASTER, SLAVE}, "both brokers alive again")
+        wait_until(lambda: alive(cluster) == {MASTER, SLAVE}, "both brokers alive again")
         assert replica_info(cluster, NAME) == before
         assert elections(cluster) == already

@@ -1,4 +1,4 @@
-"""Starts that cannot go well: each ends at once with its exit code and one line that says what to do."""
+"""Impossible starts: each ends at once with its exit code and one line that names the remedy."""
 
 import json
 import os
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from rocketmq_controller import __main__
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import clean_environment
 from rocketmq_formats import properties
-from tests.processes.kit import said, until
+from tests.processes.kit import logged, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -43,7 +43,7 @@ def settings(tmp_path: Path, ports: PortPool) -> dict[str, str]:
 def controller(
     *arguments: str, settings: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command until it ends by itself; what it wrote to stdout and stderr must not hold the secret."""
+    """Run the command until it ends by itself; its stdout and stderr must not contain the secret."""
     command = [sys.executable, "-m", "rocketmq_controller", *arguments]
     if settings is not None:
         path = Path(settings["controllerRaftSecretFile"]).parent / "controller.conf"
@@ -64,7 +64,7 @@ def controller(
 def command(
     arguments: Sequence[str], capsys: pytest.CaptureFixture[str], settings: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command where nothing is started: in this process, which saves a second."""
+    """Exit code, stdout and stderr of a command that starts nothing: in this process, which saves a second."""
     if settings is not None:
         path = Path(settings["controllerStorePath"]).with_name("controller.conf")
         path.write_bytes(properties.dump(settings))
@@ -133,7 +133,7 @@ def test_configuration_may_come_from_the_environment_alone(
         ({"brokerSuspectTimeoutMs": "soon"}, "brokerSuspectTimeoutMs"),
         ({"enableElectUncleanMaster": "perhaps"}, "enableElectUncleanMaster"),
         ({"controllerType": "jRaft"}, "controllerType"),
-        ({"raftElectionTimeoutMs": "200"}, "raftHeartbeatIntervalMs"),
+        ({"raftElectionTimeoutMs": "80"}, "raftHeartbeatIntervalMs"),
         ({"metricsLabel": "no colon"}, "metricsLabel"),
     ],
 )
@@ -208,7 +208,9 @@ def test_unknown_keys_are_reported_and_a_second_process_on_the_store_is_exit_1(t
         cluster.start()
         cluster.wait_ready()
         for key in config:
-            until(lambda key=key: said(cluster["n0"], "configuration key is not known and ignored", key=key), key)
+            wait_until(
+                lambda key=key: logged(cluster["n0"], "configuration key is not known and ignored", key=key), key
+            )
         port = ports.block()
         second = {
             **cluster.settings("n0"),

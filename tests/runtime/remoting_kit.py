@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.connection import RemotingConnection
-from rocketmq_runtime.client import RemotingClient
-from rocketmq_runtime.server import Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer, ServerLimits
 
 Respond = Callable[[RemotingCommand, Peer], Answer]
 
@@ -50,7 +50,7 @@ async def calling() -> AsyncIterator[RemotingClient]:
 
 
 class RawConnection:
-    """Writes whatever it is told to and reads only when told to."""
+    """Writes and reads only on demand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -87,6 +87,6 @@ async def raw(server: RemotingServer) -> AsyncIterator[RawConnection]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until `condition` holds; pytest's timeout ends a test that waits in vain."""
+    """Run the loop until `condition` holds; pytest's timeout ends a test where it never does."""
     while not condition():
         await asyncio.sleep(0)

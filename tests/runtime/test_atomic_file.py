@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from rocketmq_runtime import atomic_file
-from rocketmq_runtime.filesystem import DiskFullError, OsFileSystem, StorageError, read_file, write_all
+from rocketmq_runtime.files import atomic_file
+from rocketmq_runtime.files.filesystem import DiskFullError, OsFileSystem, StorageError, read_file, write_all
 from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/store")
@@ -87,7 +87,7 @@ def test_full_disk_keeps_the_old_file() -> None:
     assert disk.files() == {TARGET: b"old"}
 
 
-def test_write_all_goes_on_after_a_short_write(tmp_path: Path) -> None:
+def test_write_all_continues_after_a_short_write(tmp_path: Path) -> None:
     class Short(OsFileSystem):
         def pwrite(self, handle: int, data: bytes, offset: int) -> int:
             return super().pwrite(handle, data[:3], offset)

@@ -1,21 +1,22 @@
-"""The remoting client: what callers are told when peers answer, are late, hang up, lie or are not there."""
+"""The remoting client: what callers get when peers answer, are late, hang up, lie or are down."""
 
 import asyncio
+import gc
 import socket
 
 import pytest
 
-from rocketmq_formats.remoting.codes import SerializeType
+from rocketmq_formats.codes import SerializeType
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, request, response
-from rocketmq_runtime import client as client_module
-from rocketmq_runtime.client import (
+from rocketmq_runtime.remoting import client as client_module
+from rocketmq_runtime.remoting.client import (
     CallTimeoutError,
     ConnectError,
     ConnectionLostError,
     RemotingClient,
     parse_address,
 )
-from rocketmq_runtime.server import Answer, Peer, RemotingServer
+from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from tests.runtime.remoting_kit import Recorder, calling, serving, until
 
 LONG = 60.0
@@ -57,7 +58,7 @@ async def test_concurrent_calls_share_a_connection_and_get_their_own_answers() -
         assert idle(client)
 
 
-async def test_the_owner_hears_of_connections_that_end_but_not_of_those_it_closes() -> None:
+async def test_the_owner_is_notified_of_lost_connections_but_not_of_those_it_closes() -> None:
     lost: asyncio.Queue[str] = asyncio.Queue()
     async with calling() as client:
         client.on_lost = lost.put_nowait
@@ -103,7 +104,7 @@ def test_parse_address() -> None:
     assert parse_address("broker-a-0.brokers:10911") == ("broker-a-0.brokers", 10911)
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_refused() -> None:
     async with calling() as client:
         target = nobody()
         with pytest.raises(ConnectError, match=f"cannot connect to {target}: Connection refused"):
@@ -159,7 +160,7 @@ async def test_a_lying_peer_is_left() -> None:
             await client.call(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", request(1005), timeout=LONG)
 
 
-async def test_answers_nobody_waits_for_are_dropped() -> None:
+async def test_answers_without_a_waiting_caller_are_dropped() -> None:
     def twice(asked: RemotingCommand, peer: Peer) -> Answer:
         peer.send(response(request(1005, opaque=asked.opaque + 1000), 1))
         peer.send(response(asked, 0))
@@ -235,6 +236,32 @@ def stuck_connecting(client: RemotingClient, monkeypatch: pytest.MonkeyPatch) ->
 
     loop = client.loop
     monkeypatch.setattr(client, "loop", StuckLoop())
+
+
+async def test_a_connect_that_fails_after_its_caller_gave_up_is_no_unseen_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unseen: list[dict[str, object]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: unseen.append(context))
+    async with calling() as client:
+        refused = loop.create_future()
+
+        class LateLoop:
+            def __getattr__(self, name: str) -> object:
+                return getattr(loop, name)
+
+            async def create_connection(self, *_: object) -> None:
+                await refused
+
+        monkeypatch.setattr(client, "loop", LateLoop())
+        with pytest.raises(ConnectError, match=r"within 0\.001 s"):
+            await client.call("127.0.0.1:1", request(1005), timeout=0.001)
+        refused.set_exception(ConnectionRefusedError())
+        await until(lambda: not client._connecting)
+        gc.collect()
+        await asyncio.sleep(0)
+    assert unseen == []
 
 
 async def test_oneways_arrive_marked_and_before_close() -> None:

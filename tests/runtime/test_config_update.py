@@ -1,11 +1,11 @@
-"""updateControllerConfig (1009) and updateNamesrvConfig (318): controller reference 3."""
+"""updateControllerConfig (1009) and updateNamesrvConfig (318)."""
 
 from collections.abc import Mapping
 
 import pytest
 
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_runtime.config_update import update_config
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_runtime.config.config_update import update_config
 
 BLACK = "Can not update config in black list."
 
@@ -49,3 +49,16 @@ def test_differs_from_5_3_3_a_wrong_value_is_refused_by_name() -> None:
         wrong_value=ResponseCode.INVALID_PARAMETER,
     )
     assert (result.code, result.remark) == (ResponseCode.INVALID_PARAMETER, "period: not a number")
+
+
+def test_differs_from_5_3_3_what_only_the_machine_may_set_refuses_the_whole_update() -> None:
+    result = update_config(
+        {"period": "7", "secretFile": "/x", "unknown": "1"},
+        known_keys={"period", "secretFile"},
+        config_black_list="",
+        machine_only={"secretFile"},
+        validate=numbers_only,
+        wrong_value=ResponseCode.INVALID_PARAMETER,
+    )
+    assert (result.code, result.values) == (ResponseCode.NO_PERMISSION, {})
+    assert result.remark == "secretFile: only the configuration file can change this, with a restart"

@@ -3,14 +3,15 @@
 import asyncio
 import resource
 import struct
+from contextlib import AsyncExitStack
 
 import pytest
 from structlog.testing import capture_logs
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
-from rocketmq_runtime.open_files import raise_file_limit
-from rocketmq_runtime.server import DEFERRED, REQUESTS_PER_TURN, Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.remoting.open_files import raise_file_limit
+from rocketmq_runtime.remoting.server import DEFERRED, REQUESTS_PER_TURN, Answer, Peer, RemotingServer, ServerLimits
 from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -49,7 +50,7 @@ async def test_a_request_cut_into_bytes_is_one_request() -> None:
             connection.writer.write(bytes([byte]))
             await connection.writer.drain()
         assert (await connection.receive()).opaque == 7
-        assert server.unfinished_bytes == 0
+        assert server.memory.received.total == 0
 
 
 async def test_answers_may_come_later_and_out_of_order() -> None:
@@ -99,7 +100,7 @@ async def test_answers_may_be_deferred_without_a_future() -> None:
         assert (await connection.receive()).code == ResponseCode.SYSTEM_ERROR
 
 
-async def test_deferred_answers_to_a_gone_peer_are_dropped() -> None:
+async def test_deferred_answers_to_a_closed_peer_are_dropped() -> None:
     peers: list[Peer] = []
 
     def defer(request: RemotingCommand, peer: Peer) -> Answer:
@@ -183,9 +184,31 @@ async def test_a_lying_frame_closes_its_connection_only(lie: bytes) -> None:
         liar.writer.write(lie)
         assert await liar.ended() == b""
         await until(lambda: len(handler.closed) == 1)
-        assert server.unfinished_bytes == 0
+        assert server.memory.received.total == 0
         honest.send(ask(2))
         assert (await honest.receive()).opaque == 2
+
+
+async def test_a_host_with_many_connections_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = Recorder()
+    async with serving(handler, ServerLimits(max_connections=3)) as server, AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(raw(server)) for _ in range(3)]
+        for number, seconds_ago in enumerate((1, 3, 2)):
+            many[number].send(ask(number))
+            await many[number].receive()
+            handler.peers[max(handler.peers)].last_activity -= seconds_ago
+        monkeypatch.setattr("rocketmq_runtime.remoting.peer.host_of", lambda address: "another host")
+        async with raw(server) as newcomer:
+            newcomer.send(ask(7))
+            assert (await newcomer.receive()).opaque == 7
+            assert await many[1].ended() == b"", "the one that was silent for longest"
+            await until(lambda: len(handler.closed) == 1)
+            assert (server.connections, server.refused_connections, server.replaced_connections) == (3, 0, 1)
+            many[0].send(ask(8))
+            assert (await many[0].receive()).opaque == 8
+            async with raw(server) as second:
+                assert await second.ended() == b"", "there would be more of its host than of the other"
+                assert server.refused_connections == 1
 
 
 async def test_connections_above_the_limit_are_closed_and_room_is_given_again() -> None:
@@ -221,7 +244,7 @@ def test_files_of_the_process_itself_are_kept_from_strangers(
 
 
 async def test_all_ports_of_a_process_share_its_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_runtime.server._raise_file_limit", lambda _connections: 1)
+    monkeypatch.setattr("rocketmq_runtime.remoting.server._raise_file_limit", lambda _connections: 1)
     handler = Recorder()
     async with serving(handler) as one, serving(handler) as other:
         async with raw(one) as first:
@@ -245,23 +268,64 @@ async def test_idle_connections_are_closed() -> None:
         await until(lambda: len(handler.closed) == 1)
 
 
-async def test_half_frames_are_bounded_over_all_connections() -> None:
-    half = encode_frame(ask(1, body=bytes(1000)))[:600]
-    rest = encode_frame(ask(1, body=bytes(1000)))[600:]
+async def test_above_the_bound_of_half_frames_the_largest_and_oldest_gives_way() -> None:
+    whole = encode_frame(ask(1, body=bytes(1000)))
     handler = Recorder()
-    async with serving(handler, ServerLimits(max_unfinished_bytes=1000)) as server, raw(server) as first:
-        first.writer.write(half)
-        await until(lambda: server.unfinished_bytes == 600)
-        async with raw(server) as second:
-            second.writer.write(half)
-            assert await second.ended() == b""
-        await until(lambda: server.unfinished_bytes == 600)
-        first.writer.write(rest)
-        assert (await first.receive()).opaque == 1
-        assert server.unfinished_bytes == 0
-        first.writer.write(half)
-        await until(lambda: server.unfinished_bytes == 600)
-    assert server.unfinished_bytes == 0
+    async with serving(handler, ServerLimits(max_received_bytes=1000)) as server, raw(server) as holder:
+        holder.writer.write(whole[:600])
+        await until(lambda: server.memory.received.total == 600)
+        async with raw(server) as honest:
+            honest.writer.write(whole[:500])
+            assert await holder.ended() == b""
+            await until(lambda: server.memory.received.total == 500)
+            honest.writer.write(whole[500:])
+            assert (await honest.receive()).opaque == 1
+            assert server.memory.received.total == 0
+            honest.writer.write(whole[:600])
+            await until(lambda: server.memory.received.total == 600)
+        await until(lambda: server.memory.received.total == 0)
+
+
+async def test_a_frame_has_to_end() -> None:
+    handler = Recorder()
+    async with serving(handler, ServerLimits(frame_seconds=0.05)) as server, raw(server) as slow, raw(server) as honest:
+        slow.writer.write(encode_frame(ask(1, body=bytes(1000)))[:600])
+        ended = asyncio.ensure_future(slow.ended())
+        opaque = 0
+        while not ended.done():
+            # many whole frames, each begun in the read before: none of them is old
+            opaque += 1
+            frame = encode_frame(ask(opaque))
+            honest.writer.write(frame[:10])
+            await asyncio.sleep(0)
+            honest.writer.write(frame[10:])
+            assert (await honest.receive()).opaque == opaque
+        assert ended.result() == b""
+        assert server.connections == 1
+
+
+async def test_requests_that_wait_for_their_answers_count_as_received() -> None:
+    promised: list[asyncio.Future[RemotingCommand]] = []
+
+    def promise(asked: RemotingCommand, peer: Peer) -> Answer:
+        promised.append(asyncio.get_running_loop().create_future())
+        return promised[-1]
+
+    handler = Recorder(promise)
+    limits = ServerLimits(max_received_bytes=100_000)
+    async with serving(handler, limits) as server, raw(server) as greedy, raw(server) as honest:
+        greedy.send(ask(1, body=bytes(60_000)))
+        await until(lambda: len(promised) == 1 and server.memory.received.total == 60_000)
+        greedy.send(ask(2, body=bytes(60_000)))
+        assert await greedy.ended() == b""
+        await until(lambda: server.memory.received.total == 0)
+        promised.clear()
+        honest.send(ask(3, body=bytes(5000)))
+        await until(lambda: bool(promised))
+        assert server.memory.received.total == 5000
+        promised[0].set_result(response(handler.requests[-1], 0))
+        assert (await honest.receive()).opaque == 3
+        assert server.memory.received.total == 0
 
 
 async def test_requests_in_flight_are_bounded_per_connection() -> None:
@@ -356,7 +420,7 @@ async def test_a_taken_port_is_an_oserror() -> None:
 
 
 async def test_bad_frames_again_and_again_do_not_fill_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_runtime.server.LOG_LINES", 2)
+    monkeypatch.setattr("rocketmq_runtime.remoting.server.LOG_LINES", 2)
     async with serving(Recorder()) as server:
         with capture_logs() as lines:
             for _ in range(5):

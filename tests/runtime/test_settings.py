@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_runtime.settings import (
-    Settings,
+from rocketmq_runtime.config.settings import (
     SettingsError,
     build_settings,
     from_environment,
     read_properties_file,
     to_text_values,
 )
+from rocketmq_settings.declare import Settings
 
 
 class Sample(Settings, frozen=True):
@@ -31,6 +31,13 @@ def test_later_layers_win_and_unknown_keys_are_reported() -> None:
 def test_a_wrong_value_is_refused_with_its_key(key: str, value: str) -> None:
     with pytest.raises(SettingsError, match=key):
         build_settings(Sample, {key: value})
+
+
+def test_a_nul_is_refused_with_its_key() -> None:
+    """As an address or a path it would end the process with a traceback."""
+    with pytest.raises(SettingsError, match=r"brokerName: .* NUL"):
+        build_settings(Sample, {"brokerName": "0.0.0.0\0"})
+    assert build_settings(Sample, {"listenPort": "\0"}).unknown_keys == ("listenPort",)
 
 
 def test_values_are_taken_without_the_blanks_around_them() -> None:
@@ -76,3 +83,58 @@ def test_text_values_are_sorted_and_javas() -> None:
         ("enableIt", "true"),
         ("inSyncReplicas", "1"),
     ]
+
+
+class BesideJava(Settings, frozen=True):
+    @property
+    def beside_java_broker(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aclEnable", "true"),
+        ("authenticationEnabled", " TRUE "),
+        ("authorizationEnabled", "true"),
+        ("tlsMode", "enforcing"),
+        ("tls.server.mode", "enforcing"),
+        ("tls.server.need.client.auth", "require"),
+        ("useTLS", "true"),
+    ],
+)
+def test_a_promised_protection_that_is_not_there_is_refused(key: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key}={value.strip()}: there is no such protection.*ignoreSecurityKeys"):
+        build_settings(Sample, {"brokerName": "b", key: value})
+    assert build_settings(Sample, {key: value, "ignoreSecurityKeys": "true"}).unknown_keys == (key,)
+    assert build_settings(BesideJava, {key: value}).unknown_keys == (key,)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aclEnable", "false"),
+        ("authenticationEnabled", ""),
+        ("tlsMode", "permissive"),
+        ("tls.server.mode", "disabled"),
+        ("tls.server.need.client.auth", "optional"),
+        ("authenticationProvider", "DefaultAuthenticationProvider"),
+    ],
+)
+def test_security_keys_that_switch_nothing_on_are_reported_only(key: str, value: str) -> None:
+    assert build_settings(Sample, {key: value}).unknown_keys == (key,)
+
+
+def test_a_promise_of_the_environment_counts() -> None:
+    assert from_environment(Sample, {"ROCKETMQ_ACL_ENABLE": "true"}) == {"aclEnable": "true"}
+    with pytest.raises(SettingsError, match="aclEnable"):
+        build_settings(Sample, {}, {"aclEnable": "true"})
+    assert build_settings(Sample, {"aclEnable": "true"}, {"aclEnable": "false"}).unknown_keys == ("aclEnable",)
+
+
+class HasAcl(Settings, frozen=True):
+    acl_enable: bool = False
+
+
+def test_a_protection_that_is_there_is_no_empty_promise() -> None:
+    assert build_settings(HasAcl, {"aclEnable": "true"}).settings.acl_enable

@@ -1,6 +1,6 @@
 """The stage for the controller's stories: one leading controller's domain and some brokers, in virtual time.
 
-The brokers are cardboard: they do what `ReplicasManager` does at start (1012, 1013, 1003, heartbeat, 1002), beat once a
+The brokers are cardboard: they do what a Java broker does at start (1012, 1013, 1003, heartbeat, 1002), beat once a
 second while they run, and nothing else by themselves. The controller does what the shell does: it elects when the
 master's connection closes, when it is silent for too long, and in a scan every 5 s.
 
@@ -16,9 +16,15 @@ master's connection closes, when it is silent for too long, and in a scan every 
     unclean on|off
 """
 
-from rocketmq_controller.domain import decide, evolve, invariants
+from rocketmq_controller.domain import evolve, invariants
+from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Options
+from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
+from rocketmq_controller.domain.requests.cleaning import clean_broker_data
+from rocketmq_controller.domain.requests.elect_master import elect_master, groups_needing_election
+from rocketmq_controller.domain.requests.queries import get_replica_info
+from rocketmq_controller.domain.requests.registration import apply_broker_id, get_next_broker_id, register_broker
 from rocketmq_formats.remoting import controller as api
 from rocketmq_formats.remoting.headers import encode_header
 
@@ -88,7 +94,7 @@ class Stage:
         assert broker.identity is not None
         answer = self._answer(
             "1003",
-            decide.register_broker(
+            register_broker(
                 self.group,
                 api.RegisterBrokerToControllerRequestHeader(
                     cluster_name=CLUSTER,
@@ -103,7 +109,7 @@ class Stage:
         if answer.code != 0:
             broker.connection = None
             return
-        self._beat(broker)
+        self._heartbeat(broker)
         assert isinstance(answer.header, api.RegisterBrokerToControllerResponseHeader)
         if answer.header.master_broker_id is None:
             self.do_elect([str(broker.identity)], {})
@@ -111,14 +117,14 @@ class Stage:
     def _take_identity(self, broker: Broker, lost: str | None) -> bool:
         if broker.applied is None:
             header = api.GetNextBrokerIdRequestHeader(cluster_name=CLUSTER, broker_name=NAME)
-            answer = self._answer("1012", decide.get_next_broker_id(self.group, header)).header
+            answer = self._answer("1012", get_next_broker_id(self.group, header)).header
             if lost == "1012":
                 return False
             assert isinstance(answer, api.GetNextBrokerIdResponseHeader)
             assert answer.next_broker_id is not None
             broker.applied = answer.next_broker_id, f"{broker.address};{self.now:g}"
         broker_id, check_code = broker.applied
-        decision = decide.apply_broker_id(
+        decision = apply_broker_id(
             self.group,
             api.ApplyBrokerIdRequestHeader(
                 cluster_name=CLUSTER,
@@ -152,14 +158,14 @@ class Stage:
     def do_resume(self, plain: list[str], _: dict[str, str]) -> None:
         broker = self.brokers[int(plain[0])]
         broker.hung = False
-        self._beat(broker)
+        self._heartbeat(broker)
 
     def do_report(self, plain: list[str], options: dict[str, str]) -> None:
         broker = self.brokers[int(plain[0])]
         broker.epoch, broker.max_offset = int(options["epoch"]), int(options["max"])
-        self._beat(broker)
+        self._heartbeat(broker)
 
-    def _beat(self, broker: Broker) -> None:
+    def _heartbeat(self, broker: Broker) -> None:
         assert broker.identity is not None
         assert broker.connection is not None
         header = api.BrokerHeartbeatRequestHeader(
@@ -173,7 +179,7 @@ class Stage:
         )
         broker.next_beat = self.now + 1.0
         if self.table.on_heartbeat(header, broker.connection, self.now).came_alive:
-            self._note(f"{NAME}:{broker.identity} is alive")
+            self._write(f"{NAME}:{broker.identity} is alive")
 
     # The controller
 
@@ -183,7 +189,7 @@ class Stage:
             self.now += TICK
             for broker in self.brokers.values():
                 if broker.connection is not None and not broker.hung and broker.next_beat <= self.now:
-                    self._beat(broker)
+                    self._heartbeat(broker)
             for key in self.table.expired(self.now):
                 self._lost(key.broker_id, "it was silent for too long")
             if self.now - self.last_scan >= SCAN_PERIOD:
@@ -194,7 +200,7 @@ class Stage:
         self.table.start_grace(self.now, float(options["grace"]))
         for number in options["heard"].split(","):
             if number:
-                self._beat(self.brokers[int(number)])
+                self._heartbeat(self.brokers[int(number)])
         self._scan()
 
     def do_unclean(self, plain: list[str], _: dict[str, str]) -> None:
@@ -203,12 +209,12 @@ class Stage:
     def _scan(self) -> None:
         self.last_scan = self.now
         state = {} if self.group is None else {NAME: self.group}
-        for name in decide.groups_needing_election(state, self.table.view(self.now), self.options):
-            self._note(f"the scan finds {name} without a living master")
+        for name in groups_needing_election(state, self.table.view(self.now), self.options):
+            self._write(f"the scan finds {name} without a living master")
             self.do_elect([], {})
 
     def _lost(self, broker_id: int, reason: str) -> None:
-        self._note(f"{NAME}:{broker_id} is lost, {reason}")
+        self._write(f"{NAME}:{broker_id} is lost, {reason}")
         if self.group is not None and self.group.master_broker_id == broker_id:
             self.do_elect([], {})
 
@@ -222,7 +228,7 @@ class Stage:
             sync_state_set=frozenset(map(int, options["set"].split(","))),
             sync_state_set_epoch=int(options["set-epoch"]),
         )
-        self._answer("1001", decide.alter_sync_state_set(self.group, header, body, self.table.view(self.now)))
+        self._answer("1001", alter_sync_state_set(self.group, header, body, self.table.view(self.now)))
 
     def do_elect(self, plain: list[str], _: dict[str, str]) -> None:
         numbers = [word for word in plain if word != "designate"]
@@ -231,7 +237,7 @@ class Stage:
             broker_id=int(numbers[0]) if numbers else api.NO_BROKER_ID,
             designate_elect="designate" in plain,
         )
-        self._answer("1002", decide.elect_master(self.group, header, self.table.view(self.now), self.options))
+        self._answer("1002", elect_master(self.group, header, self.table.view(self.now), self.options))
 
     def do_clean(self, plain: list[str], options: dict[str, str]) -> None:
         header = api.CleanControllerBrokerDataRequestHeader(
@@ -239,10 +245,10 @@ class Stage:
             broker_controller_ids_to_clean=options.get("ids"),
             is_clean_living_broker="forced" in plain,
         )
-        self._answer("1011", decide.clean_broker_data(self.group, header, self.table.view(self.now)))
+        self._answer("1011", clean_broker_data(self.group, header, self.table.view(self.now)))
 
     def do_replica_info(self, _: list[str], __: dict[str, str]) -> None:
-        self._answer("1004", decide.get_replica_info(self.group))
+        self._answer("1004", get_replica_info(self.group))
 
     def do_state(self, _: list[str], __: dict[str, str]) -> None:
         group = self.group
@@ -257,7 +263,7 @@ class Stage:
         for broker_id, replica in group.replicas.items():
             self.lines.append(f"  {broker_id} {replica.address} {'alive' if view.alive(NAME, broker_id) else 'dead'}")
 
-    def _answer(self, request: str, decision: decide.Decision) -> decide.Decision:
+    def _answer(self, request: str, decision: Decision) -> Decision:
         """Print the answer, then commit and print the events."""
         parts = [f"{request} -> {int(decision.code)}"]
         if decision.header is not None:
@@ -267,17 +273,17 @@ class Stage:
             parts.append(f"set={_ids(decision.body.sync_state_set)}@{decision.body.sync_state_set_epoch}")
         elif isinstance(decision.body, api.ElectMasterResponseBody):
             parts.append(f"set={_ids(decision.body.sync_state_set or frozenset())}")
-        self._note(" ".join(parts) + (f" ({decision.remark})" if decision.remark else ""))
+        self._write(" ".join(parts) + (f" ({decision.remark})" if decision.remark else ""))
         for event in decision.events:
             before, self.group = self.group, evolve.evolve(self.group, event)
             invariants.check_transition(before, event, self.group, self.options)
             assert self.group is not None
             self.history.observe(self.group)
             fields = [_show(getattr(event, name)) for name in event.__struct_fields__[1:]]
-            self._note(f"  {type(event).__name__} {' '.join(fields)}")
+            self._write(f"  {type(event).__name__} {' '.join(fields)}")
         return decision
 
-    def _note(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         self.lines.append(f"{self.now:g}s {line}")
 
 

@@ -12,13 +12,15 @@ import pytest
 from rocketmq_api.channels import NoAnswerError
 from rocketmq_api.replica_view import ReplicaRole
 from rocketmq_api.sidecars import SidecarClient
-from rocketmq_demo.apache.ports import PortPool
-from rocketmq_demo.ask import http_get
+from rocketmq_demo.calls import http_get
 from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import PortPool
 from rocketmq_demo.processes import OwnedProcess, clean_environment
 from rocketmq_formats import properties
+from rocketmq_formats.replica_link import LogState
 from rocketmq_sidecar.__main__ import main
-from tests.sidecar.fake_broker import FILE_SIZE, HOST, FakeBroker
+from tests.processes.kit import replica_info
+from tests.sidecar.control.fake_broker import FILE_SIZE, HOST, FakeBroker
 
 pytestmark = pytest.mark.processes
 
@@ -74,7 +76,7 @@ class Pair:
         )
 
     def http(self, path: str) -> tuple[int, str]:
-        """Status and text of the sidecar's probes; status 0 if nobody answers."""
+        """Status and text of the sidecar's probes; status 0 without an answer."""
         return http_get(f"{HOST}:{self.metrics_port}", path, timeout=5)
 
     async def stop(self) -> None:
@@ -117,7 +119,7 @@ async def trio(request: pytest.FixtureRequest, tmp_path: Path, controllers: Cont
         yield Trio(pairs)
         for pair in pairs:
             assert pair.sidecar is not None
-            pair.sidecar.close()  # all at once: nobody is told of another master
+            pair.sidecar.close()  # all at once: no notice of another master
         for pair in pairs:
             await pair.stop()
 
@@ -126,7 +128,14 @@ async def settled(trio: Trio) -> Pair:
     await trio.wait(lambda: len(trio.masters) == 1 and len(trio.slaves) == 2, "one master, two slaves")
     master = trio.masters[0]
     await trio.wait(lambda: master.broker.in_sync == 3, "all in sync")
+    while len(await asyncio.to_thread(members, master)) < 3:  # the master tells of a set before the controllers agree
+        await asyncio.sleep(0.005)
     return master
+
+
+def members(pair: Pair) -> frozenset[int]:
+    """The SyncStateSet as the controllers have it."""
+    return frozenset(replica_info(pair.controllers, pair.name)[1].sync_state_set)
 
 
 async def test_three_get_ids_and_one_master_and_survive_its_death(trio: Trio) -> None:
@@ -163,6 +172,30 @@ async def test_orderly_end_hands_over(trio: Trio) -> None:
     await trio.wait(lambda: len(trio.masters) == 1, "another master")
     assert "mastership handed over" in master.sidecar.output()
     assert not master.broker.lock.held
+
+
+async def test_a_full_disk_hands_over(trio: Trio) -> None:
+    master = await settled(trio)
+    others = [pair for pair in trio.pairs if pair is not master]
+    epoch = master.broker.epoch
+    master.broker.refuses = "the disk is full"
+    await trio.wait(lambda: master.broker.role == "slave" and len(trio.masters) == 1, "another master")
+    assert trio.masters[0] in others
+    assert trio.masters[0].broker.epoch == epoch + 1
+    assert master.broker.held is None or master.broker.held.kind is None
+
+
+async def test_a_damaged_log_hands_over_and_is_not_elected_again(trio: Trio) -> None:
+    damaged = await settled(trio)
+    damaged.broker.log = LogState(damage=0, reason="a flipped byte")
+    damaged.broker.send(damaged.broker.log)
+    await trio.wait(lambda: damaged.broker.role == "slave" and len(trio.masters) == 1, "another master")
+    second = await settled(trio)
+    assert second is not damaged
+    assert second.sidecar is not None
+    second.sidecar.kill9()
+    await trio.wait(lambda: trio.masters not in ([], [second]), "the third one is master")
+    assert trio.masters[0] is not damaged
 
 
 async def test_hung_sidecar_loses_its_lease_before_another_is_elected(trio: Trio) -> None:
@@ -206,7 +239,7 @@ async def test_lost_leading_controller_costs_the_master_nothing(
         await asyncio.to_thread(controllers.wait_ready)
 
 
-async def test_taken_ha_port_is_said(trio: Trio) -> None:
+async def test_taken_ha_port_is_reported(trio: Trio) -> None:
     master = await settled(trio)
     pair = Pair(master.folder.parent / "other", master.ports, master.controllers, master.name)
     pair.broker.port = master.broker.port
@@ -220,14 +253,14 @@ async def test_taken_ha_port_is_said(trio: Trio) -> None:
 
 
 async def test_taken_grpc_port_ends_it_before_it_does_anything(tmp_path: Path) -> None:
-    with PortPool() as ports, socket.create_server((HOST, 0)) as taken:
+    with PortPool() as ports, socket.create_server((HOST, 0)) as accepted:
         values = {
             "controllerAddr": "127.0.0.1:1",
             "listenPort": str(ports.broker()),
             "storePathRootDir": str(tmp_path / "store"),
             "bindAddress": HOST,
             "metricsPromExporterPort": "0",
-            "sidecarGrpcPort": str(taken.getsockname()[1]),
+            "sidecarGrpcPort": str(accepted.getsockname()[1]),
         }
         config = tmp_path / "broker.conf"
         config.write_bytes(properties.dump(values))
@@ -283,7 +316,7 @@ async def test_damaged_identity_is_waited_for_and_not_a_crash_loop(
             async with SidecarClient(f"{HOST}:{pair.grpc_port}", timeout=30.0) as client:
                 await trio.wait(lambda: "gRPC open" in pair.sidecar.output(), "operators may ask meanwhile")
                 view = await client.get_replica()
-                assert view.role is ReplicaRole.NONE
+                assert view.role is ReplicaRole.UNKNOWN
                 assert "belongs to D#other" in view.ready_reason
                 assert (await client.set_fenced(True, "not yet")).fenced
                 with pytest.raises(NoAnswerError, match="not started"):
@@ -319,7 +352,7 @@ def test_wrong_configuration_is_refused_by_key(
     assert says in capsys.readouterr().err
 
 
-async def test_keys_that_nobody_knows_are_reported_and_those_of_the_broker_are_not(tmp_path: Path) -> None:
+async def test_unknown_keys_are_reported_and_those_of_the_broker_are_not(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a folder")
     values = {
         "controllerAddr": "127.0.0.1:1",

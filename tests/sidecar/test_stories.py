@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_sidecar.domain.actions import Ask
-from rocketmq_sidecar.domain.fence import Fence
+from rocketmq_sidecar.domain.actions import Request
+from rocketmq_sidecar.domain.control.fence import Fence
 from tests.scenarios import transcripts
-from tests.sidecar.world import STEP, World
-from tests.sidecar.world_node import Node
+from tests.sidecar.world.node import Node
+from tests.sidecar.world.world import STEP, World
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.txt"))
 
@@ -29,7 +29,7 @@ class Stage:
         getattr(self, "_" + command.replace("-", "_"))(*arguments)
         return self.world.trace
 
-    def _lose(self, _node: Node, ask: Ask) -> bool:
+    def _lose(self, _node: Node, ask: Request) -> bool:
         lost = int(ask.code) in self._lost
         self._lost.discard(int(ask.code))
         return lost

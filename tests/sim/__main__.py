@@ -1,46 +1,72 @@
 """Tell the story of one seed, or run many: `python -m tests.sim --seed 7`, `python -m tests.sim --seed 0 --count
-1000`."""
+1000`. Exit code 1 if a promise was broken. `make sim` runs all kinds from a seed of the day."""
 
 import argparse
 import logging
+import os
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Final
 
 import structlog
 
+from tests.sim import faults
 from tests.sim.controllers import Controllers
-from tests.sim.faults import STORM_SECONDS, run
-from tests.sim.groups import STORM_SECONDS as GROUP_SECONDS
-from tests.sim.groups import run as run_group
+from tests.sim.groups import world as groups
+
+Run = Callable[..., object]
+
+KINDS: Final[dict[str, tuple[Run, float]]] = {
+    "quorum": (faults.run, faults.STORM_SECONDS),
+    "controllers": (partial(faults.run, workload=Controllers), faults.STORM_SECONDS),
+    "members": (partial(faults.run, only=faults.MEMBER_FAULTS), faults.STORM_SECONDS),
+    "groups": (groups.run, groups.STORM_SECONDS),
+}
+"""What is simulated: Raft with numbers; with the controller; with members that come and go; brokers and controllers."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", type=int, default=1, help="how many seeds; the story is told for one only")
+    parser.add_argument("--count", type=int, default=1, help="how many seeds of each kind; one tells its story")
+    parser.add_argument("--kind", nargs="+", choices=KINDS, default=["quorum"], help="what to simulate")
     parser.add_argument("--seconds", type=float, help="virtual seconds of faults")
-    parser.add_argument("--groups", action="store_true", help="a broker group with its controllers, not a quorum")
-    parser.add_argument("--controllers", action="store_true", help="replicate the controller, not numbers")
+    parser.add_argument("--only", default="", help="kinds of fault to choose from, with commas (quorum, controllers)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     options = parser.parse_args()
-    workload = Controllers if options.controllers else None
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    started = time.perf_counter()
-    for seed in range(options.seed, options.seed + options.count):
-        story = options.count == 1
-        try:
-            if options.groups:
-                outcome: object = run_group(seed, story=story, seconds=options.seconds or GROUP_SECONDS)
-            else:
-                outcome = run(seed, workload, story=story, seconds=options.seconds or STORM_SECONDS)
-        except Exception as error:
-            if not story:
-                print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-                continue
-            raise
-        if story:
-            print(outcome)
-    print(f"{options.count} seeds in {time.perf_counter() - started:.1f} s", file=sys.stderr)
-    return 0
+    only = [kind for kind in options.only.split(",") if kind]
+    if options.count == 1:
+        for kind in options.kind:
+            print(_run(kind, options.seed, seconds=options.seconds, only=only, story=True))
+        return 0
+    started, broken = time.perf_counter(), 0
+    tasks = [(kind, seed) for kind in options.kind for seed in range(options.seed, options.seed + options.count)]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        problem_of = partial(_problem, seconds=options.seconds, only=only)
+        for (kind, seed), problem in zip(tasks, pool.map(problem_of, *zip(*tasks, strict=True)), strict=True):
+            if problem is not None:
+                broken += 1
+                print(f"{problem}: python -m tests.sim --kind {kind} --seed {seed}", flush=True)
+    what = f"{options.count} seeds from {options.seed} of {', '.join(options.kind)}"
+    print(f"{what} in {time.perf_counter() - started:.0f} s: {broken} broken")
+    return 1 if broken else 0
+
+
+def _run(kind: str, seed: int, *, seconds: float | None, only: list[str], story: bool) -> object:
+    run, usual = KINDS[kind]
+    return run(seed, story=story, seconds=seconds or usual, **({"only": only} if only else {}))
+
+
+def _problem(kind: str, seed: int, *, seconds: float | None, only: list[str]) -> str | None:
+    try:
+        _run(kind, seed, seconds=seconds, only=only, story=False)
+    except Exception as error:  # noqa: BLE001 - each of them is what the run is for
+        return f"{kind}: {type(error).__name__}: {error}"
+    return None
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Clients of a simulated quorum: what they ask of a member that leads, and what must be true of what they were told."""
+"""Clients of a simulated quorum: their requests to a member that leads, and what must be true of the answers."""
 
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from rocketmq_controller.raft import NotLeaderError, OverloadedError, RaftError, StateMachine
-from rocketmq_controller.raft.machine import RaftMachine
+from rocketmq_controller.raft.consensus.machine import RaftMachine
 from tests.sim.checks import Violation
 from tests.sim.commands import CommandList
 from tests.sim.member import Member

@@ -1,6 +1,7 @@
 """A state machine of the simplest kind: the list of commands it was given, and their running digest."""
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,10 +20,14 @@ class CommandList:
         self.digest = hashlib.blake2b(self.digest + command, digest_size=16).digest()
         return len(self.commands)
 
-    def snapshot(self) -> bytes:
-        return msgspec.msgpack.encode((self.commands, self.indexes, self.digest))
+    def capture(self) -> Callable[[], bytes]:
+        state = (tuple(self.commands), tuple(self.indexes), self.digest)
+        return lambda: msgspec.msgpack.encode(state)
 
-    def restore(self, snapshot: bytes) -> None:
-        self.commands, self.indexes, self.digest = msgspec.msgpack.decode(
-            snapshot, type=tuple[list[bytes], list[int], bytes]
-        )
+    def load(self, snapshot: bytes) -> Callable[[], None]:
+        state = msgspec.msgpack.decode(snapshot, type=tuple[list[bytes], list[int], bytes])
+
+        def take_over() -> None:
+            self.commands, self.indexes, self.digest = state
+
+        return take_over

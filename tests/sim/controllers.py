@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 from random import Random
 from weakref import WeakKeyDictionary
 
-from rocketmq_controller import event_codec
-from rocketmq_controller.domain import decide
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.evolve import evolve
 from rocketmq_controller.domain.invariants import History, check_transition
 from rocketmq_controller.domain.model import BrokerGroup, BrokerLiveInfo, Options, canonical_bytes
-from rocketmq_controller.pipeline import Pipeline, Settle
+from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
+from rocketmq_controller.domain.requests.cleaning import clean_broker_data
+from rocketmq_controller.domain.requests.elect_master import elect_master
+from rocketmq_controller.domain.requests.queries import get_replica_info
+from rocketmq_controller.domain.requests.registration import apply_broker_id, register_broker
+from rocketmq_controller.log import event_codec
+from rocketmq_controller.log.pipeline import Pipeline, Settle
+from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.raft import RaftError, StateMachine
-from rocketmq_controller.state_machine import ControllerStateMachine
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
     AlterSyncStateSetResponseHeader,
@@ -172,7 +176,7 @@ class Controllers:
             applied_broker_id=broker_id,
             register_check_code=f"h:{self._rng.randint(1, 3)};{self._rng.randint(1, 3)}",
         )
-        return (lambda now: decide.apply_broker_id(now, header)), header
+        return (lambda now: apply_broker_id(now, header)), header
 
     def _register(self, name: str, group: BrokerGroup | None, view: View) -> "_Request":
         del group
@@ -183,7 +187,7 @@ class Controllers:
             broker_address=f"h:{self._rng.randint(1, 3)}",
         )
         connection = self._rng.choice((None, 1))
-        return (lambda now: decide.register_broker(now, header, view, connection_id=connection)), header
+        return (lambda now: register_broker(now, header, view, connection_id=connection)), header
 
     def _elect(self, name: str, group: BrokerGroup | None, view: View) -> "_Request":
         del group
@@ -192,7 +196,7 @@ class Controllers:
             broker_id=self._rng.choice((-1, 1, 2, 3)),
             designate_elect=self._rng.random() < 0.3,
         )
-        return (lambda now: decide.elect_master(now, header, view, Options())), header
+        return (lambda now: elect_master(now, header, view, Options())), header
 
     def _alter(self, name: str, group: BrokerGroup | None, view: View) -> "_Request":
         rng = self._rng
@@ -207,11 +211,11 @@ class Controllers:
             sync_state_set=frozenset({master, *rng.sample(known, rng.randint(0, len(known)))}),
             sync_state_set_epoch=(group.sync_state_set_epoch if group is not None else 0) - (rng.random() < 0.1),
         )
-        return (lambda now: decide.alter_sync_state_set(now, header, body, view)), header
+        return (lambda now: alter_sync_state_set(now, header, body, view)), header
 
     def _read(self, name: str, group: BrokerGroup | None, view: View) -> "_Request":
         del name, group, view
-        return decide.get_replica_info, None
+        return get_replica_info, None
 
     def _clean(self, name: str, group: BrokerGroup | None, view: View) -> "_Request":
         del group
@@ -220,7 +224,7 @@ class Controllers:
             broker_controller_ids_to_clean=self._rng.choice((None, "1", "2;3")),
             is_clean_living_broker=self._rng.random() < 0.5,
         )
-        return (lambda now: decide.clean_broker_data(now, header, view)), header
+        return (lambda now: clean_broker_data(now, header, view)), header
 
     # Answers
 

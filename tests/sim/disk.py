@@ -1,12 +1,13 @@
 """A disk in memory that keeps its promises and no others: what was not synced may be lost or torn at a crash.
 
-Implements `rocketmq_runtime.filesystem.FileSystem` for storage tests and for simulations of a whole quorum. Each file
-has a volatile image (what the running process reads) and a durable one (what a crash leaves); each folder likewise for
-names. All calls are counted, so that a test can crash at, or fail, the n-th one.
+Implements `rocketmq_runtime.files.filesystem.FileSystem` for storage tests and for simulations of a whole quorum. Each
+file has a volatile image (what the running process reads) and a durable one (what a crash leaves); each folder likewise
+for names. All calls are counted, so that a test can crash at, or fail, the n-th one.
 """
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -53,6 +54,7 @@ class SimDisk:
         self.calls = 0
         self.log: list[str] | None = None  # set to [] to record the calls' names
         self.crash_at: int | None = None  # the number of the call inside which the power goes
+        self.on_sync: Callable[[], None] = lambda: None  # called by every sync of a file
         self._failures: dict[int, int] = {}
         self._down = False
         self._names: dict[Path, Inode] = {}
@@ -102,7 +104,7 @@ class SimDisk:
             inode.durable[offset] ^= 1 << bit
 
     def remove(self, path: Path) -> None:
-        """Somebody removed the file, durably."""
+        """The file was removed by hand, durably."""
         for names in (self._names, self._durable_names):
             names.pop(path, None)
         for renames in self._unsynced_names.values():
@@ -239,6 +241,7 @@ class SimDisk:
             raise _os_error(errno.EBADF) from None
 
     def _sync(self, handle: int, name: Literal["fsync", "fdatasync"]) -> None:
+        self.on_sync()
         try:
             self._call(name)
         except OSError:
@@ -283,7 +286,7 @@ def _apply(image: bytearray, change: Write | Truncate) -> None:
 
 
 def _apply_torn(image: bytearray, change: Write | Truncate, rng: Random) -> None:
-    """Nothing, all, or for a write some ranges of it, in any order; now and then bytes that nobody wrote."""
+    """Nothing, all, or for a write some ranges of it, in any order; now and then bytes that were never written."""
     fate = rng.random()
     if fate < 0.3:
         return

@@ -1,7 +1,7 @@
 """Storage twins in memory, for tests of the machine that are not about disks: what was not synced is lost by
 `crash`."""
 
-from rocketmq_controller.raft.stores import Entry, Snapshot
+from rocketmq_controller.raft.ports import Entry, Snapshot, Standing
 
 
 class MemoryLog:
@@ -14,6 +14,8 @@ class MemoryLog:
         self.voted_for: str | None = None
         self.syncs = 0
         self.timer_calls = 0
+        self.promised = 0.0
+        self.standing = Standing(bytes(16), voter=True)
         self._durable_index = 0
 
     @property
@@ -25,30 +27,31 @@ class MemoryLog:
         self.synced = list(self.entries)
         self._durable_index = self.entries[-1][1] if self.entries else 0
 
-    def onOneSecondTimer(self) -> None:  # noqa: N802 - PySyncObj's name
+    def sync_mark(self) -> None:
         self.timer_calls += 1
 
     def crash(self) -> "MemoryLog":
         """What a restarted process would find."""
         found = MemoryLog()
         found.entries, found.term, found.voted_for = list(self.synced), self.term, self.voted_for
+        found.promised, found.standing = self.promised, self.standing
         found.sync()
         return found
 
-    def add(self, command: bytes, idx: int, term: int) -> None:
-        assert not self.entries or idx == self.entries[-1][1] + 1
-        self.entries.append((command, idx, term))
+    def add(self, command: bytes, index: int, term: int) -> None:
+        assert not self.entries or index == self.entries[-1][1] + 1
+        self.entries.append((command, index, term))
 
     def clear(self) -> None:
         self.entries = []
         self._durable_index = 0
 
-    def deleteEntriesFrom(self, entryFrom: int) -> None:  # noqa: N802, N803 - PySyncObj's names
-        del self.entries[entryFrom:]
-        self._durable_index = min(self._durable_index, self.entries[-1][1])
+    def cut(self, index: int) -> None:
+        del self.entries[index - self.entries[0][1] :]
+        self._durable_index = min(self._durable_index, index - 1)
 
-    def deleteEntriesTo(self, entryTo: int) -> None:  # noqa: N802, N803 - PySyncObj's names
-        self.entries = self.entries[entryTo:]
+    def forget(self, index: int) -> None:
+        self.entries = self.entries[index - self.entries[0][1] :]
 
     def __getitem__(self, item):
         return self.entries[item]
@@ -56,23 +59,20 @@ class MemoryLog:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def _destroy(self) -> None:
+    commit_index = 1
+    """It forgets the commit index, as a store may."""
+
+    def set_commit_index(self, index: int) -> None:
         pass
 
-    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803 - PySyncObj's names
-        pass
+    def set_term(self, term: int, voted_for: str | None) -> None:
+        self.term, self.voted_for = term, voted_for
 
-    def getRaftCommitIndex(self) -> int:  # noqa: N802 - PySyncObj's names
-        return 1
+    def promise(self, seconds: float) -> None:
+        self.promised = seconds
 
-    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803 - PySyncObj's names
-        self.term, self.voted_for = term, votedForNodeId
-
-    def getCurrentTerm(self) -> int:  # noqa: N802 - PySyncObj's names
-        return self.term
-
-    def getVotedForNodeId(self) -> str | None:  # noqa: N802 - PySyncObj's names
-        return self.voted_for
+    def set_standing(self, standing: Standing) -> None:
+        self.standing = standing
 
 
 class MemorySnapshots:

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 from pysyncobj.transport import Transport
 
-from rocketmq_controller.raft import messages
+from rocketmq_controller.raft.network import messages
 
 
 class Weather(msgspec.Struct):
@@ -75,7 +75,8 @@ class Network:
         view = self._view.get((one, other))
         return view is not None and view == self._view.get((other, one))
 
-    def send(self, sender: str, receiver: str, message: messages.AnyMessage) -> None:
+    def send(self, sender: str, receiver: str, message: messages.AnyMessage, late: float = 0.0) -> None:
+        """`late`: seconds from now until the sender really gets to send it."""
         generation = self._view.get((sender, receiver))
         if generation is None:
             return
@@ -85,11 +86,12 @@ class Network:
                 self._held.append((sender, receiver, generation, data))
             return
         weather, rng = self.weather, self._rng
-        if weather.loss and rng.random() < weather.loss:
+        first = isinstance(message, messages.Introduction)  # TCP loses nothing on an open connection
+        if weather.loss and rng.random() < weather.loss and not first:
             return
         copies = 2 if weather.doubled and rng.random() < weather.doubled else 1
         for _ in range(copies):
-            self._after(self._delay(), lambda: self._arrive(sender, receiver, generation, data))
+            self._after(late + self._delay(), lambda: self._arrive(sender, receiver, generation, data))
 
     def _delay(self) -> float:
         weather, rng = self.weather, self._rng

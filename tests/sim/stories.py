@@ -11,7 +11,7 @@ class Run(Protocol):
 
 
 def run_all(run: Run, seeds: Iterable[int]) -> None:
-    """Run the story of each seed; the one that fails is told once more, aloud."""
+    """Run the story of each seed; the one that fails runs once more with its log."""
     for seed in seeds:
         try:
             run(seed)

@@ -2,7 +2,7 @@
 step.
 
 `run(seed)` of `faults.py` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so
-a seed is a story that can be told again. What the members replicate is a `Workload`: numbered commands by default, the
+a seed is a story that can be repeated. What the members replicate is a `Workload`: numbered commands by default, the
 application's own where it has one.
 """
 
@@ -10,14 +10,18 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from rocketmq_controller.raft import Limits, NotLeaderError, RaftError, Timings, messages
+from pysyncobj.node import Node
+
+from rocketmq_controller.raft import Change, Limits, MembershipError, NotLeaderError, RaftError, Timings
+from rocketmq_controller.raft.configuration import of_voters
+from rocketmq_controller.raft.consensus.machine import RaftMachine
 from rocketmq_controller.raft.errors import WireError
-from rocketmq_controller.raft.machine import RaftMachine
-from rocketmq_runtime.filesystem import DiskFullError
+from rocketmq_controller.raft.network import messages
+from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
 from tests.sim.clients import Numbered, Serving, Workload
 from tests.sim.disk import SimCrash
-from tests.sim.member import Member
+from tests.sim.member import Member, timings_of
 from tests.sim.network import Network
 
 
@@ -28,6 +32,7 @@ class World:
         self, seed: int, workload: "Callable[[World], Workload] | None" = None, *, story: bool = False
     ) -> None:
         self.rng = rng = Random(seed)
+        self._beside_rng = Random(seed + 1)
         self.workload = Numbered() if workload is None else workload(self)
         self.now = 0.0
         self.story: list[str] | None = [] if story else None
@@ -36,31 +41,24 @@ class World:
         self._sequence = 0
         self.answers = 0
         self.clients_stop = False
+        self.calm = False
         self.lost = 0
         names = ["a", "b", "c", "d", "e"][: rng.choices((1, 3, 5), (1, 7, 2))[0]]
-        self.checker = Checker()
+        self.checker = Checker(of_voters(dict.fromkeys(names, ("", 0))))
         self.network = Network(names, rng, self.after, self._deliver)
-        limits = Limits(
+        self._limits = Limits(
             batch_entries=rng.choice((1, 3, 4096)),
             window_batches=rng.choice((1, 2, 16)),
             apply_batch=rng.choice((2, 5000)),
-            snapshot_chunk_bytes=rng.choice((20, 1000)),
+            snapshot_chunk_bytes=rng.choice((64, 1000)),
             compact_after=rng.choice((5, 20, 10_000)),
             keep_after_compaction=rng.choice((0, 3, 1000)),
             max_pending=rng.choice((5, 1000)),
+            promote_lag=rng.choice((0, 10, 1000)),
         )
+        unequal, usual = rng.random() < 0.2, rng.choice((0.12,) * 3 + (0.4, 1.5))
         self.members = {
-            name: Member(
-                name,
-                [other for other in names if other != name],
-                Random(rng.random()),
-                true_time=lambda: self.now,
-                send=lambda receiver, message, sender=name: self._send(sender, receiver, message),
-                make_state_machine=self.workload.make_state_machine,
-                applied=lambda index, digest, name=name: self.checker.applied(name, index, digest),
-                timings=Timings(),
-                limits=limits,
-            )
+            name: self._make(name, names, timings_of(rng.choice((0.12, 0.4, 0.4, 1.5)) if unequal else usual))
             for name in names
         }
         for member in self.members.values():
@@ -72,7 +70,7 @@ class World:
         self._sequence += 1
         heapq.heappush(self._events, (self.now + delay, self._sequence, action))
 
-    def tell(self, text: str, *values: object) -> None:
+    def log(self, text: str, *values: object) -> None:
         if self.story is not None:
             self.story.append(f"{self.now:9.4f} {text % values}")
 
@@ -91,9 +89,57 @@ class World:
 
     # -- members
 
+    def _make(self, name: str, names: list[str], timings: Timings) -> Member:
+        return Member(
+            name,
+            [other for other in names if other != name],
+            Random(self.rng.random()),
+            true_time=lambda: self.now,
+            send=lambda receiver, message, sender=name: self._send(sender, receiver, message),
+            make_state_machine=self.workload.make_state_machine,
+            applied=lambda index, digest, name=name: self.checker.applied(name, index, digest),
+            timings=timings,
+            limits=self._limits,
+            later=lambda job: self._beside(self.members[name], job),
+        )
+
+    def newcomer(self) -> Member:
+        """A process that is not a member, with an empty disk; its configuration has the members, and that it joins
+        them."""
+        name = "fghijklmnopqrstuvwxyz"[len(self.members) - len(self.checker.first.ids)]
+        member = self._make(name, [*self.members, name], timings_of(0.4))
+        member.joins = True
+        for other in self.members.values():
+            other.others.append(name)
+        self.members[name] = member
+        self.inform(member)
+        self.start(member)
+        return member
+
+    def change(self, leader: Member, change: Change) -> bool:
+        """Ask a member that may lead; False if it refuses."""
+        machine = leader.machine
+        if machine is None or leader.paused:
+            return False
+        try:
+            self._guarded(leader, lambda: machine.change_members(change, lambda _value, _error: None))
+        except (RaftError, MembershipError) as error:
+            self.log("%s refuses %s: %s", leader.name, change, error)
+            return False
+        self.log("%s: %s", leader.name, change)
+        self.wake(leader)
+        return True
+
+    def inform(self, member: Member) -> None:
+        """Write who the members are into its configuration file, for its next start: also one whose addition is not
+        committed yet, or undone later."""
+        member.configured = sorted(set().union(*(held.ids for held in self.checker.possible())) - {member.name})
+
     def start(self, member: Member) -> None:
         if member.machine is not None:
             return
+        if self.calm or self.rng.random() < 0.7:  # the configuration files are updated sooner or later
+            self.inform(member)
         try:
             member.start()
         except SimCrash:
@@ -102,7 +148,7 @@ class World:
         except DiskFullError as error:
             self._gives_up(member, error)
             return
-        self.tell("%s starts: %s", member.name, member.picture)
+        self.log("%s starts: %s", member.name, member.picture)
         self._checked(member)
         for other in member.others:
             if self.members[other].machine is not None:
@@ -113,28 +159,58 @@ class World:
         if member.machine is not None:
             self._crashed(member, power=power)
 
+    def may_lose(self, member: Member) -> bool:
+        """Whether the quorum outlives it if the member's disk is emptied: a majority still knows everything."""
+        for held in self.checker.possible():
+            waiting = {m.name for m in self.members.values() if m.waits} | {member.name}
+            if member.name in held.voters and len(waiting & held.voters) > (len(held.voters) - 1) // 2:
+                return False
+        return self.begun
+
+    @property
+    def begun(self) -> bool:
+        """Some member leads or has led: the quorum exists."""
+        return bool(self.checker.leaders)
+
+    def wipe(self, member: Member) -> None:
+        """The process is killed and comes back on an empty disk."""
+        if self.may_lose(member):
+            self.crash(member, power=False)
+            self.log("%s has a new disk", member.name)
+            member.new_disk()
+            self.inform(member)
+            # Who is no member any more must not begin a quorum of its own, whatever the file says.
+            member.joins = not any(member.name in held.ids for held in self.checker.possible())
+            self.checker.forget_votes(member.name)
+
+    def stop(self, member: Member) -> None:
+        """The process ends in order, except for the hand-over."""
+        if member.machine is not None and not member.paused:
+            self._guarded(member, member.machine.goodbye)
+            self.crash(member, power=False)
+
     def _crashed(self, member: Member, *, power: bool) -> None:
-        self.tell("%s %s", member.name, "loses power" if power else "is killed")
+        self.log("%s %s", member.name, "loses power" if power else "is killed")
         member.end(power=power)
         self.checker.forget(member.name)
         for other in member.others:
             self.network.disconnect_end(member.name, other)
             # A killed process's kernel says so; a machine without power says nothing, and TCP finds out.
             delay = self.rng.uniform(3, 5) if power and self.rng.random() < 0.5 else self.rng.uniform(0.0005, 0.05)
-            self._notice_end(other, member.name, delay, ended_by_peer=delay < 1)
+            self._notice_end(other, member.name, delay)
         self.after(self.rng.choice((0.03, 0.3, 3)) * self.rng.uniform(0.3, 1), lambda: self.start(member))
 
     def _gives_up(self, member: Member, error: DiskFullError) -> None:
-        """Where a full disk cannot be waited out (term and vote), the process ends."""
+        """A start that has to write and cannot is refused."""
         if member.disk.capacity is None:
             raise Violation(f"DiskFull: {member.name} says so of a disk with space") from error
-        self.tell("%s gives up: %s", member.name, error)
+        self.log("%s gives up: %s", member.name, error)
         self._crashed(member, power=False)
 
     def pause(self, member: Member, seconds: float) -> None:
         if member.machine is None or member.paused:
             return
-        self.tell("%s sleeps for %.3f", member.name, seconds)
+        self.log("%s sleeps for %.3f", member.name, seconds)
         member.paused = True
         incarnation = member.incarnation
         self.after(seconds, lambda: self._resume(member, incarnation))
@@ -142,16 +218,18 @@ class World:
     def _resume(self, member: Member, incarnation: int) -> None:
         if member.machine is None or member.incarnation != incarnation:
             return
-        self.tell("%s wakes up", member.name)
+        self.log("%s wakes up", member.name)
         member.paused = False
         notices, member.notices = member.notices, []
         inbox, member.inbox = member.inbox, []
         if self.rng.random() < 0.5:  # some event loops run timers before they look at sockets
             self._turn(member)
         for sender, message in inbox:
-            self._take(member, sender, message)
+            self._deliver(sender, member.name, message)
         for notice in notices:
-            if member.machine is not None:
+            if member.paused:  # by a slow disk
+                member.notices.append(notice)
+            elif member.machine is not None:
                 self._guarded(member, lambda notice=notice, machine=member.machine: notice(machine))
         self.wake(member)
 
@@ -164,14 +242,30 @@ class World:
         except SimCrash:
             self._crashed(member, power=True)
         except DiskFullError as error:
-            self._gives_up(member, error)
+            raise Violation(f"DiskFull: {member.name} ends of a full disk: {error}") from error
         else:
             self._checked(member)
+            if member.held_up:  # the disk took that long: whatever comes now has to wait
+                seconds, member.held_up = member.held_up, 0.0
+                self.pause(member, seconds)
 
     def _checked(self, member: Member) -> None:
         if member.machine is not None and member.state is not None:
             self.checker.member(member.name, member.machine)
+            member.waits = not member.machine.is_sound()
+            self._follow_members(member, member.machine)
             self.workload.check(member.name, member.state.inner)
+
+    def _follow_members(self, member: Member, machine: RaftMachine) -> None:
+        """Connections to the members that the machine talks to, and to no others."""
+        before, member.connects_to = member.connects_to, machine.peers
+        if before is machine.peers:
+            return
+        for node in sorted(set(before) - set(machine.peers), key=str):
+            if self.network.disconnect_end(member.name, node.id):
+                self._notice_end(node.id, member.name, self.rng.uniform(0.001, 0.1))
+        for node in sorted(set(machine.peers) - set(before), key=str):
+            self._connect_later(member.name, node.id)
 
     def wake(self, member: Member) -> None:
         if member.machine is None or member.turn_due or member.paused:
@@ -191,11 +285,16 @@ class World:
         if machine is None:
             return
         before = (machine.role, machine.term, machine.leader)
-        self._guarded(member, machine.doTick)
+
+        def tick() -> None:
+            machine.tick()
+            member.log_role()
+
+        self._guarded(member, tick)
         if member.machine is None:
             return
         if self.story is not None and before != (machine.role, machine.term, machine.leader):
-            self.tell("%s: %s", member.name, member.picture)
+            self.log("%s: %s", member.name, member.picture)
         self._arm(member, machine)
 
     def _arm(self, member: Member, machine: RaftMachine) -> None:
@@ -210,11 +309,26 @@ class World:
         if member.incarnation == incarnation and member.timer_at == at and not member.paused:
             self._turn(member)
 
+    def _beside(self, member: Member, job: Callable[[], None]) -> None:
+        """A thread of the process comes to it at some time, if the process lives that long."""
+        incarnation = member.incarnation
+
+        def run() -> None:
+            if member.incarnation != incarnation or member.machine is None:
+                return
+            if member.paused:
+                self.after(0.05, run)
+                return
+            self._guarded(member, job)
+            self.wake(member)
+
+        self.after(self._beside_rng.choice((0.0, 0.003, 0.1, 1.0)), run)
+
     # -- network
 
     def _send(self, sender: str, receiver: str, message: messages.AnyMessage) -> None:
         self.checker.sent(sender, receiver, message)
-        self.network.send(sender, receiver, message)
+        self.network.send(sender, receiver, message, self.members[sender].held_up)
 
     def _deliver(self, sender: str, receiver: str, message: messages.AnyMessage) -> None:
         member = self.members[receiver]
@@ -227,11 +341,17 @@ class World:
         machine = member.machine
         if machine is None:
             return
+
+        def receive() -> None:
+            if machine.receive(sender, message):
+                self.wake(member)
+            else:
+                self._arm(member, machine)
+
         try:
-            self._guarded(member, lambda: machine.receive(sender, message))
+            self._guarded(member, receive)
         except WireError as error:
             raise Violation(f"NoWireErrors: {member.name} refuses {message} of {sender}: {error}") from error
-        self.wake(member)
 
     def _connect_later(self, one: str, other: str) -> None:
         self.after(self.rng.uniform(0.0005, 0.1), lambda: self._connect(one, other))
@@ -240,18 +360,24 @@ class World:
         ends = (self.members[one], self.members[other])
         if any(end.machine is None for end in ends) or self.network.whole(one, other):
             return
+        if not all(self._knows(end, peer) for end, peer in ((ends[0], other), (ends[1], one))):
+            return  # the handshake is refused; tried again when one of them thinks otherwise
         if any(end.paused for end in ends) or self._is_blocked(one, other):
             self._connect_later(one, other)
             return
         for end, peer in ((one, other), (other, one)):
-            self._end_of_connection(end, peer, ended_by_peer=False)
+            self._end_of_connection(end, peer)
         self.network.connect(one, other)
         for end, peer in ((ends[0], other), (ends[1], one)):
             machine = end.machine
             if machine is not None:
                 node = next(node for node in machine.peers if node.id == peer)
-                self._guarded(end, lambda machine=machine, node=node: machine._SyncObj__onNodeConnected(node))
+                self._guarded(end, lambda machine=machine, node=node: machine.on_connected(node))
                 self.wake(end)
+
+    @staticmethod
+    def _knows(member: Member, peer: str) -> bool:
+        return member.machine is not None and Node(peer) in member.machine.peers
 
     def _is_blocked(self, one: str, other: str) -> bool:
         return (one, other) in self.network.blocked or (other, one) in self.network.blocked
@@ -260,30 +386,34 @@ class World:
         """`closer` closes its connection to `other`, which learns of it later."""
         if not self.network.whole(closer, other) or self.members[closer].paused:
             return
-        self.tell("%s closes its connection to %s", closer, other)
-        self._end_of_connection(closer, other, ended_by_peer=False)
-        self._notice_end(other, closer, self.rng.uniform(0.0005, 0.2), ended_by_peer=True)
+        self.log("%s closes its connection to %s", closer, other)
+        self._end_of_connection(closer, other)
+        self._notice_end(other, closer, self.rng.uniform(0.0005, 0.2))
 
-    def _notice_end(self, end: str, peer: str, delay: float, *, ended_by_peer: bool) -> None:
+    def cut(self, first: str, later: str) -> None:
+        """Neither side closed the connection, and each believes that the other did; one of them soon."""
+        if self.network.whole(first, later):
+            self.log("somebody cuts %s from %s", first, later)
+            self._notice_end(first, later, self.rng.uniform(0.0, 0.01))
+            self._notice_end(later, first, self.rng.choice((0.01, 3.0)) * self.rng.random())
+
+    def _notice_end(self, end: str, peer: str, delay: float) -> None:
         generation = self.network.view(end, peer)
         if generation is not None:
-            self.after(delay, lambda: self._notice(end, peer, generation, ended_by_peer=ended_by_peer))
+            self.after(delay, lambda: self._notice(end, peer, generation))
 
-    def _notice(self, end: str, peer: str, generation: int, *, ended_by_peer: bool) -> None:
+    def _notice(self, end: str, peer: str, generation: int) -> None:
         if self.network.view(end, peer) == generation:
-            self._end_of_connection(end, peer, ended_by_peer=ended_by_peer)
+            self._end_of_connection(end, peer)
             self._connect_later(end, peer)
 
-    def _end_of_connection(self, end: str, peer: str, *, ended_by_peer: bool) -> None:
+    def _end_of_connection(self, end: str, peer: str) -> None:
         member = self.members[end]
         if not self.network.disconnect_end(end, peer) or member.machine is None:
             return
 
         def notice(machine: RaftMachine) -> None:
-            node = next(node for node in machine.peers if node.id == peer)
-            machine._SyncObj__onNodeDisconnected(node)
-            if ended_by_peer:
-                machine.connection_gone(peer)
+            machine.on_disconnected(Node(peer))
 
         if member.paused:
             member.notices.append(notice)

@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rocketmq_formats.store.message import read_records
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.model import Draft, Recovered, StoreSettings
+from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
 
 FILE = 4096
 QUEUE_FILE = 20 * 10
@@ -35,8 +37,23 @@ def abandon(store: MessageStore) -> None:
     store._root.unlock()
 
 
+def other_boot(root: Path) -> None:
+    """The machine reboots: whatever was not durable may have been lost with the power."""
+    with (root / "checkpoint").open("r+b") as file:
+        file.seek(96)
+        file.write(bytes(36))
+
+
 def draft(body: bytes, *, topic: bytes = b"T", queue_id: int = 0, **changes: Any) -> Draft:
     return Draft(topic=topic, queue_id=queue_id, body=body, **changes)
+
+
+def append_zeros(store: MessageStore, made: Draft, zeros: int, now_ms: int = 1_000) -> Appended:
+    """As an official master would have stored it: with so many zero bytes in a property, which ours refuse."""
+    property_ = b"K\x01%b\x02"
+    appended = store.append(msgspec.structs.replace(made, properties=property_ % (b"\x03" * zeros)), now_ms)
+    store.files.read(appended.end - zeros - 1, zeros)[:] = bytes(zeros)
+    return appended
 
 
 def put(store: MessageStore, *bodies: bytes, topic: bytes = b"T", queue_id: int = 0, now_ms: int = 1_000) -> None:

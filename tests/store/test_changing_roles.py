@@ -1,4 +1,4 @@
-"""A store whose log somebody else writes: slaves dispatch, truncate, and become masters."""
+"""A store whose log another process writes: slaves dispatch, truncate, and become masters."""
 
 from pathlib import Path
 
@@ -43,12 +43,12 @@ def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: P
     assert len(bodies(slave)) == 5
 
 
-def test_what_was_received_and_not_told(store: MessageStore, tmp_path: Path) -> None:
+def test_what_was_received_and_not_reported(store: MessageStore, tmp_path: Path) -> None:
     ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[3] + 50))
     slave.writer.release()
-    assert slave.find_end() == ends[3] == slave.max_offset  # nothing was told
+    assert slave.find_end() == ends[3] == slave.max_offset  # nothing was reported
     slave.extend(ends[2] + 10, ends[1])
     assert slave.find_end() == ends[3]
     assert any(slave.files.read(ends[3], 50))
@@ -81,7 +81,7 @@ def test_a_crash_between_truncation_of_queues_and_log(store: MessageStore, tmp_p
     assert len(bodies(store)) == 8
 
 
-def test_a_log_begun_anew_elsewhere(store: MessageStore, tmp_path: Path) -> None:
+def test_a_new_log_that_starts_elsewhere(store: MessageStore, tmp_path: Path) -> None:
     put(store, *(b"x" * 1000 for _ in range(7)))
     slave, _ = opened(tmp_path / "slave")
     put(slave, b"old")

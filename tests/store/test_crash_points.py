@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rocketmq_store.commit_log import CommitLog
+from rocketmq_store.log.commit_log import CommitLog
+from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.segment import Segment
-from tests.store.kit import abandon, bodies, draft, opened, show
+from tests.store.kit import abandon, append_zeros, bodies, draft, opened, show
 
 Story = Callable[[Path, Callable[[int], None]], None]
 _NUMBER = struct.Struct(">q")
@@ -27,6 +27,18 @@ def appending(root: Path, promise: Callable[[int], None]) -> None:
     store, _ = opened(root)
     for n in range(24):
         store.append(draft(b"%03d" % n + b"x" * 400, queue_id=n % 2), 1)
+        store.dispatch(store.max_offset)
+        promise(n + 1)
+        if n % 10 == 9:
+            store.flush()
+    store.close()
+
+
+def zeros(root: Path, promise: Callable[[int], None]) -> None:
+    """Messages of an official master whose properties look like lost sectors."""
+    store, _ = opened(root)
+    for n in range(24):
+        append_zeros(store, draft(b"%03d" % n + b"x" * 100, queue_id=n % 2), 1100)
         store.dispatch(store.max_offset)
         promise(n + 1)
         if n % 10 == 9:
@@ -138,7 +150,7 @@ def check(root: Path, promised: int) -> None:
 
 
 def follow_up(store: MessageStore) -> None:
-    """It goes on as if nothing had happened, and stops and starts."""
+    """It continues as if nothing had happened, and stops and starts."""
     before = [len(bodies(store, queue_id=queue_id)) for queue_id in (0, 1)]
     store.append(draft(b"more"), 1)
     show(store)
@@ -149,7 +161,7 @@ def follow_up(store: MessageStore) -> None:
     abandon(store)
 
 
-@pytest.mark.parametrize("story", [appending, truncating, reopening])
+@pytest.mark.parametrize("story", [appending, zeros, truncating, reopening])
 def test_killed_before_every_step(tmp_path: Path, story: Story) -> None:
     for steps in range(MAX_STEPS):
         root = tmp_path / str(steps)

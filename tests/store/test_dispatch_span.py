@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_store import dispatch
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues import dispatch
 from tests.store.kit import abandon, bodies, draft, opened
 
 SPAN = 1000
@@ -14,7 +14,7 @@ SENT = [b"%03d" % number * 20 for number in range(60)]
 
 @pytest.fixture(params=["just appended", "read from the log"])
 def filled(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
-    """Two queues of messages that nobody sees yet."""
+    """Two queues of messages that are not visible yet."""
     monkeypatch.setattr(dispatch, "DISPATCH_SPAN", SPAN)
     store, _ = opened(tmp_path)
     for number, body in enumerate(SENT):

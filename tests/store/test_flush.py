@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_store import consume_queues
 from rocketmq_store.errors import StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import FILE, bodies, draft, put
+from rocketmq_store.queues import consume_queues
+from tests.store.kit import FILE, bodies, draft, opened, put
 
 
 class Calls:
@@ -160,3 +160,16 @@ async def test_retention_that_fails_is_tried_again(
         flusher._retain_tick()
         await flusher.idle()
     assert not flusher._running
+
+
+def test_the_folders_of_a_new_queue_are_made_durable(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    put(store, b"1", topic=b"New", queue_id=3)
+    queues = tmp_path / "consumequeue"
+    folder = queues / "New" / "3"
+    assert set(store._queues.take_dirty()) == {queues, queues / "New", folder, folder / f"{0:020d}"}
+    put(store, b"2", topic=b"New", queue_id=3)
+    assert set(store._queues.take_dirty()) == {folder / f"{0:020d}"}
+    put(store, b"1", topic=b"New", queue_id=4)
+    assert queues not in store._queues.take_dirty()
+    store.close()

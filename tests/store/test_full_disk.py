@@ -1,18 +1,19 @@
-"""A store without room: what is refused, what stays readable, and that it goes on when there is room again."""
+"""A store without room: what is refused, what stays readable, and that it continues when there is room again."""
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
-from rocketmq_store import room
+from rocketmq_store import disk_space as room
 from rocketmq_store.errors import StoreFullError
+from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.segment import Segment
-from tests.store.kit import FILE, bodies, draft, opened, put
+from tests.store.kit import FILE, abandon, bodies, draft, opened, put, retain, show
 
 
 def refuse_names(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
@@ -162,7 +163,7 @@ def test_where_the_file_system_knows_no_nameless_files_it_is_believed(
         found = {name: getattr(disk, name) for name in dir(disk) if name.startswith("f_")}
         return SimpleNamespace(**{**found, "f_files": 10, "f_favail": names})
 
-    store._room.refuse("no names")
+    store._disk_space.refuse("no names")
     monkeypatch.setattr(os, "open", no_nameless)
     monkeypatch.setattr(os, "statvfs", statvfs)
     store.check_disk()
@@ -180,3 +181,70 @@ def test_nearly_full(tmp_path: Path) -> None:
     store, _ = opened(tmp_path, disk_refuse_ratio=0.0)
     with pytest.raises(StoreFullError, match="diskSpaceWarningLevelRatio"):
         store.append(draft(b"1"), 1)
+
+
+def full(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """No bytes for consume queues."""
+    real = os.pwrite
+
+    def no_room(handle: int, data: bytes, position: int) -> int:
+        if "consumequeue" in str(Path(f"/proc/self/fd/{handle}").readlink()):
+            raise OSError(28, "No space left on device")
+        return real(handle, data, position)
+
+    refuse_names(monkeypatch, "open", root / "consumequeue")
+    monkeypatch.setattr(os, "pwrite", no_room)
+
+
+def test_a_start_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be read is served; sends come in again once what was missing is made."""
+    store, _ = opened(tmp_path)
+    put(store, b"1")
+    store.flush()
+    for body in (b"2", b"3"):
+        store.append(draft(body), 1)
+    store.append(draft(b"4", topic=b"U"), 1)
+    store._checkpoint.set_confirm_offset(store.max_offset)
+    abandon(store)
+    full(monkeypatch, tmp_path)
+    monkeypatch.setattr(room, "_takes", lambda *_: False)
+    store, recovered = opened(tmp_path)
+    assert (recovered.max_offset, bodies(store)) == (store.max_offset, [b"1"])
+    store.cut_tail()
+    for _ in range(2):
+        with pytest.raises(StoreFullError):
+            store.append(draft(b"5"), 1)
+        with pytest.raises(StoreFullError):
+            store.dispatch(store.max_offset)
+    monkeypatch.undo()
+    store.check_disk()
+    show(store)
+    put(store, b"5")
+    assert (bodies(store), bodies(store, "U")) == ([b"1", b"2", b"3", b"5"], [b"4"])
+
+
+def test_a_start_on_a_full_disk_gives_no_offset_out_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue is lost and its messages have expired: only what was noted says where it ended."""
+    store, _ = opened(tmp_path, file_reserved_hours=1)
+    put(store, *[b"old"] * 7, now_ms=1)
+    put(store, *[b"new" * 300] * 20, topic=b"U", now_ms=1)
+    for path in (tmp_path / "commitlog").iterdir():
+        os.utime(path, (1, 1))
+    store.flush()
+    assert retain(store, 10 * 3600 * 1000, 4) > 0
+    put(store, b"last", topic=b"U")
+    store.flush()
+    abandon(store)
+    shutil.rmtree(tmp_path / "consumequeue" / "T")
+    full(monkeypatch, tmp_path)
+    store, _ = opened(tmp_path)
+    store.cut_tail()
+    store.flush()
+    abandon(store)  # what was noted outlives another start
+    store, _ = opened(tmp_path)
+    store.cut_tail()
+    assert store.refuses is None
+    with pytest.raises(StoreFullError):
+        store.append(draft(b"new"), 1)
+    monkeypatch.undo()
+    assert store.append(draft(b"new"), 1).queue_offset == 7

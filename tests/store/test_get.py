@@ -66,7 +66,7 @@ def test_queues_of_several_files(store: MessageStore) -> None:
     assert store.queues() == {"T": [0]}
 
 
-def test_a_file_gone(store: MessageStore) -> None:
+def test_a_deleted_file(store: MessageStore) -> None:
     put(store, *(b"x" * 1000 for _ in range(7)))
     store.files.delete_before(FILE)
     result = store.get("T", 0, 0, max_messages=1)

@@ -1,8 +1,9 @@
-"""What a start makes of files that a crash, Java, or somebody's hand left behind."""
+"""How a start handles files that a crash, Java, or a person left behind."""
 
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,12 +11,15 @@ import pytest
 
 from rocketmq_formats.store.consume_queue import PRE_BLANK, UNIT_SIZE
 from rocketmq_formats.store.message import read_records
-from rocketmq_store import commit_log, dispatch
 from rocketmq_store.errors import NotWriterError, RecoveryInterruptedError, StoreDamagedError
+from rocketmq_store.log import commit_log
+from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues import dispatch
+from tests.paths import GOLDEN_FILES
 from tests.store.kit import FILE, QUEUE_FILE, abandon, bodies, draft, opened, put, settings, show
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "store"
+GOLDEN = GOLDEN_FILES / "store"
 
 
 def damage(path: Path, position: int, data: bytes) -> None:
@@ -65,22 +69,6 @@ class TestTornTail:
         abandon(store)
         damage(log_file(tmp_path), made.end, (100).to_bytes(4, "big") + b"\xcb\xd4\x31\x94")
         assert opened(tmp_path)[1].max_offset == made.end
-
-    @pytest.mark.parametrize("lost", ["topic", "end of properties", "block of properties"])
-    def test_what_no_checksum_covers(self, tmp_path: Path, lost: str) -> None:
-        store, _ = opened(tmp_path)
-        properties = b"KEYS\x01" + b"k" * 1500 + b"\x02"
-        store.append(draft(b"kept", properties=b"KEYS\x01a\0b\x02"), 1)
-        made = store.append(draft(b"body", topic=b"Topic", properties=properties), 1)
-        abandon(store)
-        start, size = {
-            "topic": (made.end - len(properties) - 4, 2),
-            "end of properties": (made.end - 100, 100),
-            "block of properties": (made.end - 1200, 512),
-        }[lost]
-        damage(log_file(tmp_path), start, bytes(size))
-        store, found = opened(tmp_path)
-        assert (found.max_offset, found.cut) == (made.offset, made.offset)
 
     def test_units_lost_in_a_power_cut_are_made_again(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path)
@@ -268,3 +256,35 @@ def test_a_recovery_can_be_interrupted_at_any_point(tmp_path: Path, monkeypatch:
     assert len(bodies(store, "A")) == 10
     assert len(bodies(store, "B")) == 20
     store.close()
+
+
+class TestSyncFailed:
+    """A kernel that could not write a page may keep it as if it had: what the next start reads is not on disk."""
+
+    def test_an_unclean_start_writes_the_tail_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        store, _ = opened(tmp_path)
+        put(store, *(b"%02d" % n + b"x" * 1000 for n in range(4)))
+        store.flush()
+        durable = store.flushed_offset
+        put(store, *(b"%02d" % n + b"x" * 1000 for n in range(4, 9)))
+        end = store.max_offset
+        abandon(store)
+        path = tmp_path / "commitlog"
+        before = {one.name: one.read_bytes() for one in path.iterdir()}
+        written: list[tuple[int, int]] = []
+        rewrite = Segment.rewrite
+
+        def seen(segment: Segment, position: int, limit: int, check: Callable[[], None]) -> None:
+            written.append((segment.start + position, segment.start + limit))
+            rewrite(segment, position, limit, check)
+
+        monkeypatch.setattr(Segment, "rewrite", seen)
+        store, found = opened(tmp_path)
+        assert (written[0][0], written[-1][1]) == (durable, end)
+        assert sum(stop - start for start, stop in written) == end - durable
+        assert found.max_offset == end == store.flushed_offset
+        assert {one.name: one.read_bytes() for one in path.iterdir()} == before
+        store.close()
+        written.clear()
+        opened(tmp_path)
+        assert not written, "a clean stop has synced everything"

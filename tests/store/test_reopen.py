@@ -1,4 +1,4 @@
-"""A store that is opened again: after an orderly end, after a kill, by somebody else, at another place."""
+"""A store that is opened again: after an orderly end, after a kill, by another process, at another path."""
 
 import os
 from pathlib import Path

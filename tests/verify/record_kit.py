@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from rocketmq_formats.store.message import BLANK_SIZE, encode_blank, encode_record
+from rocketmq_formats.store.message import BLANK_SIZE
 from rocketmq_formats.store.message_properties import format_properties
+from tests.paths import GOLDEN_FILES
+from tests.records import blank_before, make_record
 
 SEGMENT = 4096
 NOW = 1_700_000_000_000
 V4 = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 V6 = bytes(16) + V4[4:]
-GOLDEN = Path(__file__).parents[1] / "golden" / "store"
+GOLDEN = GOLDEN_FILES / "store"
 INDEX: dict[str, Any] = json.loads((GOLDEN / "index.json").read_text())
 
 
@@ -48,36 +49,27 @@ def make_log(messages: Sequence[Sent], *, base: int = 0, segment_size: int = SEG
     """The bytes from physical offset `base`, where the first record is, and what they are."""
     data, made = bytearray(), list[Made]()
     for number, sent in enumerate(messages):
-        record = b""
-        while not record:
-            at = base + len(data)
-            record = encode(sent, at, number)
-            assert len(record) <= segment_size - BLANK_SIZE
-            room = segment_size - at % segment_size
-            if len(record) + BLANK_SIZE > room:
-                data += encode_blank(room).ljust(room, b"\xee")
-                made.append(Made(at, room, None))
-                record = b""
-        made.append(Made(base + len(data), len(record), sent))
-        data += record
+        size = len(encode(sent, 0, number))
+        assert size <= segment_size - BLANK_SIZE
+        if blank := blank_before(base + len(data), size, segment_size, rest=b"\xee"):
+            made.append(Made(base + len(data), len(blank), None))
+            data += blank
+        made.append(Made(base + len(data), size, sent))
+        data += encode(sent, made[-1].offset, number)
     return data, made
 
 
 def encode(sent: Sent, at: int, number: int = 0) -> bytes:
-    return encode_record(
+    return make_record(
+        at,
+        sent.body,
         topic=sent.topic.encode(),
         queue_id=sent.queue_id,
-        flag=0,
-        sys_flag=sent.sys_flag,
         queue_offset=number if sent.queue_offset is None else sent.queue_offset,
-        physical_offset=at,
-        born_timestamp=NOW,
-        born_host=sent.host,
+        sys_flag=sent.sys_flag,
+        host=sent.host,
+        timestamp=NOW,
         store_timestamp=sent.timestamp,
-        store_host=sent.host,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=sent.body,
         properties=format_properties(sent.properties),
     )
 

@@ -8,12 +8,12 @@ from typing import NoReturn
 
 import pytest
 
-from rocketmq_runtime.settings import SettingsError
+from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_verify import cli
-from rocketmq_verify.command_line import Options, parse, request_of
-from rocketmq_verify.sources import SpecError
-from tests.verify.faults import Group
-from tests.verify.stores import save_all
+from rocketmq_verify.options import Options, WrongUsageError, parse, request_of
+from rocketmq_verify.sources.source import SpecError
+from tests.verify.history.stores import save_all
+from tests.verify.planted.faults import Group
 
 TWO = ["--replica", "a=/data/a", "--replica", "b=/data/b"]
 
@@ -49,6 +49,9 @@ def test_replicas_of_both_kinds() -> None:
         (["--replica", "a=/data/a", "--replica", "b=/data/a/"], "same place"),
         (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),
         ([*TWO, "--sample", "2"], "sample"),
+        ([*TWO, "--full", "--sample", "0.5"], "do not go together"),
+        ([*TWO, "--sampel", "0.5"], "No such option"),
+        ([*TWO, "--output", "xml"], "'xml' is not one of"),
         ([*TWO, "--chunk-size", "big"], "chunkSize"),
         ([*TWO, "--chunk-size", "5k"], "power of two"),
         ([*TWO, "--tls-cert", "/x"], "go together"),
@@ -56,7 +59,7 @@ def test_replicas_of_both_kinds() -> None:
     ],
 )
 def test_what_is_refused(arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises((SpecError, SettingsError), match=why):
+    with pytest.raises((SpecError, SettingsError, WrongUsageError), match=why):
         parse(arguments)
     assert cli.main(arguments) == 2
     printed = capsys.readouterr()
@@ -86,6 +89,7 @@ def test_one_replica_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.processes
+@pytest.mark.java
 def test_the_whole_command(tmp_path: Path) -> None:
     group = Group().fill()
     bad = group.messages[20]
@@ -112,11 +116,11 @@ def test_the_whole_command(tmp_path: Path) -> None:
     )
     assert flipped.returncode == 1, flipped.stderr
     assert f"message {bad.queue_offset} of queue 3 of Orders at {bad.offset} is damaged in c" in flipped.stdout
-    assert "Plan (nothing of this was done):" in flipped.stdout
+    assert "Plan (nothing was executed):" in flipped.stdout
     assert report.read_text().startswith("<!doctype html>")
 
 
-def test_grpc_is_told_of_forks_before_it_is_imported() -> None:
+def test_grpc_is_configured_for_forks_before_it_is_imported() -> None:
     """Else it starts threads in the process that is to become the JVM, which now and then aborts."""
     script = (
         "import os, sys; from rocketmq_verify import __main__ as program; before = 'grpc' in sys.modules;"
@@ -137,5 +141,5 @@ def test_what_an_interrupted_run_waited_for_is_published(
     monkeypatch.setattr(cli, "verify", interrupted)
     monkeypatch.setattr(cli, "_publish", lambda options, run, problem, began: told.append(problem))
     assert cli.main(["-q", "--replica", f"a={tmp_path}/x", "--replica", f"b={tmp_path}/y"]) == 130
-    assert told == ["interrupted, or not done in time (no executor has started): nothing was decided"]
+    assert told == ["interrupted, or not done in time (no executor has started): no verdict"]
     assert "nothing is kept" in capsys.readouterr().err

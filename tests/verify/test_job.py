@@ -8,14 +8,14 @@ import pytest
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.verdict import Result
-from rocketmq_verify.history_rows import Group as HistoryGroup
+from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.history.rows import Group as HistoryGroup
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import Request, Run
-from rocketmq_verify.session import Engine
-from rocketmq_verify.sources import SourceOptions
-from rocketmq_verify.work import Place, parse_place
-from tests.verify.faults import CHUNK, SEGMENT, Group
-from tests.verify.stores import save_all
+from rocketmq_verify.sources.source import SourceOptions
+from rocketmq_verify.sources.work import Place, parse_place
+from tests.verify.history.stores import save_all
+from tests.verify.planted.faults import CHUNK, SEGMENT, Group
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -42,7 +42,7 @@ def test_aligned(engine: Engine, tmp_path: Path) -> None:
     assert (done.checked.queues.units, done.checked.queues.faults) == (3 * len(confirmed), 0)
 
 
-def test_a_flipped_byte_is_found_again_until_it_is_gone(engine: Engine, tmp_path: Path) -> None:
+def test_a_flipped_byte_is_found_again_until_it_is_repaired(engine: Engine, tmp_path: Path) -> None:
     damaged = Group().fill(120)
     message = damaged.messages[30]
     damaged["b"].flip(message.body_start)
@@ -85,7 +85,7 @@ def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
     assert done.verdict.exit_code == 1
 
 
-def test_bytes_that_are_wrong_alike_everywhere(engine: Engine, tmp_path: Path) -> None:
+def test_bytes_that_are_equally_wrong_everywhere(engine: Engine, tmp_path: Path) -> None:
     damaged = Group().fill(40)
     message = damaged.messages[11]
     for replica in damaged.replicas:

@@ -1,13 +1,13 @@
-"""What this replica is at the moment, and therefore what it may do: the one place that decides whether a send is
-accepted and whether an accepted one may be acknowledged.
+"""This replica's role, epoch and lease: the one place that decides whether a send is accepted and whether an accepted
+one may be acknowledged.
 
-`ReplicaRole` is fed with what the sidecar says (`rocketmq_formats.replica_link`) and asked by the send path before it
-appends and by the waiting list before it answers. Times are `time.monotonic()` seconds, given by the caller.
+`ReplicaRole` takes the sidecar's messages (`rocketmq_formats.replica_link`). The send path checks it before it appends,
+the waiting list before it answers. Times are `time.monotonic()` seconds, given by the caller.
 
-    FENCED --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (FENCED --Prepare--> PREPARING too)
-    any --Release, Fenced, link lost--> FENCED
+    NONE --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (NONE --Prepare--> PREPARING too)
+    any --Release, NoRole, link lost--> NONE
 
-A `Hold` lies over all of these: while it lasts no send is accepted, and whatever was accepted before is answered.
+A `Hold` overrides all of these: while it lasts no send is accepted; what was accepted before is still answered.
 
 Invariants: OneWriter (a send is accepted only by a master whose lease runs), AckedSurvives (with strict durability an
 answer leaves only for an offset that the replication of the same epoch has acknowledged).
@@ -17,13 +17,13 @@ from enum import StrEnum
 
 import msgspec
 
-from rocketmq_formats.replica_link import Hold, Replication
+from rocketmq_formats.replica_link import Hold, HoldKind, Replication
 
 
 class Role(StrEnum):
     """What a replica can be."""
 
-    FENCED = "fenced"
+    NONE = "none"
     SLAVE = "slave"
     PREPARING = "preparing"
     """Elected; the epoch is not on disk yet."""
@@ -45,42 +45,47 @@ class Durability(msgspec.Struct, frozen=True):
     """What PUT_OK promises."""
 
     copies_needed: int
-    """Replicas in sync without which nothing is accepted."""
+    """Minimum of replicas in sync to accept sends."""
     strict: bool
-    """Acknowledged by the whole SyncStateSet: then no lease is needed for the answer, because whoever may have been
-    elected meanwhile was among those that acknowledged."""
+    """The whole SyncStateSet acknowledges. Then the answer needs no lease: a replica that was elected meanwhile was
+    among those that acknowledged."""
     alone: bool = False
-    """The master's log is all that an answer waits for, neither another copy nor the disk."""
+    """An answer waits only for the master's log, neither for another copy nor for the disk."""
 
 
 class ReplicaRole:
-    """Role, epoch, lease and progress of replication; every method is total: what does not fit is ignored."""
+    """Role, epoch, lease and progress of replication; every method is total: an unfitting call is ignored."""
 
     def __init__(self, durability: Durability) -> None:
         self.durability = durability
-        self.role = Role.FENCED
+        self.role = Role.NONE
         self.reason = "not connected to the sidecar"
-        """Of being fenced; for the operator."""
+        """Why there is no role; for the operator."""
         self.epoch = 0
         """Of the role; the highest seen."""
         self.lease_until = float("-inf")
         self.broker_id: int | None = None
-        """At the controllers, from 1; known once the sidecar has said it."""
+        """As the controllers assigned it, from 1; None until the sidecar has sent it."""
         self.master_address: str | None = None
         """While SLAVE."""
         self.acked_offset = 0
         self.in_sync = 0
+        self.members: frozenset[int] | None = None
+        """Broker ids of the SyncStateSet, as `in_sync`; None until the sidecar has sent them to this master."""
+        self.joins: dict[int, int] = {}
+        self.officials: frozenset[int] = frozenset()
+        """As in `Replication`."""
         self.held: Hold | None = None
-        """While sends are refused whatever the role is."""
+        """Set while sends are refused in every role."""
 
-    # what the sidecar says
+    # messages of the sidecar
 
     def welcomed(self, broker_id: int) -> None:
-        """The identity is settled."""
+        """The sidecar has sent the broker id."""
         self.broker_id = broker_id
 
     def prepare(self, epoch: int) -> bool:
-        """Elected for `epoch`; False if that epoch is over."""
+        """Elected for `epoch`; False if it is over, or this is its master already."""
         if epoch < self.epoch or (self.role is Role.MASTER and epoch == self.epoch):
             return False
         self._leave(Role.PREPARING, f"preparing for epoch {epoch}")
@@ -96,6 +101,7 @@ class ReplicaRole:
             return False
         elif epoch > self.epoch:
             self.epoch = epoch
+            self.members = None
         self.lease_until = lease_until
         return True
 
@@ -115,6 +121,7 @@ class ReplicaRole:
             return False
         self.acked_offset = max(self.acked_offset, progress.acked_offset)
         self.in_sync = progress.in_sync
+        self.members, self.joins, self.officials = progress.members, progress.joins, progress.officials
         return True
 
     def follow(self, epoch: int, master_address: str) -> None:
@@ -124,19 +131,24 @@ class ReplicaRole:
         self.master_address = master_address
 
     def hold(self, hold: Hold) -> None:
-        """Refuse sends or, with a hold of no kind, take them again."""
+        """Refuse sends or, with a hold without a kind, accept them again."""
         self.held = None if hold.kind is None else hold
 
-    def fence(self, reason: str) -> None:
+    def lose_role(self, reason: str) -> None:
         """Neither master nor slave."""
-        self._leave(Role.FENCED, reason)
+        self._leave(Role.NONE, reason)
 
     def forget_epoch(self) -> None:
-        """The link is gone: the next connection tells everything anew, whatever epochs and holds were before."""
+        """The link is lost: the next connection starts with the full state, so earlier epochs and holds are dropped."""
         self.epoch = 0
         self.held = None
 
-    # what may be done
+    # decisions
+
+    @property
+    def handing_over(self) -> bool:
+        """Another replica is about to become master, with everything that was acknowledged before."""
+        return self.held is not None and self.held.kind is HoldKind.HANDING_OVER
 
     @property
     def outward_id(self) -> int | None:
@@ -164,8 +176,12 @@ class ReplicaRole:
             return 0
         return self.acked_offset
 
+    def acknowledged(self, now: float, max_offset: int) -> int:
+        """Messages that end at this offset or before were, or may be, answered PUT_OK; the log ends at `max_offset`."""
+        return max_offset if self.acknowledges_alone(now) else self.releasable(now)
+
     def acknowledges_alone(self, now: float) -> bool:
-        """Whether a send that has just been appended may be answered PUT_OK without hearing of any other copy."""
+        """Whether a send that has just been appended may be answered PUT_OK without a confirmed copy."""
         return self.durability.alone and self.role is Role.MASTER and now < self.lease_until
 
     def _leave(self, role: Role, reason: str) -> None:
@@ -174,3 +190,5 @@ class ReplicaRole:
         self.lease_until = float("-inf")
         self.master_address = None
         self.acked_offset = self.in_sync = 0
+        self.members = None
+        self.joins, self.officials = {}, frozenset()

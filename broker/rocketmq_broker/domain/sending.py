@@ -1,8 +1,8 @@
-"""What a send becomes before it is stored: checked, completed with the broker's properties, put under the right topic.
+"""Prepares a send for the store: checks it, adds the broker's properties, puts it under the right topic.
 
-`send.py` calls this once per message; the common message (no delay, nothing the broker has to rewrite) takes the short
-way, on which its properties are only looked through and completed at the end.
-Source: client reference, section 2; commit log reference, sections 3 and 12 (`SendMessageProcessor`, `HookUtils`).
+`send.py` calls this once per message. A common message (no delay, nothing to rewrite) takes the fast path, which only
+scans its properties and appends the broker's.
+Source: rocketmq-all-5.3.3: SendMessageProcessor.java, HookUtils.java.
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_broker.domain.refusal import RefusedError
+from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.store.message import MAX_PROPERTIES
+from rocketmq_formats.store.message import MAX_PROPERTIES, SysFlag
 from rocketmq_formats.store.message_properties import (
     CLUSTER,
     DELAY,
@@ -37,12 +37,15 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 
 _TIMER: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSACTION_PREPARED}
-"""Properties that the short way does not know what to do with."""
+"""Properties that the fast path cannot handle."""
+_CLIENTS_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.MULTI_TAGS)
+"""The flags that a client may set: compression of the body, meaning of the tags."""
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 
 class BrokerMarks(msgspec.Struct, frozen=True):
-    """What this broker adds to every message, and what it needs to do so."""
+    """What this broker adds to every message."""
 
     cluster: str
     region: str
@@ -82,10 +85,10 @@ class Completer:
         `new_unique_key`: makes one for a message that has none; None leaves it without (a batch's own properties).
 
         Raises:
-            RefusedError: transactions and timers, which this broker does not have; properties that cannot be kept.
+            RequestRefusedError: transactions and timers, which this broker lacks; properties that cannot be stored.
         """
         raw = properties.encode("utf-8", "replace")
-        # what is stored counts, and only ASCII is sure to be the same
+        # the stored bytes decide, and only for ASCII they equal the text
         pairs = split_properties(properties) if properties.isascii() else parse_properties(raw)
         unique_key = pairs.get(UNIQ_KEY)
         if unique_key is None and new_unique_key is not None:
@@ -103,11 +106,23 @@ class Completer:
             raise too_long(len(raw))
         return Outgoing(topic, queue_id, raw, unique_key, pairs.get(WAIT, "true").lower() == "true")
 
+    def complete_dead_letter(
+        self, topic: bytes, queue_id: int, properties: str, new_unique_key: Callable[[], str]
+    ) -> Outgoing:
+        """`complete` for a dead letter, without the delay of its retries. Raises the same."""
+        pairs = parse_properties(properties.encode("utf-8", "replace"))
+        for name in _TIMER:
+            pairs.pop(name, None)
+        pairs[DELAY] = "-1"  # as in Java
+        return self.complete(topic, queue_id, self._format(pairs).decode(), new_unique_key)
+
     def _rewrite(self, topic: bytes, queue_id: int, pairs: dict[str, str]) -> tuple[bytes, int]:
         """Change `pairs` to what is stored; the topic and queue to store it under."""
         pairs.pop(POP_CK, None)
         if pairs.get(TRANSACTION_PREPARED, "false").lower() == "true":
-            raise RefusedError(ResponseCode.NO_PERMISSION, "transaction messages are not supported by this broker")
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION, "transaction messages are not supported by this broker"
+            )
         level = _delay_level(pairs.get(DELAY))
         if level > 0:
             # a level beats a time, as in Java
@@ -120,7 +135,7 @@ class Completer:
             topic, queue_id = SCHEDULE_TOPIC.encode(), level - 1
         elif not _TIMER.isdisjoint(pairs):
             remark = "accurate timer message is not enabled, timerWheelEnable is false"
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
         pairs.update(self._pairs)
         return topic, queue_id
 
@@ -128,25 +143,42 @@ class Completer:
         try:
             return format_properties(pairs)
         except FormatError as error:
-            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+            raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
 
-def too_long(size: int) -> RefusedError:
+def stored_flags(sys_flag: int) -> int:
+    """The sysFlag that a message is stored with, of the one that came from a client or another record.
+
+    The broker sets everything else: the property TRAN_MSG makes a transaction, as in Java
+    (rocketmq-all-5.3.3: SendMessageProcessor.java); the store sets the hosts' address families.
+
+    Raises:
+        RequestRefusedError: several messages in one record, which this broker's queues would count as one.
+    """
+    if sys_flag & _INNER_BATCH:
+        remark = f"the message is illegal: sysFlag {sys_flag & 0xFFFFFFFF:#x} is an inner batch, not supported here"
+        raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
+    return sys_flag & _CLIENTS_FLAGS
+
+
+def too_long(size: int) -> RequestRefusedError:
     """Properties of `size` bytes do not fit a record."""
-    return RefusedError(
+    return RequestRefusedError(
         ResponseCode.MESSAGE_ILLEGAL,
         f"the message is illegal: msg properties of {size} bytes, the length limit is {MAX_PROPERTIES} bytes",
     )
 
 
 def _delay_level(text: str | None) -> int:
-    """The level asked for, 0 where there is none.
+    """The requested level, 0 without one.
 
     Raises:
-        RefusedError: no number; a record with such a level could not be recovered by an official broker.
+        RequestRefusedError: not a number; an official broker could not recover a record with such a level.
     """
     if text is None:
         return 0
     if not _LEVEL.fullmatch(text):
-        raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {DELAY} is no level: {text[:80]!r}")
+        raise RequestRefusedError(
+            ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {DELAY} is not a delay level: {text[:80]!r}"
+        )
     return int(text)

@@ -1,7 +1,7 @@
-"""What the control machine wants done; `agent` does it and tells the machine how it ended.
+"""The actions of the control machine; `agent` performs them and reports to the machine how it ended.
 
-Every action may be lost with the process: the machine chooses its next step from what is known, never from what it
-once asked for.
+Every action may be lost with the process: the machine chooses its next step from what is known, never from an earlier
+action.
 """
 
 from typing import Literal
@@ -9,14 +9,14 @@ from typing import Literal
 import msgspec
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.replica_link import FromSidecar, Hello
 
 
-class Ask(msgspec.Struct, frozen=True, eq=False):
-    """Ask a controller; ends in `on_answer`, with None if no answer came. Told apart by identity, not by value."""
+class Request(msgspec.Struct, frozen=True, eq=False):
+    """Send this to a controller; ends in `on_answer`, with None if no answer came. Compared by identity."""
 
     address: str
     code: RequestCode
@@ -26,20 +26,24 @@ class Ask(msgspec.Struct, frozen=True, eq=False):
     body: bytes = b""
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """Send 904 to each address, with the log's present epoch and offsets; each ends in `on_beat`."""
+class Heartbeat(msgspec.Struct, frozen=True):
+    """Send 904 to each address, with the log's present epoch and offsets; each ends in `on_heartbeat`."""
 
     addresses: tuple[str, ...]
     broker_id: int
     broker_address: str
     sent_at: float
     lease: float | None = None
-    """Seconds of the write lease that it begins, see `steward`; 0 of a slave that would need one as master, None of a
-    replica that never needs one."""
+    """Seconds of the write lease that it begins, see `heartbeats`; 0 from a slave that would need one as master, None
+    from a replica that never needs one."""
+    unproven: bool = False
+    """Its log may lack what it acknowledged, or is not known to be whole."""
+    whole_to: int | None = None
+    """Bytes from there on may be damaged: report this end of the log at most; -1: report that its end is not known."""
 
 
 class Disconnect(msgspec.Struct, frozen=True):
-    """Close the connections to all controllers at once: to them this replica is dead. No answers come any more."""
+    """Close the connections to all controllers at once: to them this replica is dead. Answers can no longer come."""
 
 
 class SaveApplied(msgspec.Struct, frozen=True):
@@ -55,36 +59,36 @@ class SaveIdentity(msgspec.Struct, frozen=True):
 
 
 class ForgetApplied(msgspec.Struct, frozen=True):
-    """Remove the temporary identity file: its id went to somebody else; ends in `on_stored`."""
+    """Remove the temporary identity file: its id belongs to another broker; ends in `on_stored`."""
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Say it to the broker."""
+class SendToBroker(msgspec.Struct, frozen=True):
+    """Send this over the link."""
 
     message: FromSidecar
 
 
-class Identified(msgspec.Struct, frozen=True):
-    """Tell replication who we are."""
+class SetBrokerId(msgspec.Struct, frozen=True):
+    """Give replication this replica's brokerId."""
 
     broker_id: int
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """Tell replication the bounds of the log; nothing is being replicated then. Ends in `on_opened`."""
+class OpenLog(msgspec.Struct, frozen=True):
+    """Give replication the bounds of the log, while nothing is replicated. Ends in `on_log_opened`."""
 
     hello: Hello
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """Replicate from this master, for ever."""
+    """Replicate from this master until further notice."""
 
     epoch: int
     master_broker_id: int
     master_address: str
 
 
-class Begin(msgspec.Struct, frozen=True):
+class BeginEpoch(msgspec.Struct, frozen=True):
     """Write the epoch to the epoch file, durably, and serve slaves; ends in `on_begun`."""
 
     epoch: int
@@ -92,34 +96,38 @@ class Begin(msgspec.Struct, frozen=True):
     agreed: SyncStateSet
 
 
-class Forgive(msgspec.Struct, frozen=True):
-    """The group goes on without what was missing from the log: what is there counts from now on."""
+class AcceptLoss(msgspec.Struct, frozen=True):
+    """The group continues without what was missing from the log: what is there counts from now on."""
+
+
+class MarkProven(msgspec.Struct, frozen=True):
+    """Record that the log has everything that was acknowledged: a power cut before now no longer counts."""
 
 
 class StopReplication(msgspec.Struct, frozen=True):
-    """Neither follow nor serve; ends in `on_replication_stopped`, when nothing appends and the lock is free."""
+    """Neither follow nor serve slaves; ends in `on_replication_stopped`, when nothing appends and the lock is free."""
 
 
-class Adopt(msgspec.Struct, frozen=True):
+class AdoptSyncSet(msgspec.Struct, frozen=True):
     """The controllers agreed to this SyncStateSet."""
 
     agreed: SyncStateSet
 
 
-class SetRefused(msgspec.Struct, frozen=True):
-    """The controllers definitely refused the SyncStateSet that replication wanted."""
+class ProposalRefused(msgspec.Struct, frozen=True):
+    """The controllers certainly refused the SyncStateSet that replication proposed."""
 
 
-class WatchLevel(msgspec.Struct, frozen=True):
-    """As master: tell in `on_level` which replicas' logs reach `offset` (None: what this one's holds now), at once and
-    whenever that changes, until the next of these; `watch` 0: nothing any more."""
+class WatchCatchUp(msgspec.Struct, frozen=True):
+    """As master: report in `on_replicas_caught_up` which replicas' logs reach `offset` (None: the present end of this
+    one's), at once and whenever that changes, until the next of these; `watch` 0: stop."""
 
     watch: int
     offset: int | None
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """How what `on_hand_over` was asked ended."""
+    """How a hand-over ended."""
 
     number: int
     """Of the hand-over, 0 if none was begun."""
@@ -131,8 +139,8 @@ class HandedOver(msgspec.Struct, frozen=True):
     master_epoch: int = 0
 
 
-class Note(msgspec.Struct, frozen=True):
-    """Log a line: a constant text and what varies."""
+class LogLine(msgspec.Struct, frozen=True):
+    """Write this to the log: a constant text and what varies."""
 
     text: str
     values: dict[str, object]
@@ -140,6 +148,17 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Stored = SaveApplied | SaveIdentity | ForgetApplied
-ToReplication = Identified | Opened | Forgive | Follow | Begin | StopReplication | Adopt | SetRefused | WatchLevel
-Action = Ask | Beat | Disconnect | Stored | Tell | ToReplication | HandedOver | Note
+ToReplication = (
+    SetBrokerId
+    | OpenLog
+    | AcceptLoss
+    | MarkProven
+    | Follow
+    | BeginEpoch
+    | StopReplication
+    | AdoptSyncSet
+    | ProposalRefused
+    | WatchCatchUp
+)
+Action = Request | Heartbeat | Disconnect | Stored | SendToBroker | ToReplication | HandedOver | LogLine
 Actions = tuple[Action, ...]

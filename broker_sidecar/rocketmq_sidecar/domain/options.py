@@ -1,4 +1,4 @@
-"""What the control machine is told at its start: names, controllers, timing."""
+"""The control machine's configuration: names, controllers, timing."""
 
 import msgspec
 
@@ -11,20 +11,24 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float = 0.5
     """The smaller of brokerHeartbeatInterval and a quarter of the lease."""
     poll: float = 5.0
-    """syncBrokerMetadataPeriod: getReplicaInfo of a slave, the net below the controllers' notices. A master asks with
-    each heartbeat."""
-    look: float = 1.0
-    """How long a slave that lost its master asks often who is master now."""
-    look_every: float = 0.02
+    """syncBrokerMetadataPeriod: how often a slave asks getReplicaInfo, in case a controllers' notice was lost. A master
+    asks with each heartbeat."""
+    search: float = 1.0
+    """How long a slave that lost its master asks often, every `search_every`, which replica is master."""
+    search_every: float = 0.02
+    hint_every: float = 0.1
+    """The shortest time between two requests caused by notices (1008), which any peer can send."""
     patience: float = 0.5
-    """A leading controller that has not answered for so long may hang: the others are asked who leads."""
+    """A leading controller that has not answered for this long may hang: the others are asked which one leads."""
     retry: float = 0.1
-    """First pause before a question is asked again that was refused; doubled up to `retry_most`."""
+    """First pause before a refused request is repeated; doubled up to `retry_most`."""
     retry_most: float = 2.0
     find: float = 0.1
-    """Between two rounds of looking for the leading controller."""
+    """Between two rounds of requests for the leading controller."""
+    unfollowed: float = 15.0
+    """haMaxTimeSlaveNotCatchup: how long a strict master without followers waits until it asks for another master."""
     store_retry: float = 1.0
-    """Until a file that could not be written is tried again."""
+    """Until the next attempt to write a file that could not be written."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,4 +40,4 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, `host:port`."""
     timing: Timing = Timing()
     relaxed: bool = False
-    """durability=relaxed: it acknowledges alone while its lease lasts, so the controllers have to know of it."""
+    """durability=relaxed: it acknowledges alone while its lease lasts, so its heartbeats announce the lease."""

@@ -1,7 +1,7 @@
-"""Questions to the controllers about one group (1006), and an election asked for by its master (1002).
+"""Requests to the controllers about one group (1006), and for an election by its master (1002).
 
-Only the member that leads answers them, so all are asked at once until one has, and that one first from then on. No
-heartbeat goes over these connections: the broker's own life is not tied to them.
+Only the leading controller answers them. So all are asked at once until one has answered; from then on that one is
+asked first. These connections carry no heartbeats, so the broker's liveness does not depend on them.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
@@ -19,19 +19,19 @@ from rocketmq_formats.remoting.controller import (
     ElectMasterResponseHeader,
 )
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_runtime.client import RemotingClient, RemotingError
-from rocketmq_sidecar.domain.observer_looks import GroupLook, read_group
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from rocketmq_sidecar.domain.observing.status import GroupStatus, read_group
 
 TIMEOUT = 1.0
 """Seconds for one member's answer."""
 
 
 class ControllersSilentError(Exception):
-    """Nobody decided in time; the text names what the last one said."""
+    """No leading controller answered in time; the text has the last answer."""
 
 
 class ElectionRefusedError(Exception):
-    """The controllers elected nobody else; the text is theirs."""
+    """The controllers refused the election; the text is theirs."""
 
 
 class Elected(msgspec.Struct, frozen=True):
@@ -53,28 +53,28 @@ class ControllerCalls:
 
     @property
     def found(self) -> bool:
-        """Whether a member that leads answered last."""
+        """Whether a leading controller answered last."""
         return self._leader is not None
 
-    async def group(self) -> GroupLook | None:
-        """The group as it is now; None: unknown to them.
+    async def group(self) -> GroupStatus | None:
+        """The group's present state; None: the controllers do not know it.
 
         Raises:
-            ControllersSilentError: no member that leads answers.
+            ControllersSilentError: no leading controller answers.
         """
         answer = await self._decided(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, encode_body([self._broker_name]))
         try:
             info = decode_body(BrokerReplicasInfo, answer.body).replicas_info_table.get(self._broker_name)
         except FormatError as error:
-            raise ControllersSilentError(f"a controller answers what cannot be read: {error}") from error
+            raise ControllersSilentError(f"a controller sent an unreadable answer: {error}") from error
         return None if info is None else read_group(info)
 
     async def elect(self, broker_id: int) -> Elected:
         """Have `broker_id` made master.
 
         Raises:
-            ElectionRefusedError: they did not.
-            ControllersSilentError: whether they did is not known.
+            ElectionRefusedError: they refused.
+            ControllersSilentError: the result is not known.
         """
         if self._leader is None:
             await self.group()
@@ -98,14 +98,14 @@ class ControllerCalls:
         try:
             elected = decode_header(ElectMasterResponseHeader, answer.ext_fields or {})
         except FormatError as error:
-            raise ControllersSilentError(f"{leader} answers what cannot be read: {error}") from error
+            raise ControllersSilentError(f"{leader} sent an unreadable answer: {error}") from error
         return Elected(elected.master_broker_id or broker_id, elected.master_epoch or 0)
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _decided(self, code: RequestCode, body: bytes) -> RemotingCommand:
-        """The answer of the member that leads: of the one that did last, or of whichever does among all."""
+        """The leading controller's answer: the last leader is asked first, then all of them."""
         if self._leader is not None:
             try:
                 answer = await self._client.call(self._leader, request(code, body=body), timeout=TIMEOUT)
@@ -115,15 +115,15 @@ class ControllerCalls:
                 if answer.code == ResponseCode.SUCCESS:
                     return answer
             self._leader = None
-        calls = [self._client.call(one, request(code, body=body), timeout=TIMEOUT) for one in self._addresses]
-        said = "no controller answers"
+        calls = [self._client.call(address, request(code, body=body), timeout=TIMEOUT) for address in self._addresses]
+        reason = "no controller answers"
         answers = await asyncio.gather(*calls, return_exceptions=True)
         for address, found in zip(self._addresses, answers, strict=True):
             if isinstance(found, RemotingCommand):
                 if found.code == ResponseCode.SUCCESS:
                     self._leader = address
                     return found
-                said = f"none of the controllers leads ({address}: {found.remark or f'code {found.code}'})"
+                reason = f"none of the controllers leads ({address}: {found.remark or f'code {found.code}'})"
             elif not isinstance(found, RemotingError):
                 raise found
-        raise ControllersSilentError(said)
+        raise ControllersSilentError(reason)

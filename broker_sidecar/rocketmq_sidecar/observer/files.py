@@ -1,7 +1,8 @@
-"""The Java broker's small files, read again at every look, and the sidecar's own beside them: its note and the fence.
+"""The Java broker's small files, read again at every poll, and the sidecar's own files: what it has observed, and the
+fence.
 
-Java writes its files in place, so a look may meet half of one: what is wrong counts when the next look finds the same.
-Nothing of the broker's is ever written here.
+Java writes its files in place, so a poll may read half of one: an error counts only when the next poll finds it again.
+The broker's files are never written here.
 """
 
 import asyncio
@@ -14,35 +15,34 @@ from rocketmq_formats.broker_identity import BrokerIdentity
 from rocketmq_formats.remoting.controller import EpochEntry
 from rocketmq_formats.store import checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, decode_epochs
-from rocketmq_runtime.filesystem import OS, FileSystem, StorageError, read_file, storage_errors
-from rocketmq_sidecar.domain.fence import Fence
-from rocketmq_sidecar.domain.observer_identity import damaged_epochs, find_identity
-from rocketmq_sidecar.domain.observer_note import Note
-from rocketmq_sidecar.fence_file import FenceFile
-from rocketmq_sidecar.observer.note import NoteError, NoteFile
+from rocketmq_runtime.files.filesystem import OS, FileSystem, StorageError, read_file, storage_errors
+from rocketmq_sidecar.control.fence_file import FenceFile
+from rocketmq_sidecar.domain.control.fence import Fence
+from rocketmq_sidecar.domain.observing.identity import ObservedReplica, damaged_epochs, find_identity
+from rocketmq_sidecar.observer.observed_file import ObservedFile, ObservedFileError
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
 
 
 class ReplicaFiles:
-    """What they said at the last look."""
+    """The files' content at the last poll."""
 
     def __init__(self, settings: SidecarSettings, *, disk: FileSystem = OS) -> None:
         root = settings.root
         self.identity: BrokerIdentity | None = None
         self.trouble: str | None = None
-        """What is wrong with the identity, or with the note."""
-        self.damaged: str | None = "the note has not been read yet"
-        """What is wrong with the note: then the broker is neither fenced nor let go."""
+        """What is wrong with the identity, or with the sidecar's own file."""
+        self.damaged: str | None = "the sidecar's file has not been read yet"
+        """What is wrong with the sidecar's own file: then the broker is neither fenced nor released."""
         self.fence: Fence | None = None
         """As it is on disk."""
         self.epochs: tuple[EpochEntry, ...] = ()
         self.epochs_trouble: str | None = None
         self.confirm_offset = 0
-        """As the broker last wrote it down, some seconds ago."""
+        """As the broker last wrote it, some seconds ago."""
         self._disk, self._root = disk, root
-        self._note = NoteFile(root, disk=disk)
+        self._observed_file = ObservedFile(root, disk=disk)
         self._fence = FenceFile(root, disk=disk)
         self._names = (settings.broker_cluster_name, settings.name)
         self._identity_path = settings.java_identity_file or root / broker_identity.FILE_NAME
@@ -51,12 +51,12 @@ class ReplicaFiles:
         self._suspected: tuple[str | None, str | None] = (None, None)
 
     @property
-    def note(self) -> Note:
-        return self._note.note
+    def observed(self) -> ObservedReplica:
+        return self._observed_file.observed
 
-    def save(self, note: Note) -> None:
+    def save(self, observed: ObservedReplica) -> None:
         """Durable when this returns. Raises StorageError."""
-        self._note.save(note)
+        self._observed_file.save(observed)
 
     async def save_fence(self, fence: Fence | None) -> None:
         """Durable when this returns. Raises StorageError."""
@@ -65,19 +65,19 @@ class ReplicaFiles:
 
     def _save_fence(self, fence: Fence | None) -> None:
         with storage_errors(self._root, "make the folder"):
-            self._disk.mkdir(self._root)  # the broker has perhaps never run
+            self._disk.mkdir(self._root)  # the broker may never have run
         self._fence.save(fence)
 
-    def look(self) -> None:
+    def reload(self) -> None:
         """Read everything again; what cannot be read is reported in `trouble`."""
         try:
             if self.damaged is not None:
-                self._note.load()
+                self._observed_file.load()
                 self.fence = self._fence.load()
                 self.damaged = None
-            suspected = (self._look_at_identity(), self._look_at_epochs())
-            self._look_at_checkpoint()
-        except NoteError as error:
+            suspected = (self._reload_identity(), self._reload_epochs())
+            self._reload_checkpoint()
+        except ObservedFileError as error:
             self.damaged = str(error)
             suspected = (self.damaged, None)
         except StorageError as error:
@@ -87,36 +87,37 @@ class ReplicaFiles:
     def _believe(self, suspected: tuple[str | None, str | None]) -> None:
         before, self._suspected = self._suspected, suspected
         trouble, epochs = (
-            one if one is None or one == earlier else None for one, earlier in zip(suspected, before, strict=True)
+            found if found is None or found == earlier else None
+            for found, earlier in zip(suspected, before, strict=True)
         )
         for now, then in ((trouble, self.trouble), (epochs, self.epochs_trouble)):
             if now is not None and now != then:
-                log.error("the broker's files are not as they should be", reason=now)
+                log.error("the broker's files are damaged or wrong", reason=now)
         self.trouble, self.epochs_trouble = trouble, epochs
 
-    def _look_at_identity(self) -> str | None:
+    def _reload_identity(self) -> str | None:
         cluster_name, broker_name = self._names
-        noted = self.note.identity
+        known = self.observed.identity
         found = find_identity(
             read_file(self._identity_path, filesystem=self._disk),
-            noted=noted,
+            known=known,
             cluster_name=cluster_name,
             broker_name=broker_name,
             path=str(self._identity_path),
-            note=str(self._note.path),
+            note=str(self._observed_file.path),
         )
         self.identity = found.identity
-        new = found.to_note(noted)
+        new = found.to_save(known)
         if new is not None:
             self.save(
                 msgspec.structs.replace(
-                    self.note, cluster_name=new.cluster_name, broker_name=new.broker_name, broker_id=new.broker_id
+                    self.observed, cluster_name=new.cluster_name, broker_name=new.broker_name, broker_id=new.broker_id
                 )
             )
-            log.info("identity noted", cluster=new.cluster_name, broker=new.broker_name, broker_id=new.broker_id)
+            log.info("identity saved", cluster=new.cluster_name, broker=new.broker_name, broker_id=new.broker_id)
         return found.trouble
 
-    def _look_at_epochs(self) -> str | None:
+    def _reload_epochs(self) -> str | None:
         backup_path = self._epoch_path.with_name(self._epoch_path.name + ".bak")
         data = read_file(self._epoch_path, filesystem=self._disk)
         try:
@@ -125,7 +126,7 @@ class ReplicaFiles:
             return damaged_epochs(str(self._epoch_path), error, read_file(backup_path, filesystem=self._disk))
         return None
 
-    def _look_at_checkpoint(self) -> None:
+    def _reload_checkpoint(self) -> None:
         data = read_file(self._checkpoint_path, filesystem=self._disk)
         if data is not None:
             try:

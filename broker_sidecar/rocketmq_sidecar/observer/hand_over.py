@@ -1,9 +1,8 @@
-"""A Java master's hand-over: sends are refused, a slave has everything, the controllers elect it, it has taken over.
+"""A Java master's hand-over: sends are refused, a slave catches up, the controllers elect it, it takes over.
 
-The refusal ends by itself at the hand-over's deadline (`domain.observer_fence`), so that neither a crash here nor a
-lost answer leaves the broker without sends. The old master hears of the election from the controllers (1008) and turns
-slave.
-Called by the observer, for operators and at the sidecar's end.
+The refusal ends by itself at the hand-over's deadline (`domain.observing.fence`), so that neither a crash here nor a
+lost answer leaves the broker refusing sends. The controllers notify the old master of the election (1008), and it
+becomes a slave. Called by `admin`, for operators and when the sidecar stops.
 """
 
 import asyncio
@@ -13,43 +12,41 @@ from typing import Protocol
 import structlog
 
 from rocketmq_api.replica_view import NewMaster
-from rocketmq_sidecar.domain import observer_fence
-from rocketmq_sidecar.domain.observer_hand_over import Level, NoTargetError, candidates
-from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
+from rocketmq_sidecar.domain.observing import fence as observer_fence
+from rocketmq_sidecar.domain.observing.hand_over import CatchUpWatch, NoTargetError, candidates
+from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
 from rocketmq_sidecar.observer.broker import BrokerError
 from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
-from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError
+from rocketmq_sidecar.ports.replica_admin import NotDoneError, NotNowError
 
 log = structlog.get_logger(__name__)
 
 ROUND = 0.03
-"""Seconds between two looks at the logs."""
-LEVEL_SHARE = 0.6
-"""Of the time, for the candidates to have everything; the rest is for the election."""
+"""Seconds between two reads of the logs' ends."""
+CATCH_UP_SHARE = 0.6
+"""Share of the time for the candidates to catch up; the rest is for the election."""
 CALL_SHARE = 0.25
-"""Of the time, for one call: a Java broker on a busy machine may take a second. A candidate that takes longer is left
-out."""
+"""Share of the time for one call: a Java broker on a busy machine may take a second. A candidate that takes longer is
+left out."""
 
 
 class Brokers(Protocol):
-    """`observer.broker.BrokerCalls`, as far as needed here."""
+    """The part of `observer.broker.BrokerCalls` that is used here."""
 
-    async def look(self, address: str, seconds: float = ...) -> BrokerLook: ...
+    async def status(self, address: str, seconds: float = ...) -> BrokerStatus: ...
     async def end(self, address: str, seconds: float = ...) -> int: ...
     async def configuration(self, address: str, seconds: float = ...) -> Mapping[str, str]: ...
     async def configure(self, address: str, changes: Mapping[str, str], seconds: float = ...) -> None: ...
 
 
 class Controllers(Protocol):
-    """`observer.controllers.ControllerCalls`, as far as needed here."""
+    """The part of `observer.controllers.ControllerCalls` that is used here."""
 
-    async def group(self) -> GroupLook | None: ...
+    async def group(self) -> GroupStatus | None: ...
     async def elect(self, broker_id: int) -> Elected: ...
 
 
 class HandOver:
-    """One hand-over."""
-
     def __init__(
         self, brokers: Brokers, controllers: Controllers, *, address: str, broker_id: int, seconds: float, now_ms: int
     ) -> None:
@@ -61,25 +58,25 @@ class HandOver:
         self._deadline = self._begun + seconds
         self._refuse_until_ms = now_ms + round(1000 * seconds)
         self.refusing = False
-        """Whether the broker was perhaps told to refuse sends."""
+        """Whether the broker may have been set to refuse sends."""
 
     async def run(self, wanted: int | None) -> NewMaster:
         """Hand over to `wanted`, or to the best of those that can be elected.
 
         Raises:
             NotNowError: nothing was done.
-            NotDoneError: tried in vain.
+            NotDoneError: it was tried and failed.
         """
         try:
             group = await self._controllers.group()
             if group is None or group.master_id != self._broker_id:
-                raise NotNowError(f"this replica is no master by the controllers: {group and group.master_id} is")
+                raise NotNowError(f"the controllers do not name this replica master: {group and group.master_id} is")
             able = candidates(group, self._broker_id, wanted)
         except ControllersSilentError as error:
-            raise NotNowError(f"the controllers cannot be asked: {error}") from error
+            raise NotNowError(f"cannot query the controllers: {error}") from error
         except NoTargetError as error:
             raise NotNowError(str(error)) from error
-        addresses = {one: group.addresses[one] for one in able}
+        addresses = {broker_id: group.addresses[broker_id] for broker_id in able}
         priorities = await self._priorities(addresses)
         self.refusing = True
         try:
@@ -87,9 +84,9 @@ class HandOver:
                 self._address, {observer_fence.START_ACCEPT: str(self._refuse_until_ms)}, self._left(CALL_SHARE)
             )
         except BrokerError as error:
-            raise NotDoneError(f"the broker was not told to refuse sends: {error}") from error
+            raise NotDoneError(f"could not make the broker refuse sends: {error}") from error
         log.info("hand-over begun: sends are refused", candidates=list(able))
-        target = await self._level(addresses, priorities)
+        target = await self._wait_for_catch_up(addresses, priorities)
         elected = await self._elect(target)
         await self._taken_over(addresses[target])
         log.info(
@@ -101,7 +98,7 @@ class HandOver:
         return NewMaster(elected.master_id, elected.master_epoch)
 
     async def _priorities(self, addresses: Mapping[int, str]) -> dict[int, int]:
-        """brokerElectionPriority of the candidates that tell it; not worth waiting for."""
+        """brokerElectionPriority of the candidates that answer soon."""
         if len(addresses) == 1:
             return {}
         calls = [self._brokers.configuration(address, self._left(CALL_SHARE / 4)) for address in addresses.values()]
@@ -114,25 +111,26 @@ class HandOver:
                     found[broker_id] = int(text)
         return found
 
-    async def _level(self, addresses: Mapping[int, str], priorities: Mapping[int, int]) -> int:
-        level, able = Level(), dict(addresses)
-        until = self._begun + LEVEL_SHARE * (self._deadline - self._begun)
+    async def _wait_for_catch_up(self, addresses: Mapping[int, str], priorities: Mapping[int, int]) -> int:
+        level, able = CatchUpWatch(), dict(addresses)
+        until = self._begun + CATCH_UP_SHARE * (self._deadline - self._begun)
         while self._loop.time() < until:
-            master = await self._seen(self._address)
+            master = await self._status(self._address)
             if master is not None:
                 found = await asyncio.gather(*(self._end(address) for address in able.values()))
-                ends = {one: end for one, end in zip(able, found, strict=True) if end is not None}
+                ends = {broker_id: end for broker_id, end in zip(able, found, strict=True) if end is not None}
                 if ends:
-                    able = {one: addresses[one] for one in ends}  # who hangs must not hold up every round
+                    # A candidate that hangs must not delay every round.
+                    able = {broker_id: addresses[broker_id] for broker_id in ends}
                 target = level.on_round(master.max_offset, master.sends_waiting, ends, priorities)
                 if target is not None:
                     return target
             await asyncio.sleep(ROUND)
-        raise NotDoneError(f"no candidate had everything in time: {level.behind}")
+        raise NotDoneError(f"no candidate caught up in time: {level.behind}")
 
-    async def _seen(self, address: str) -> BrokerLook | None:
+    async def _status(self, address: str) -> BrokerStatus | None:
         try:
-            return await self._brokers.look(address, self._left(CALL_SHARE))
+            return await self._brokers.status(address, self._left(CALL_SHARE))
         except BrokerError:
             return None
 
@@ -151,7 +149,7 @@ class HandOver:
             return await self._perhaps_elected(target, error)
 
     async def _perhaps_elected(self, target: int, reason: ControllersSilentError) -> Elected:
-        """Whether it was done after all, by whoever decides now."""
+        """Whether the target was elected after all, by the present leading controller."""
         while self._loop.time() < self._deadline:
             try:
                 group = await self._controllers.group()
@@ -164,15 +162,15 @@ class HandOver:
         raise NotDoneError(f"the controllers did not answer whether they elected {target}: {reason}")
 
     async def _taken_over(self, address: str) -> None:
-        """The election is committed: what is waited for here is that sends go on there."""
+        """The election is committed; wait until the new master accepts sends."""
         while self._loop.time() < self._deadline:
-            look = await self._seen(address)
-            if look is not None and look.serves_as_master:
+            status = await self._status(address)
+            if status is not None and status.serves_as_master:
                 return
             await asyncio.sleep(ROUND)
-        log.warning("elected, but not seen to serve as master yet", broker=address)
+        log.warning("elected, but does not serve as master yet", broker=address)
 
     def _left(self, share: float) -> float:
-        """Seconds that one call may take: `share` of the whole, and no longer than it lasts."""
+        """Seconds that one call may take: `share` of the hand-over, at most until its deadline."""
         now = self._loop.time()
         return max(min(share * (self._deadline - self._begun), self._deadline - now), 0.05)

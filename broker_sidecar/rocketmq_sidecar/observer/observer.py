@@ -1,44 +1,37 @@
-"""Beside a Java broker: looks at it and at its group again and again, and keeps it fenced or not as it is wanted.
+"""Polls a Java broker and its group, and keeps the broker fenced or not, as wanted.
 
-`app` builds it and asks it for the probes and the metrics, `admin` for operators. It decides nothing about roles: those
-are between the broker and the controllers. What it sees is judged in `domain.observing`.
+`app` builds it and reads it for the probes and the metrics, `admin` for operators. It decides nothing about roles: the
+broker and the controllers do. `domain.observing` judges what it sees.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 import structlog
 
-from rocketmq_sidecar.domain.observer_identity import strangers
-from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
-from rocketmq_sidecar.domain.observing import Pace, Pulse, Role, Standing, confirm_offset, judge
+from rocketmq_sidecar.domain.observing.identity import wrong_group
+from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
+from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
+from rocketmq_sidecar.domain.observing.verdict import HangDetector, PollInterval, Role, Standing, confirm_offset, judge
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError, BrokerRefusesError
 from rocketmq_sidecar.observer.controllers import ControllersSilentError
 from rocketmq_sidecar.observer.fence import FenceKeeper
 from rocketmq_sidecar.observer.files import ReplicaFiles
-from rocketmq_sidecar.observer.hand_over import Brokers, Controllers
+from rocketmq_sidecar.observer.hand_over import Controllers
+from rocketmq_sidecar.observer.master_link import MasterLink, SlaveBrokers
+from rocketmq_sidecar.observer.store_proof import StoreProof
 from rocketmq_sidecar.settings import SidecarSettings
 
 log = structlog.get_logger(__name__)
 
 HANG_PATIENCE = 10.0
-"""Seconds without an answer after which the broker counts as hung; whoever ends it for that waits longer still."""
+"""Seconds without an answer after which the broker counts as hung; the liveness probe waits longer still."""
 SILENCE = 5.0
-"""Seconds without an answer for which a broker counts as what it was."""
-
-
-class SlaveBrokers(Brokers, Protocol):
-    """`observer.broker.BrokerCalls`."""
-
-    async def ha_address(self, address: str, seconds: float = ...) -> str | None: ...
-    async def tell_master(self, address: str, *, ha_address: str, master_address: str) -> None: ...
+"""Seconds without an answer for which the last status of a broker still counts."""
 
 
 class Observer:
-    """One replica, seen from beside it."""
-
     def __init__(
         self,
         settings: SidecarSettings,
@@ -46,33 +39,37 @@ class Observer:
         brokers: SlaveBrokers,
         controllers: Controllers,
         files: ReplicaFiles,
+        proof: StoreProof,
         now_ms: Callable[[], int],
     ) -> None:
-        """Nothing is opened or asked yet. Needs a running event loop."""
+        """Nothing is opened or requested yet. Needs a running event loop."""
         self.settings = settings
         self.files = files
-        self.broker: BrokerLook | None = None
-        self.last: BrokerLook | None = None
-        """What the broker said last; `broker` is None while it says nothing."""
-        self.group: GroupLook | None = None
-        self.standing = Standing(Role.NONE, "the broker has not been asked yet", ready=False)
+        self.proof = proof
+        self.broker: BrokerStatus | None = None
+        self.last: BrokerStatus | None = None
+        """The broker's last status; `broker` is unset while it does not answer."""
+        self.group: GroupStatus | None = None
+        self.standing = Standing(Role.UNKNOWN, "the broker has not been asked yet", ready=False)
         self._brokers, self._controllers = brokers, controllers
         self._loop = asyncio.get_running_loop()
         self._now_ms = now_ms
         self.address = broker_address(settings)
         self._fence = FenceKeeper(brokers, self.address, files)
+        self._master_link = MasterLink(brokers, self.address)
         self._answered = float("-inf")
-        self._pulse = Pulse(HANG_PATIENCE)
-        self._pace = Pace()
+        self._hang_detector = HangDetector(HANG_PATIENCE)
+        self._catch_up = CatchUpCheck()
+        self._interval = PollInterval()
         self._wake = asyncio.Event()
-        self._silence = self.standing.text
-        self._unheard: str | None = "the controllers have not been asked yet"
+        self._broker_error = self.standing.text
+        self._controllers_error: str | None = "the controllers have not been asked yet"
         self._task: asyncio.Task[None] | None = None
 
     # Life
 
     def start(self, on_bug: Callable[[BaseException], None]) -> None:
-        """Begin to look; `on_bug` hears why it ended, should it ever by itself."""
+        """Start polling; `on_bug` gets the exception if the task ends by itself."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -82,18 +79,18 @@ class Observer:
         self._task.add_done_callback(ended)
 
     async def stop(self) -> None:
-        """Look no more of oneself; `look` still does."""
+        """Stop polling periodically; `poll` still works."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def look_soon(self) -> None:
-        """Something has changed."""
+    def poll_soon(self) -> None:
+        """Something has changed: do not wait for the next poll."""
         self._wake.set()
 
     def hung(self) -> str | None:
-        """Since when the broker hangs, so that a restart of it would help."""
-        return self._pulse.hung(self._loop.time())
+        """For how long the broker has been hanging, so that a restart of it helps; None if it does not hang."""
+        return self._hang_detector.hung(self._loop.time())
 
     def unready(self) -> str | None:
         """None, or why this replica does not serve."""
@@ -102,9 +99,9 @@ class Observer:
     async def _run(self) -> None:
         while True:
             before = self.standing, self.group
-            await self.look()
+            await self.poll()
             changed = (self.standing, self.group) != before or not self.standing.ready
-            pause = self._pace.pause(self._loop.time(), changed=changed)
+            pause = self._interval.pause(self._loop.time(), changed=changed)
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -112,99 +109,114 @@ class Observer:
                 pass
             self._wake.clear()
 
-    # Looking
+    # Polling
 
-    async def look(self) -> None:
-        """One look at everything; ends within seconds, whoever does not answer."""
-        self.files.look()
-        await asyncio.gather(self._look_at_broker(), self._look_at_group())
-        # Judged behind it: whoever is ready is fenced if it is to be.
-        await self._tell(self._keep_fence)
+    async def poll(self) -> None:
+        """Poll everything once; ends within seconds even if a peer does not answer."""
+        self.files.reload()
+        await self.proof.begin()
+        await asyncio.gather(self._poll_broker(), self._poll_group())
+        # Before the verdict: a replica that is reported ready has its fence applied.
+        await self._with_broker(self._keep_fence)
+        await self._prove()
         self._judge()
-        await self._tell(self._point_to_master)
+        await self._with_broker(self._keep_master_link)
 
-    async def look_and_keep_fence(self) -> None:
-        """Make the broker as the fence says, now.
+    async def poll_and_keep_fence(self) -> None:
+        """Apply the fence to the broker now.
 
         Raises:
-            BrokerError: it was not told, or perhaps not. That the broker is away is none: it is told when it is back.
+            BrokerError: it failed, or the result is not known. No error if the broker is away: the fence is applied
+            when
+                it is back.
         """
-        await self._look_at_broker()
+        await self._poll_broker()
         if self.broker is not None:
-            self.broker = await self._fence.keep(self.broker, look_again=True)
-        self.look_soon()
+            self.broker = await self._fence.keep(self.broker, reread=True)
+        self.poll_soon()
 
-    async def _tell(self, what: Callable[[BrokerLook], Awaitable[None]]) -> None:
+    async def _with_broker(self, what: Callable[[BrokerStatus], Awaitable[None]]) -> None:
         if self.broker is not None:
             try:
                 await what(self.broker)
             except BrokerError as error:
-                log.warning("the broker was not told", reason=str(error))
+                log.warning("cannot configure the broker", reason=str(error))
 
-    async def _keep_fence(self, broker: BrokerLook) -> None:
+    async def _keep_fence(self, broker: BrokerStatus) -> None:
         self.broker = await self._fence.keep(broker)
 
-    async def _look_at_broker(self) -> None:
+    async def _poll_broker(self) -> None:
         try:
-            self.broker = self.last = await self._brokers.look(self.address)
+            self.broker = self.last = await self._brokers.status(self.address)
         except BrokerError as error:
             if isinstance(error, BrokerGoneError):
-                self._pulse.on_gone()
+                self._hang_detector.on_disconnect()
             elif isinstance(error, BrokerRefusesError):
-                self._pulse.on_answer(self._loop.time())
+                self._hang_detector.on_answer(self._loop.time())
             elif self.broker is not None and self._loop.time() - self._answered <= SILENCE:
-                return  # perhaps it collects garbage
-            self.broker, self._silence = None, str(error)
+                return  # it may be collecting garbage
+            self.broker, self._broker_error = None, str(error)
         else:
             self._answered = self._loop.time()
-            self._pulse.on_answer(self._answered)
+            self._hang_detector.on_answer(self._answered)
 
-    async def _look_at_group(self) -> None:
+    async def _poll_group(self) -> None:
         try:
             group = await self._controllers.group()
         except ControllersSilentError as error:
-            self._unheard = str(error)
+            self._controllers_error = str(error)
         else:
-            self.group, self._unheard = group, None
+            self.group, self._controllers_error = group, None
+
+    async def _prove(self) -> None:
+        """Whether the log has all that was acknowledged."""
+        broker, proof = self.broker, self.proof
+        if broker is None or not proof.begun:
+            return
+        acked = acknowledged(broker, self.group, stored=self.files.confirm_offset)
+        await proof.saw(end=broker.max_offset, acked=acked)
+        if proof.unproven is not None and await self._has_everything(broker):
+            await proof.mark_proven(broker.max_offset)
+
+    async def _has_everything(self, broker: BrokerStatus) -> bool:
+        group, broker_id = self.group, self.broker_id
+        if group is None or group.master_id is None or self._controllers_error is not None or broker_id is None:
+            return False
+        if group.master_id == broker_id:
+            return broker.serves_as_master
+        master_address = group.addresses.get(group.master_id)
+        if broker.outward_id != broker_id or master_address is None:
+            return False
+        try:
+            master = await self._brokers.status(master_address)
+        except BrokerError:
+            return False
+        return self._catch_up.reached(broker, master, group)
 
     def _judge(self) -> None:
         settings, broker = self.settings, self.broker
         trouble = self.files.trouble
         if broker is not None and trouble is None:
             wanted = (settings.broker_cluster_name, settings.name)
-            trouble = strangers(broker.cluster_name, broker.broker_name, wanted=wanted, address=self.address)
+            trouble = wrong_group(broker.cluster_name, broker.broker_name, wanted=wanted, address=self.address)
         before = self.standing
         self.standing = judge(
             broker_id=self.broker_id,
             broker=broker,
-            silence=self._silence,
+            broker_error=self._broker_error,
             group=self.group,
-            unheard=self._unheard,
+            controllers_error=self._controllers_error,
             trouble=trouble,
+            unproven=self.proof.unproven,
             now_ms=self._now_ms(),
         )
         if self.standing != before:
             level = log.info if self.standing.ready else log.warning
             level("replica", role=self.standing.role.value, standing=self.standing.text, ready=self.standing.ready)
 
-    async def _point_to_master(self, broker: BrokerLook) -> None:
-        """A slave learns its master's HA address from a name server, late, and after an election that the old master
-        survives perhaps the old one's, to which it then holds for ever. So it is told here."""
-        group, broker_id = self.group, self.broker_id
-        if group is None or group.master_id is None or self._unheard is not None or broker.outward_id != broker_id:
-            return
-        if broker_id in group.in_sync or group.master_id == broker_id:
-            return
-        master_address = group.addresses.get(group.master_id)
-        if master_address is None:
-            return
-        try:
-            ha_address = await self._brokers.ha_address(master_address)
-        except BrokerError:
-            return  # the master is looked after by its own sidecar
-        if ha_address is not None and ha_address != broker.master_ha_address:
-            await self._brokers.tell_master(self.address, ha_address=ha_address, master_address=master_address)
-            log.info("slave told where its master is", ha_address=ha_address, before=broker.master_ha_address)
+    async def _keep_master_link(self, broker: BrokerStatus) -> None:
+        group = self.group if self._controllers_error is None else None
+        await self._master_link.keep(broker, self.broker_id, group, self._fence.configuration)
 
     # What is known
 
@@ -212,6 +224,11 @@ class Observer:
     def broker_id(self) -> int | None:
         identity = self.files.identity
         return None if identity is None else identity.broker_id
+
+    @property
+    def unproven_report(self) -> tuple[int, str | None] | None:
+        """brokerId, and why its log may lack what was acknowledged; None while not known."""
+        return None if self.broker_id is None or not self.proof.begun else (self.broker_id, self.proof.unproven)
 
     @property
     def confirm_offset(self) -> int:
@@ -226,8 +243,8 @@ class Observer:
 
     @property
     def controller_found(self) -> bool:
-        """Whether the controllers answered the last look."""
-        return self._unheard is None
+        """Whether the controllers answered the last poll."""
+        return self._controllers_error is None
 
 
 def wall_clock() -> int:

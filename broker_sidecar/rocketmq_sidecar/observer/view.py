@@ -1,13 +1,13 @@
-"""A replica as operators are shown it, out of what the observer has seen. Pure."""
+"""Builds operators' view of a replica from what the observer has seen. Pure."""
 
 from collections.abc import Sequence
 
 from rocketmq_api.replica_view import EpochRange, ReplicaRole, ReplicaView
 from rocketmq_formats.remoting.controller import EpochEntry
 from rocketmq_runtime.version import __version__
-from rocketmq_sidecar.domain.fence import Fence
-from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
-from rocketmq_sidecar.domain.observing import Role, Standing
+from rocketmq_sidecar.domain.control.fence import Fence
+from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
+from rocketmq_sidecar.domain.observing.verdict import Role, Standing
 from rocketmq_sidecar.settings import SidecarSettings
 
 
@@ -16,13 +16,14 @@ def replica_view(
     *,
     broker_id: int | None,
     standing: Standing,
-    broker: BrokerLook | None,
-    group: GroupLook | None,
+    broker: BrokerStatus | None,
+    group: GroupStatus | None,
     fence: Fence | None,
     confirm_offset: int,
     epochs: Sequence[EpochEntry],
 ) -> ReplicaView:
-    """`broker` is what it last said, be it gone since; `epochs` are the file's, for a broker that never said a word."""
+    """`broker` is its last status, even if it has stopped since; `epochs` are the file's, for a broker that never
+    answered."""
     max_offset = 0 if broker is None else broker.max_offset
     return ReplicaView(
         cluster_name=settings.broker_cluster_name,
@@ -37,13 +38,13 @@ def replica_view(
         confirm_offset=confirm_offset,
         min_offset=0 if broker is None else broker.min_offset,
         epochs=tuple(
-            EpochRange(one.epoch, one.start_offset, one.end_offset)
-            for one in (epochs if broker is None else broker.epochs)
+            EpochRange(epoch.epoch, epoch.start_offset, epoch.end_offset)
+            for epoch in (epochs if broker is None else broker.epochs)
         ),
         fenced=fence is not None,
         fence_reason="" if fence is None else fence.reason,
         fenced_at_millis=0 if fence is None else fence.since_millis,
-        broker_connected=standing.role is not Role.NONE,
+        broker_connected=standing.role is not Role.UNKNOWN,
         ready_reason=standing.unready or "",
         engine="apache",
         version=__version__,

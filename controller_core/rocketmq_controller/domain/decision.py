@@ -1,4 +1,4 @@
-"""What deciding returns: the answer on the wire and the events to commit before it may be sent.
+"""What the functions in `requests` return: the answer on the wire and the events to commit before it may be sent.
 
 A refusal is a Decision like any other; exceptions mean bugs.
 """
@@ -6,8 +6,8 @@ A refusal is a Decision like any other; exceptions mean bugs.
 import msgspec
 
 from rocketmq_controller.domain.events import Event
-from rocketmq_formats.remoting.bodies import Body
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.headers import Header
 
 

@@ -1,8 +1,8 @@
 """What Raft replicates: one frozen value per kind of change, tagged with Java's type ids where Java has the event.
 
 An event carries the epochs that it makes (or that it was decided on), so that applying it compares before it sets: if
-the group has moved on since the leader decided, the event is void on every member alike (see `evolve`). The bytes are
-made by `rocketmq_controller.event_codec`: fields may be appended with a default, never changed or moved.
+the group has moved on since the leader decided, the event is void on every member (see `evolve`). The bytes are
+made by `rocketmq_controller.log.event_codec`: fields may be appended with a default, never changed or moved (`forms`).
 """
 
 import msgspec
@@ -22,7 +22,7 @@ class AlterSyncStateSet(_Event, frozen=True, tag=1):
 
 
 class ApplyBrokerId(_Event, frozen=True, tag=2):
-    """A broker took an id for ever."""
+    """A broker took an id forever."""
 
     cluster_name: str
     broker_address: str
@@ -31,15 +31,18 @@ class ApplyBrokerId(_Event, frozen=True, tag=2):
 
 
 class ElectMaster(_Event, frozen=True, tag=3):
-    """A new master, alone in its syncStateSet; both epochs are the new ones."""
+    """A new master and its syncStateSet; both epochs are the new ones."""
 
     new_master_broker_id: BrokerId
     master_epoch: MasterEpoch
     sync_state_set_epoch: SyncStateSetEpoch
+    sync_state_set: frozenset[BrokerId]
+    strict: bool
+    """See `BrokerGroup.strict`."""
 
 
 class CleanBrokerData(_Event, frozen=True, tag=5):
-    """Members are forgotten, all of them if `broker_ids` is None; decided on `sync_state_set_epoch`."""
+    """Members are forgotten, all of them without `broker_ids`; decided on `sync_state_set_epoch`."""
 
     broker_ids: frozenset[BrokerId] | None
     sync_state_set_epoch: SyncStateSetEpoch
@@ -53,7 +56,7 @@ class UpdateBrokerAddress(_Event, frozen=True, tag=6):
 
 
 class MasterRestarted(_Event, frozen=True, tag=64):
-    """The master's process began anew, so its role is vacant; the epoch stays. Not in Java, see `registration`."""
+    """The master was restarted, so its role is vacant; the epoch stays. Not in Java, see `registration`."""
 
     broker_id: BrokerId
     master_epoch: MasterEpoch

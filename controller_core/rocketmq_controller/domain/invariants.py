@@ -2,6 +2,7 @@
 
 OneMasterPerEpoch   a group has at most one master in a masterEpoch, and masterEpoch only grows
 MasterFromSyncSet   a new master was in the last committed SyncStateSet, unless unclean election is switched on
+KeepsElectable      an election leaves the master alone in the SyncStateSet, or from strict to strict all members
 IdentityForever     brokerName:brokerId is never given twice
 ReplayEqual         controllers that applied the same index hold equal state
 GroupShape          what any group must look like: the master in the SyncStateSet, that within the replicas, ...
@@ -24,8 +25,8 @@ from rocketmq_controller.domain.model import (
 _Must = Callable[[bool, str, str], None]
 
 
-class InvariantViolation(Exception):  # noqa: N818 - named as DESIGN names it: a bug of ours, never a peer's error
-    """A promise was broken; `invariant` is its name, the text holds all that was looked at."""
+class InvariantViolation(Exception):  # noqa: N818 - a bug of ours, never a peer's error
+    """A promise was broken; `invariant` is its name, the text holds all values that were checked."""
 
     def __init__(self, invariant: str, what: str, **context: object) -> None:
         shown = "".join(f"\n  {name}: {value!r}" for name, value in context.items())
@@ -88,13 +89,15 @@ def check_transition(
 def _check_election(old: BrokerGroup, after: BrokerGroup, options: Options, must: _Must) -> None:
     master = after.master_broker_id
     must(master is not None, "OneMasterPerEpoch", "an epoch begins with a master")
-    must(after.sync_state_set == {master}, "MasterFromSyncSet", "a new master begins alone")
+    if after.sync_state_set != {master}:
+        kept = old.strict and after.strict and after.sync_state_set == old.sync_state_set
+        must(kept, "KeepsElectable", "a new master begins alone, or both it and the last one are strict and all stay")
     if not old.never_elected and not options.enable_elect_unclean_master and not options.last_resort:
         must(master in old.sync_state_set, "MasterFromSyncSet", "the new master was in the SyncStateSet")
 
 
 class History:
-    """What was ever true in a run, over all members and restarts: feed it each applied group of each member."""
+    """What was true at any time of a run, over all members and restarts: feed it each applied group of each member."""
 
     def __init__(self) -> None:
         self._masters: dict[tuple[str, MasterEpoch], BrokerId] = {}

@@ -1,159 +1,192 @@
-"""Who lives, as this controller sees it: the heartbeat table, fed on every member and consulted on the leader.
+"""The heartbeat table: which brokers live, as this controller sees it. Fed on every member, consulted on the leader.
 
-The shell passes each heartbeat (904) and each closed connection with the monotonic time in seconds; no clock in here.
+Callers pass each heartbeat (904) and each closed connection with the monotonic time in seconds; no clock in here.
 A broker is dead when its connection closes, and suspected when it has been silent for three of its own heartbeats: the
 limit is min(heartbeatTimeoutMills it declared, max(brokerSuspectTimeoutMs, 3 x observed interval)), and only the
-declared time-out while too few heartbeats were seen to know the interval.
+declared time-out while too few heartbeats were seen to measure the interval.
 
-A broker never heard of by a controller that took over just now is neither alive nor dead but `unheard`, until the grace
-period ends. A closed connection is knowledge and counts at once, in a grace period as well.
+A broker that a new leader has never heard is neither alive nor dead but `unheard`, until the grace period ends. A
+closed connection is evidence and counts at once, in a grace period as well.
 
-Unless this process was held up itself: brokers close a connection over which they were not answered, so it may be our
-silence that ended it. Soon after a stall the entry of a broker whose connection closes lives on without one, until the
-broker beats over another or has been silent for too long since we listen again.
+A stall of this process is the exception: brokers close a connection over which they got no answer, so the stall may
+have ended it. Soon after a stall the entry of a broker whose connection closes stays alive without one, until the
+broker sends a heartbeat over another connection or has been silent for too long since the stall.
 
-A broker that declares a write lease (writeLeaseMillis, durability relaxed) acknowledges alone for so long after a
+A broker that declares a write lease (writeLeaseMillis, durability relaxed) acknowledges alone for that long after a
 heartbeat, so it is not called dead before: not when its connection closes, not when the suspect timeout is shorter, and
-not by a controller that has just taken over and cannot know what its predecessor answered. One that says 0 has no lease
-now, but would have one as master: a new leader waits for it through the grace period.
+not by a new leader, which cannot know what its predecessor answered. A broker that declares 0 has no lease now, but
+would have one as master: a new leader waits for it through the grace period.
 
-A broker may have been restarted whenever it turns up over another connection: what it reported before is void, since it
-may have lost of its log. If it registers there, it has been: it is dead until it beats.
+An entry belongs to one connection, and only what comes over it changes the entry: port 9878 has no passwords, and
+anyone can send heartbeats in a broker's name. A heartbeat over another connection is remembered as a rival's. A rival
+takes over the entry when the entry's connection closes or has been silent for half its limit, at most 5 s; until then
+no other connection can register for the broker either. So a broker that reconnects is not declared dead when its old
+connection closes, and a stranger that sends one heartbeat and hangs up harms no broker. A rival gets no write lease.
 
-Differs from 5.3.3 (`DefaultBrokerHeartbeatManager`):
-- A heartbeat over another connection moves the entry there; Java keeps the first one, so that a broker which has
-  reconnected is declared dead when its old connection is closed at last.
-- The latest epoch and maxOffset count. In Java they never shrink, so a truncated broker is compared by data it lost.
-- Java knows the declared time-out only: a hung broker is noticed after 10 to 15 s.
+A connection is at home if it comes from the host of the broker's registered address. An entry that was heard from there
+is not given to a connection from elsewhere, however long its own is silent or closed, until the entry is forgotten or
+the registered address changes; and a connection at home takes the entry at once from one that is not. So a stranger on
+another host that keeps sending heartbeats in a dead master's name does not delay the election. Where brokers register
+names, or connect through address translation, no connection is at home, and only the rules above apply.
+
+An official broker cannot report that its log may lack what it acknowledged; its sidecar does that, over a connection of
+its own and perhaps before the broker's first heartbeat (`on_log_doubt`). Such a report is no sign of life. It applies
+to the broker if the broker's heartbeats come from the same host.
+
+A broker may have been restarted whenever it comes over another connection: what it reported before is void, since its
+log may be shorter. If it registers there, it was restarted: it is dead until its next heartbeat.
+
+Differs from 5.3.3 (rocketmq-all-5.3.3: DefaultBrokerHeartbeatManager.java):
+- An entry can go over to another connection. Java keeps the first one, so that a broker which has reconnected is
+  declared dead when its old connection finally closes.
+- The latest epoch and maxOffset count. In Java they never shrink, so a truncated broker is ranked by data that it lost.
+- Java uses the declared time-out only: a hung broker is noticed after 10 to 15 s.
 - Looked up by brokerName and id as the replicated state is; the cluster's name is kept for display only.
-- Bounded: entries of the dead are given up first, then newcomers are refused.
+- Bounded: brokers that are not registered get a small part of the table, where dead ones are dropped first and then
+  new ones refused. Registered ones are always admitted: the replicated state bounds their number.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
 
+from rocketmq_controller.domain.broker_entry import (
+    DEFAULT_DECLARED_TIMEOUT,
+    UNKNOWN,
+    BrokerEntry,
+    BrokerKey,
+    Origin,
+    Rival,
+)
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import BrokerLiveInfo
-from rocketmq_formats.remoting.codes import ResponseCode
-from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.remoting.controller import (
+    NEW_LEADER_WAITS_MS,
+    BrokerHeartbeatRequestHeader,
+)
 
-DEFAULT_DECLARED_TIMEOUT = 10.0
-"""Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""
 DEFAULT_SUSPECT_TIMEOUT = 3.0
 """Seconds; brokerSuspectTimeoutMs."""
-DEFAULT_GRACE = 5.0
-"""Seconds a new leader waits for the first word of those it never heard: brokers look for controllers that have come
-(back) every 3 s and beat each second after that. After a stall of this process it covers a broker's time-out of 3 s for
-a request as well."""
+DEFAULT_GRACE = NEW_LEADER_WAITS_MS / 1000
+"""Seconds a new leader waits for the first heartbeat of brokers it never heard: brokers look for controllers every 3 s
+and send a heartbeat each second after that. After a stall of this process it also covers a broker's request time-out
+of 3 s."""
 CATCHING_UP = 1.0
-"""Seconds after a stall in which the heartbeats that had waited are read; they say nothing of a broker's pace."""
+"""Seconds after a stall in which the heartbeats that had waited are read; their intervals do not count."""
 MISSED_HEARTBEATS = 3
-MAX_ENTRIES = 100_000
+MAX_STRANGERS = 1000
+"""Entries of brokers that are not registered."""
+MAX_RIVALS = 4
+"""Other connections whose heartbeats in a broker's name are remembered."""
 FORGET_AFTER = 600.0
-"""Seconds after which a dead entry says nothing any more."""
+"""Seconds after which a dead entry is dropped."""
+_MAX_STALLS = 1000
+"""Stalls of this process that are remembered; each is followed by a moment of listening."""
 _SAMPLES = 5
-_ENOUGH_SAMPLES = 2  # of two the longer counts
-_MAX_TIMEOUT = 86_400.0
+_MAX_TIMEOUT = 60.0
+"""Of what brokers declare: one heartbeat must not keep a broker alive, and its group without election, for long."""
+_RIVAL_WAIT = 5.0
+"""Seconds of silence after which a connection loses its entry to a rival in any case: the rival may be the broker."""
+_MAX_LEASE = NEW_LEADER_WAITS_MS / 1000
 
 
-class BrokerKey(msgspec.Struct, frozen=True, order=True):
-    """A broker as it names itself in heartbeats; it need not be registered."""
-
-    cluster_name: str
-    broker_name: str
-    broker_id: int
-
-
-class Heard(msgspec.Struct, frozen=True):
-    """What a heartbeat led to."""
+class HeartbeatResult(msgspec.Struct, frozen=True):
+    """The effect of a heartbeat."""
 
     came_alive: bool = False
-    """It was unknown, dead or without a connection before: its group may be able to elect now."""
+    """The broker was unknown, dead or without a connection, or had not reported where its log ends or that it has
+    everything: its group may be able to elect now."""
     refused: Decision | None = None
-    """The answer if it was not taken in; otherwise it is `HEARTBEAT_SUCCESS` (most are oneway and want none)."""
+    """The answer if it was not accepted; otherwise it is `HEARTBEAT_SUCCESS` (most are oneway and get none)."""
 
 
 HEARTBEAT_SUCCESS = Decision(ResponseCode.SUCCESS, "Heart beat success")
-_ALIVE = Heard()
-_CAME_ALIVE = Heard(came_alive=True)
-_NO_ID = Heard(refused=Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"))
-_FULL = Heard(refused=Decision(ResponseCode.SYSTEM_BUSY, "Heart beat refused: too many brokers are alive already"))
-
-
-class BrokerEntry:
-    """One broker's last words. Read by views and metrics, written by `HeartbeatTable` only."""
-
-    __slots__ = (
-        "address",
-        "alive",
-        "confirm_offset",
-        "connection_id",
-        "declared_timeout",
-        "election_priority",
-        "epoch",
-        "intervals",
-        "key",
-        "last_heartbeat",
-        "lease",
-        "limit",
-        "max_offset",
-        "takes_leases",
+_ALIVE = HeartbeatResult()
+_CAME_ALIVE = HeartbeatResult(came_alive=True)
+_NO_ID = HeartbeatResult(refused=Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, "Heart beat with empty brokerId"))
+_FULL = HeartbeatResult(
+    refused=Decision(ResponseCode.SYSTEM_BUSY, "Heart beat refused: too many brokers are not registered")
+)
+_NOT_AT_HOME = HeartbeatResult(
+    refused=Decision(
+        ResponseCode.SYSTEM_BUSY,
+        "Heart beat refused: this broker sends heartbeats from the host that it registered",
     )
-
-    def __init__(self, key: BrokerKey) -> None:
-        self.key = key
-        self.address = ""
-        self.alive = False
-        self.connection_id: int | None = None
-        self.declared_timeout = DEFAULT_DECLARED_TIMEOUT
-        self.limit = DEFAULT_DECLARED_TIMEOUT
-        self.lease = 0.0
-        """Seconds after a heartbeat in which it may acknowledge alone."""
-        self.takes_leases: bool | None = None
-        """Whether it has, or as master would have, a lease; None before its first heartbeat."""
-        self.last_heartbeat = 0.0
-        self.intervals: tuple[float, ...] = ()
-        self.epoch = -1
-        self.max_offset = -1
-        self.confirm_offset = -1
-        self.election_priority = MAX_ELECTION_PRIORITY
-
-    @property
-    def interval(self) -> float | None:
-        """Median of the last intervals between heartbeats in seconds; None while too few were seen."""
-        if len(self.intervals) < _ENOUGH_SAMPLES:
-            return None
-        return sorted(self.intervals)[len(self.intervals) // 2]
-
-    def forget_report(self) -> None:
-        """What it said of its log is void."""
-        self.epoch = self.max_offset = self.confirm_offset = -1
+)
+_NO_LEASE = HeartbeatResult(
+    refused=Decision(
+        ResponseCode.SYSTEM_BUSY,
+        "Heart beat refused: this broker sends heartbeats over another connection, which has the lease",
+    )
+)
 
 
 class HeartbeatTable:
-    """All brokers this controller has heard of. `now` is monotonic seconds and never goes back."""
+    """All brokers that this controller has heard. `now` is monotonic seconds and never goes back."""
 
-    def __init__(self, *, suspect_timeout: float = DEFAULT_SUSPECT_TIMEOUT, max_entries: int = MAX_ENTRIES) -> None:
+    def __init__(self, *, suspect_timeout: float = DEFAULT_SUSPECT_TIMEOUT, max_strangers: int = MAX_STRANGERS) -> None:
         self.suspect_timeout = suspect_timeout
-        self._max_entries = max_entries
+        self._max_strangers = max_strangers
         self._entries: dict[tuple[str, int], BrokerEntry] = {}
+        self._strangers: set[tuple[str, int]] = set()
+        """Entries of brokers that are not registered."""
         self._by_connection: dict[int, set[tuple[str, int]]] = {}
         self._leading_since = self._grace_until = float("-inf")
         self._listening_since = float("-inf")
+        self._stalled = 0.0
+        """Seconds for which this process was stalled, in total."""
+        self.doubts: dict[tuple[str, int, str], float] = {}
+        """(brokerName, brokerId, host) of brokers whose sidecars doubt their logs -> time of the last such report."""
+        self._stalls: deque[tuple[float, float]] = deque(maxlen=_MAX_STALLS)
+        """(end, `_stalled` by then) of each stall, oldest first."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def on_heartbeat(self, request: BrokerHeartbeatRequestHeader, connection_id: int, now: float) -> Heard:
-        """Take in one heartbeat (904). Refusals: 2005 without brokerId; 2 if the table is full of living brokers."""
+    def on_heartbeat(
+        self,
+        request: BrokerHeartbeatRequestHeader,
+        connection_id: int,
+        now: float,
+        *,
+        registered: bool = True,
+        origin: Origin = UNKNOWN,
+    ) -> HeartbeatResult:
+        """Handle one heartbeat (904); `registered`: its broker is in the replicated state.
+
+        Refusals: 2005 without brokerId; 2 if there are too many strangers, for a rival that asks for a write lease, and
+        for one that is not at home while the entry is.
+        """
         if request.broker_id is None:
             return _NO_ID
-        entry = self._admit(request.cluster_name, request.broker_name, request.broker_id, now)
+        key = BrokerKey(request.cluster_name, request.broker_name, request.broker_id)
+        entry = self._admit(key, now, registered=registered)
         if entry is None:
             return _FULL
-        if entry.connection_id != connection_id:
+        if _is_impostor(entry, connection_id, origin):
+            return _NOT_AT_HOME
+        if self._is_rival(entry, connection_id, now, origin):
+            self._record_rival(entry, Rival(now, request, origin.host), connection_id)
+            return _NO_LEASE if (request.write_lease_millis or 0) > 0 else _ALIVE
+        if origin.at_home and entry.home != origin.home:
+            self._drop_rivals(entry)
+        home = origin.home if origin.at_home else ""
+        return self._accept(entry, Rival(now, request, origin.host), connection_id, home=home)
+
+    def _accept(self, entry: BrokerEntry, heartbeat: Rival, connection_id: int, *, home: str) -> HeartbeatResult:
+        request, now = heartbeat.request, heartbeat.received_at
+        moved = entry.connection_id != connection_id
+        left = entry.last_heartbeat + entry.lease - now if entry.alive and moved else 0.0
+        loser = entry.connection_id if entry.alive and moved else None
+        before = None if entry.last_request is None else Rival(entry.last_heartbeat, entry.last_request, entry.host)
+        reported = entry.max_offset >= 0, not entry.unproven
+        if moved:
             entry.forget_report()
+        entry.last_request = request
+        if entry.key.cluster_name != request.cluster_name:
+            entry.key = BrokerKey(request.cluster_name, entry.key.broker_name, entry.key.broker_id)
         entry.address = request.broker_addr
         if request.epoch is not None:
             entry.epoch = request.epoch
@@ -168,52 +201,107 @@ class HeartbeatTable:
             DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
         )
         lease = request.write_lease_millis
-        entry.lease = 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_TIMEOUT)
-        entry.takes_leases = lease is not None
-        if entry.alive and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
+        # Only the connection that got a lease can end it early.
+        entry.lease = max(left, 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_LEASE))
+        entry.takes_leases = lease is not None or entry.lease > 0
+        entry.strict = request.strict_durability is True
+        entry.unproven = request.unproven is True
+        if entry.alive and not moved and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
-        return _CAME_ALIVE if self._hear(entry, connection_id, now) else _ALIVE
+        came_alive = (
+            self._mark_alive(entry, connection_id, now) or (entry.max_offset >= 0, not entry.unproven) > reported
+        )
+        outdone = home not in {"", entry.home}
+        entry.home, entry.host = home, heartbeat.host
+        if loser is not None and before is not None and not outdone:
+            # The loser was silent but may be the broker, and the winner a stranger that hangs up next.
+            self._record_rival(entry, before, loser)
+        return _CAME_ALIVE if came_alive else _ALIVE
 
-    def touch(self, key: BrokerKey, connection_id: int, now: float) -> None:
-        """Another request that only the broker itself sends shows that it lives; it says nothing of offsets.
+    def touch(
+        self, key: BrokerKey, connection_id: int, now: float, *, strict: bool = False, origin: Origin = UNKNOWN
+    ) -> None:
+        """Another request that only the broker itself sends shows that it lives; offsets stay unknown. `strict`: as the
+        request declares.
 
-        Meant for electMaster without designateElect, before deciding: brokers announce themselves by a heartbeat sent
-        asynchronously just before, and if that is overtaken Java makes them wait 5 s. Not for registerBroker, which
-        tells a restarted master by the connection of its last heartbeat.
+        Meant for electMaster without designateElect, before deciding: brokers send a heartbeat asynchronously just
+        before, and if it arrives later Java makes them wait 5 s. Not for registerBroker, which recognizes a restarted
+        master by the connection of its last heartbeat. Over another connection than that of a living broker it proves
+        nothing: anyone may ask.
         """
-        entry = self._admit(key.cluster_name, key.broker_name, key.broker_id, now)
-        if entry is not None:
+        entry = self._admit(key, now, registered=True)
+        if entry is None or _is_impostor(entry, connection_id, origin):
+            return
+        if not (entry.alive and entry.connection_id not in {None, connection_id}):
             if entry.connection_id != connection_id:
                 entry.forget_report()
+            entry.strict = entry.strict or strict
             entry.limit = self._limit(entry)
-            self._hear(entry, connection_id, now)
+            entry.home, entry.host = origin.home if origin.at_home else "", origin.host
+            self._mark_alive(entry, connection_id, now)
 
-    def on_registered(self, broker_name: str, broker_id: int, connection_id: int) -> None:
-        """registerBroker: no sign of life that counts, but over another connection than its heartbeats the word of a
-        broker that has been restarted. Its life before is over, with what it said and any lease; the new one begins
-        when it beats or asks for an election. It may not want to be elected: its log may be gone."""
+    def on_log_doubt(self, broker_name: str, broker_id: int, host: str, now: float, *, unproven: bool) -> bool:
+        """The sidecar of a registered broker reports, from `host`, whether the log may lack what was acknowledged. It
+        repeats that; a doubt that is not repeated is kept for `FORGET_AFTER`.
+
+        True: the broker lives and is no longer doubted, so its group may be able to elect now.
+        """
+        place = (broker_name, broker_id, host)
+        doubted = self.doubts.pop(place, None) is not None
+        if unproven:
+            hosts = [other for other in self.doubts if other[:2] == place[:2]]  # oldest report first
+            if len(hosts) >= MAX_RIVALS:
+                del self.doubts[hosts[0]]
+            self.doubts[place] = now
+            return False
         entry = self._entries.get((broker_name, broker_id))
-        if entry is not None and entry.connection_id != connection_id:
-            self._bury(entry)
+        return doubted and entry is not None and entry.host == host and self.is_alive(entry, now)
+
+    def is_unproven(self, entry: BrokerEntry) -> bool:
+        """Whether the log may lack what was acknowledged, as the broker or its sidecar reports."""
+        return entry.unproven or (entry.key.broker_name, entry.key.broker_id, entry.host) in self.doubts
+
+    def on_registered(
+        self, broker_name: str, broker_id: int, connection_id: int, now: float, *, origin: Origin = UNKNOWN
+    ) -> bool:
+        """registerBroker is no sign of life. Over another connection than the heartbeats it means that the broker was
+        restarted: its report and any lease are void, and it lives again when it sends a heartbeat or asks for an
+        election. It may not want to be elected: its log may be lost.
+
+        False: the broker sends heartbeats over an open connection, so it was not restarted; or the network lost the
+        end of that connection, then it will be silent soon. Nothing has changed.
+        """
+        entry = self._entries.get((broker_name, broker_id))
+        if entry is None or entry.connection_id == connection_id:
+            return True
+        if self._is_rival(entry, connection_id, now, origin):
+            return False
+        self._mark_dead(entry)
+        return True
 
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
-        """The living brokers that were on the connection: dead at once, unless a lease lasts or we caused it."""
-        gone: list[BrokerKey] = []
+        """The living brokers on this connection: dead at once, unless a lease lasts or a stall of ours caused it."""
+        dead: list[BrokerKey] = []
         proves_death = now >= self._listening_since + DEFAULT_GRACE
         for place in self._by_connection.pop(connection_id, ()):
             entry = self._entries[place]
+            if entry.connection_id != connection_id:
+                entry.rivals.pop(connection_id, None)
+                continue
             entry.connection_id = None
+            if entry.alive and self._taken_over(entry, now):
+                continue
             if entry.alive and now - entry.last_heartbeat < entry.lease:
                 entry.limit = entry.lease
             elif entry.alive and proves_death:
                 entry.last_heartbeat = now
-                gone.append(entry.key)
-                self._bury(entry)
-        return tuple(sorted(gone))
+                dead.append(entry.key)
+                self._mark_dead(entry)
+        return tuple(sorted(dead))
 
     def expired(self, now: float) -> tuple[BrokerKey, ...]:
-        """Brokers silent for longer than their limit, each reported once until it beats again.
+        """Brokers silent for longer than their limit, each reported once until its next heartbeat.
 
         To be called on every member, a few times a second.
         """
@@ -221,24 +309,28 @@ class HeartbeatTable:
         forgotten: list[tuple[str, int]] = []
         for place, entry in self._entries.items():
             if entry.alive:
-                if self._silent(entry, now):
+                if self._silent(entry, now) and not self._taken_over(entry, now):
                     silent.append(entry.key)
-                    self._bury(entry)
+                    self._mark_dead(entry)
             elif now - entry.last_heartbeat > FORGET_AFTER:
                 forgotten.append(place)
         for place in forgotten:
             self._forget(place)
+        self.doubts = {place: said for place, said in self.doubts.items() if now - said <= FORGET_AFTER}
         return tuple(sorted(silent))
 
     def start_grace(self, now: float, seconds: float = DEFAULT_GRACE) -> None:
-        """This controller begins to lead: for so long a broker it never heard of is not to be called dead, nor for its
-        lease one that it has lost sight of: the leader before may have heard it until now."""
+        """This controller begins to lead: for `seconds` a broker that it never heard is not called dead. Nor is, for
+        its lease, a broker that it does not receive: the previous leader may have received it until now."""
         self._leading_since = now
         self._grace_until = now + seconds
 
-    def forgive_stall(self, now: float) -> None:
-        """This process itself was held up until `now`: silence counts from here, closed connections only later."""
+    def on_stall(self, now: float, seconds: float) -> None:
+        """This process was stalled for `seconds` until `now`: silence counts from here, closed connections only later.
+        Where a broker is silent across several stalls, the time between the stalls counts."""
         self._listening_since = now
+        self._stalled += seconds
+        self._stalls.append((now, self._stalled))
 
     def view(self, now: float) -> "TableView":
         """The table as it is at `now`; to be used within the same call stack."""
@@ -249,27 +341,36 @@ class HeartbeatTable:
         return self._entries.get((broker_name, broker_id))
 
     def living(self, now: float) -> Iterator[BrokerEntry]:
-        """Entries of brokers alive at `now`, for metrics and the admin API."""
-        return (entry for entry in self._entries.values() if self.is_alive(entry, now))
+        """Entries of brokers alive at `now`, for the admin API, and for metrics, which read from another thread."""
+        return (entry for entry in tuple(self._entries.values()) if self.is_alive(entry, now))
 
     def is_alive(self, entry: BrokerEntry, now: float) -> bool:
         """Whether the entry's broker has been heard within its limit."""
         return entry.alive and not self._silent(entry, now)
 
     def in_grace(self, now: float) -> bool:
-        """Whether silence of the unknown means nothing yet."""
+        """Whether the silence of unheard brokers means nothing yet."""
         return now < self._grace_until
 
     def may_hold_lease(self, entry: BrokerEntry, now: float) -> bool:
-        """Whether a broker that is dead to us may hold a lease that another controller let it have."""
+        """Whether a broker that is dead here may hold a lease that another controller granted."""
         if entry.lease > 0:
             return now < self._leading_since + entry.lease
         return entry.takes_leases is not False and self.in_grace(now)
 
     def _silent(self, entry: BrokerEntry, now: float) -> bool:
-        if entry.last_heartbeat < self._listening_since:  # it may have to find us again first
-            return now - self._listening_since > max(entry.limit, DEFAULT_GRACE)
+        if entry.last_heartbeat < self._listening_since:  # it may have to reconnect first
+            return self._listened_since_stall(entry, now) > max(entry.limit, DEFAULT_GRACE)
         return now - entry.last_heartbeat > entry.limit
+
+    def _listened_since_stall(self, entry: BrokerEntry, now: float) -> float:
+        """Seconds without a stall, since the end of the first stall after its last heartbeat."""
+        first = (self._listening_since, self._stalled)
+        for stall in reversed(self._stalls):
+            if stall[0] <= entry.last_heartbeat:
+                break
+            first = stall
+        return now - first[0] - (self._stalled - first[1])
 
     def _limit(self, entry: BrokerEntry) -> float:
         interval = entry.interval
@@ -278,49 +379,94 @@ class HeartbeatTable:
             limit = min(limit, max(self.suspect_timeout, MISSED_HEARTBEATS * interval))
         return max(limit, entry.lease)
 
-    def _admit(self, cluster_name: str, broker_name: str, broker_id: int, now: float) -> BrokerEntry | None:
-        place = (broker_name, broker_id)
+    def _admit(self, key: BrokerKey, now: float, *, registered: bool) -> BrokerEntry | None:
+        place = (key.broker_name, key.broker_id)
         entry = self._entries.get(place)
         if entry is None:
-            if len(self._entries) >= self._max_entries and not self._make_room(now):
-                return None
-            entry = self._entries[place] = BrokerEntry(BrokerKey(cluster_name, broker_name, broker_id))
-        elif entry.key.cluster_name != cluster_name:
-            entry.key = BrokerKey(cluster_name, broker_name, broker_id)
+            if not registered:
+                if len(self._strangers) >= self._max_strangers and not self._make_room(now):
+                    return None
+                self._strangers.add(place)
+            entry = self._entries[place] = BrokerEntry(key)
+        elif registered:
+            self._strangers.discard(place)
         return entry
 
     def _make_room(self, now: float) -> bool:
-        for place in [place for place, entry in self._entries.items() if not self.is_alive(entry, now)]:
+        for place in [place for place in self._strangers if not self.is_alive(self._entries[place], now)]:
             self._forget(place)
-        return len(self._entries) < self._max_entries
+        return len(self._strangers) < self._max_strangers
 
-    def _hear(self, entry: BrokerEntry, connection_id: int, now: float) -> bool:
-        """Note a sign of life; True if the broker was not alive before, or without a connection."""
+    def _is_rival(self, entry: BrokerEntry, connection_id: int, now: float, origin: Origin) -> bool:
+        if not entry.alive or entry.connection_id is None or entry.connection_id == connection_id:
+            return False
+        if origin.at_home and entry.home != origin.home:
+            return False
+        return now - max(entry.last_heartbeat, self._listening_since) < min(entry.limit / 2, _RIVAL_WAIT)
+
+    def _record_rival(self, entry: BrokerEntry, heartbeat: Rival, connection_id: int) -> None:
+        if entry.rivals.pop(connection_id, None) is None and len(entry.rivals) >= MAX_RIVALS:
+            longest_silent = next(iter(entry.rivals))
+            del entry.rivals[longest_silent]
+            self._unlink(entry, longest_silent)
+        entry.rivals[connection_id] = heartbeat
+        self._link(entry, connection_id)
+
+    def _taken_over(self, entry: BrokerEntry, now: float) -> bool:
+        """Whether a rival that is not silent took over the entry of a living broker whose own connection ended."""
+        if not entry.rivals:
+            return False
+        connection_id, heartbeat = max(entry.rivals.items(), key=lambda rival: rival[1].received_at)
+        if now - heartbeat.received_at > self._limit(entry):
+            return False
+        self._accept(entry, heartbeat, connection_id, home=entry.home)
+        return True
+
+    def _mark_alive(self, entry: BrokerEntry, connection_id: int, now: float) -> bool:
+        """Record a sign of life; True if the broker was not alive before, or without a connection."""
         came_alive = entry.connection_id is None or not self.is_alive(entry, now)
         if entry.connection_id != connection_id:
-            self._leave_connection(entry)
+            if entry.connection_id is not None:
+                self._unlink(entry, entry.connection_id)
+            entry.rivals.pop(connection_id, None)
             entry.connection_id = connection_id
-            self._by_connection.setdefault(connection_id, set()).add((entry.key.broker_name, entry.key.broker_id))
+            self._link(entry, connection_id)
         entry.last_heartbeat = now
         entry.alive = True
         return came_alive
 
-    def _bury(self, entry: BrokerEntry) -> None:
-        # What it said before is void: when it returns it may have been truncated, and beat at another pace.
+    def _mark_dead(self, entry: BrokerEntry) -> None:
+        # Its report is void: when it returns its log may be shorter, and its heartbeat interval another one.
         entry.alive = False
         entry.intervals = ()
+        self._drop_rivals(entry)
         entry.forget_report()
 
-    def _forget(self, place: tuple[str, int]) -> None:
-        self._leave_connection(self._entries.pop(place))
+    def _drop_rivals(self, entry: BrokerEntry) -> None:
+        for connection_id in entry.rivals:
+            self._unlink(entry, connection_id)
+        entry.rivals.clear()
 
-    def _leave_connection(self, entry: BrokerEntry) -> None:
-        if entry.connection_id is None:
-            return
-        places = self._by_connection[entry.connection_id]
+    def _forget(self, place: tuple[str, int]) -> None:
+        entry = self._entries.pop(place)
+        self._strangers.discard(place)
+        for connection_id in (entry.connection_id, *entry.rivals):
+            if connection_id is not None:
+                self._unlink(entry, connection_id)
+
+    def _link(self, entry: BrokerEntry, connection_id: int) -> None:
+        self._by_connection.setdefault(connection_id, set()).add((entry.key.broker_name, entry.key.broker_id))
+
+    def _unlink(self, entry: BrokerEntry, connection_id: int) -> None:
+        places = self._by_connection[connection_id]
         places.discard((entry.key.broker_name, entry.key.broker_id))
         if not places:
-            del self._by_connection[entry.connection_id]
+            del self._by_connection[connection_id]
+
+
+def _is_impostor(entry: BrokerEntry, connection_id: int, origin: Origin) -> bool:
+    known_at_home = entry.home != "" and entry.home == origin.home
+    return known_at_home and not origin.at_home and entry.connection_id != connection_id
 
 
 class TableView:
@@ -338,7 +484,7 @@ class TableView:
         return entry is not None and self._table.is_alive(entry, self._now)
 
     def unheard(self, broker_name: str, broker_id: int) -> bool:
-        """Whether it was never heard of and the grace period lasts, or may hold a lease that we know nothing of."""
+        """Whether it was never heard and the grace period lasts, or may hold a lease from another controller."""
         entry = self._table.entry(broker_name, broker_id)
         if entry is None:
             return self._table.in_grace(self._now)
@@ -352,5 +498,12 @@ class TableView:
         lease = max(0.0, entry.last_heartbeat + entry.lease - self._now)
         connected = entry.connection_id is not None
         return BrokerLiveInfo(
-            entry.epoch, entry.max_offset, entry.election_priority, entry.connection_id, lease, connected
+            entry.epoch,
+            entry.max_offset,
+            entry.election_priority,
+            entry.connection_id,
+            lease,
+            connected,
+            entry.strict,
+            self._table.is_unproven(entry),
         )

@@ -14,7 +14,7 @@ class NotLeaderError(RaftError):
 
 
 class ProposalLostError(RaftError):
-    """Leadership was lost before the command committed: it may still commit, or never; the caller has to look."""
+    """Leadership was lost before the command committed: it may still commit, or never; the caller has to check."""
 
 
 class OverloadedError(RaftError):
@@ -26,7 +26,7 @@ class CommandTooLargeError(RaftError):
 
 
 class TransferError(RaftError):
-    """Leadership was not handed over; this member goes on as before."""
+    """Leadership was not handed over; this member still leads."""
 
 
 class RaftSettingsError(RaftError):
@@ -42,16 +42,24 @@ class HandshakeError(RaftError):
 
 
 class FatalRaftError(RaftError):
-    """The member cannot go on without risking the quorum's promises: the process must stop."""
+    """The member cannot continue without risking the quorum's promises: the process must stop."""
 
 
 class ApplyError(FatalRaftError):
-    """The state machine raised while applying a committed command; going on would let members diverge."""
+    """The state machine raised while applying a committed command; to continue would let members diverge."""
 
 
 class InvariantViolationError(FatalRaftError):
     """Something that Raft rules out has happened: two leaders of one term, a cut into committed entries, a hole in the
     log."""
+
+
+class ForeignLineageError(FatalRaftError):
+    """The store belongs to another quorum than those of most other members."""
+
+
+class DivergedError(FatalRaftError):
+    """The log differs from the leader's where both must be equal: one of them was changed behind its back."""
 
 
 class StoreMismatchError(FatalRaftError):

@@ -6,14 +6,12 @@ Called by the machine each turn; small enough to be compared with a plain recoun
 from collections.abc import Iterable
 
 
-def majority(members: int) -> int:
-    """How many of `members` make a majority: 1 of 1, 2 of 3, 3 of 5, and 3 of 4."""
-    return members // 2 + 1
+def majority(voters: int) -> int:
+    """How many of `voters` make a majority: 1 of 1, 2 of 3, 3 of 5, and 3 of 4."""
+    return voters // 2 + 1
 
 
-def reached_by_majority(own: float, others: Iterable[float]) -> float:
-    """The largest value that a majority of all members, oneself included, has reached or passed."""
-    values = sorted(others)
-    values.append(own)
-    values.sort()
-    return values[len(values) - majority(len(values))]
+def reached_by_majority(values: Iterable[float]) -> float:
+    """The largest value that a majority has reached or passed. `values`: one of each voter, at least one."""
+    ordered = sorted(values)
+    return ordered[len(ordered) - majority(len(ordered))]

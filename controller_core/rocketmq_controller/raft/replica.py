@@ -3,8 +3,8 @@ into Raft.
 
 Everything that arrives in one turn of the loop (messages, proposals) is handled by one tick of the machine in the next:
 one append, one sync, one message per follower. The journal's sync runs in the loop itself: it takes 0.1 ms to a few ms
-on a healthy disk, and on a disk that hangs it makes this member look dead, which is what the others should believe of
-it.
+on a healthy disk, and on a disk that hangs it makes this member look dead to the others, which is intended. Snapshots
+are made, read and stored in a thread.
 """
 
 import asyncio
@@ -12,22 +12,33 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import structlog
 from pysyncobj.node import Node
 
-from rocketmq_controller.raft import messages
+from rocketmq_controller.raft.configuration import Change, Configuration
+from rocketmq_controller.raft.consensus.machine import RaftMachine
+from rocketmq_controller.raft.consensus.pysyncobj_adapter import Clock
 from rocketmq_controller.raft.errors import FatalRaftError, NotLeaderError, RaftError, TransferError, WireError
-from rocketmq_controller.raft.machine import RaftMachine
-from rocketmq_controller.raft.seam import Clock
+from rocketmq_controller.raft.network import messages
+from rocketmq_controller.raft.network.transport import Events, TcpTransport
+from rocketmq_controller.raft.ports import StateMachine
 from rocketmq_controller.raft.settings import RaftSettings
 from rocketmq_controller.raft.status import RaftStatus, Role
-from rocketmq_controller.raft.store import open_store
-from rocketmq_controller.raft.stores import StateMachine
-from rocketmq_controller.raft.transport import Events, TcpTransport
+from rocketmq_controller.raft.storage.storage_errors import ForeignStoreError
+from rocketmq_controller.raft.storage.store import open_store
 
 log = structlog.get_logger(__name__)
+
+
+EARLY_SECONDS = 0.005
+"""A timer may fire this much too early: a needless wake-up costs more than arming it again, unless ticks come in
+thousands."""
+
+ROUND_UP = 0.0005
+"""uvloop rounds to whole milliseconds; a timer that fires just before its time would fire again."""
 
 
 def boot_clock() -> float:
@@ -48,8 +59,8 @@ class Replica:
         clock: Clock = boot_clock,
         rng: random.Random | None = None,
     ) -> None:
-        """`on_role_change` is told whenever role, term, known leader or `is_serving` has changed. `on_fatal` is told
-        once, when this member cannot go on; the process has to stop then. `clock` and `rng` are for tests."""
+        """`on_role_change` is called whenever role, term, known leader or `is_serving` has changed. `on_fatal` is
+        called once, when this member cannot continue; the process has to stop then. `clock` and `rng` are for tests."""
         self._settings = settings
         self._state_machine = state_machine
         self._on_role_change = on_role_change
@@ -60,9 +71,11 @@ class Replica:
         self._transport: TcpTransport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turn_due = False
-        self._told: tuple[Role, int, Node | None, bool] | None = None
+        self._reported: tuple[Role, int, Node | None, bool] | None = None
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._fatal: FatalRaftError | None = None
+        self._worker = ThreadPoolExecutor(1, "raft-snapshots")
+        self._connected_to: tuple[Node, ...] | None = None
         self.port = 0
         """Port that the other members reach, once started."""
 
@@ -76,13 +89,13 @@ class Replica:
         """
         settings = self._settings
         self._loop = asyncio.get_running_loop()
-        events = Events(self._receive, lambda _: self._wake(), self._disconnected)
-        transport = TcpTransport(settings.self_id, settings.peers, settings.secret, events)
+        events = Events(self._receive, lambda _: self._wake(), lambda _: self._wake())
+        transport = TcpTransport(settings.self_id, settings.secret, events)
         store = open_store(settings.store_path, settings.self_id, settings.others)
         try:
-            self._machine = RaftMachine(
+            self._machine = machine = RaftMachine(
                 settings.self_id,
-                settings.others,
+                store.first_configuration(settings.peers),
                 journal=store.journal,
                 snapshots=store.snapshots,
                 state_machine=self._state_machine,
@@ -91,7 +104,12 @@ class Replica:
                 rng=self._rng,
                 timings=settings.timings,
                 limits=settings.limits,
+                beside=self._beside,
+                joins=settings.joins,
+                hints=settings.peers,
             )
+            _check_addresses(settings, machine.configuration)
+            transport.set_members(_addresses(settings, machine))
             self.port = await transport.start(
                 settings.bind_host, settings.bind_port or settings.peers[settings.self_id][1]
             )
@@ -115,7 +133,9 @@ class Replica:
             self._timer.cancel()
         self._settle_waiters(leaving=True)
         machine.abandon()
+        machine.goodbye()
         await transport.stop()
+        await asyncio.to_thread(self._worker.shutdown, cancel_futures=True)
         if self._fatal is None:
             self._store.close()
 
@@ -170,11 +190,23 @@ class Replica:
         if machine.term == term and machine.role is Role.LEADER:
             raise TransferError("the other member did not catch up or did not take over in time")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.timings.election_max):
+            async with asyncio.timeout(self._settings.timings.step_down):
                 await self._until(lambda: machine.leader is not None)
 
+    async def change_members(self, change: Change) -> None:
+        """Have one change of the members committed.
+
+        Raises:
+            NotLeaderError, OverloadedError, MembershipError: nothing was proposed.
+            ProposalLostError: leadership was lost meanwhile; the outcome is unknown.
+        """
+        future: asyncio.Future[object] = self._loop.create_future()
+        self._alive().change_members(change, partial(_settle, future))
+        self._wake()
+        await future
+
     def status(self) -> RaftStatus:
-        """A picture of this member; only before `start` and after `stop` there is none.
+        """The present state of this member, between `start` and `stop`.
 
         Raises:
             NotLeaderError: not started.
@@ -184,6 +216,15 @@ class Replica:
         return self._machine.status()
 
     # -- driving the machine
+
+    def _beside(self, job: Callable[[], object]) -> "Future[object]":
+        future = self._worker.submit(job)
+        future.add_done_callback(self._job_done)
+        return future
+
+    def _job_done(self, _: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: the process ends
+            self._loop.call_soon_threadsafe(self._wake)
 
     def _alive(self) -> RaftMachine:
         if self._machine is None or self._fatal is not None:
@@ -201,23 +242,30 @@ class Replica:
         if machine is None or self._fatal is not None:
             return
         try:
-            machine.doTick()
+            machine.tick()
         except Exception as error:  # noqa: BLE001 - whatever it is, the machine's state cannot be trusted after it
             self._die(error)
             return
-        self._tell_role(machine)
+        self._follow_members(machine)
+        self._report_role(machine)
         self._settle_waiters()
         self._arm(machine)
+
+    def _follow_members(self, machine: RaftMachine) -> None:
+        """Connect the transport to the members that the machine talks to."""
+        if machine.peers is not self._connected_to and self._transport is not None:
+            self._connected_to = machine.peers
+            self._transport.set_members(_addresses(self._settings, machine))
 
     def _arm(self, machine: RaftMachine) -> None:
         delay = machine.next_deadline() - self._clock()
         if delay <= 0:
             self._wake()
             return
-        when = self._loop.time() + delay
+        when = self._loop.time() + delay + ROUND_UP
         if self._timer is not None:
-            if self._timer.when() <= when:
-                return  # fires early, and is armed anew then
+            if self._timer.when() <= when < self._timer.when() + EARLY_SECONDS:
+                return  # fires early, and is armed again then
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._on_timer)
 
@@ -230,24 +278,22 @@ class Replica:
         if machine is None or self._fatal is not None:
             return
         try:
-            machine.receive(peer, message)
+            tick = machine.receive(peer, message)
         except WireError:
             raise
         except Exception as error:  # noqa: BLE001 - as in _turn
             self._die(error)
             return
-        self._wake()
+        if tick:
+            self._wake()
+        elif machine.role is not Role.LEADER:  # whose next heartbeat is due when it was
+            self._arm(machine)
 
-    def _disconnected(self, peer: str, ended_by_peer: bool) -> None:  # noqa: FBT001 - a callback
-        if self._machine is not None and ended_by_peer:
-            self._machine.connection_gone(peer)
-        self._wake()
-
-    def _tell_role(self, machine: RaftMachine) -> None:
+    def _report_role(self, machine: RaftMachine) -> None:
         picture = (machine.role, machine.term, machine.leader, machine.is_serving)
-        if picture == self._told:
+        if picture == self._reported:
             return
-        self._told = picture
+        self._reported = picture
         log.info("raft role", member=self._settings.self_id, **_picture(machine))
         if self._on_role_change is not None:
             self._on_role_change(machine.status())
@@ -273,14 +319,16 @@ class Replica:
         if fatal is not error:
             fatal.__cause__ = error
         self._fatal = fatal
-        log.critical("raft member cannot go on", member=self._settings.self_id, reason=str(fatal), exc_info=error)
+        log.critical("raft member cannot continue", member=self._settings.self_id, reason=str(fatal), exc_info=error)
         if self._timer is not None:
             self._timer.cancel()
         if self._machine is not None:
             self._machine.abandon()
+            with contextlib.suppress(Exception):  # it is broken; the others find out without it, later
+                self._machine.goodbye()
         self._settle_waiters(leaving=True)
         if self._transport is not None:
-            self._transport.abort()
+            self._transport.leave()
         if self._on_fatal is not None:
             self._on_fatal(fatal)
 
@@ -292,6 +340,32 @@ def _settle(future: "asyncio.Future[object]", value: object, error: RaftError | 
         future.set_result(value)
     else:
         future.set_exception(error)
+
+
+def _addresses(settings: RaftSettings, machine: RaftMachine) -> dict[str, list[tuple[str, int]]]:
+    """The addresses of each member: the log's, then the configuration's if it differs."""
+    known: dict[str, list[tuple[str, int]]] = {}
+    for node in machine.peers:
+        places = (machine.address_of(node.id), settings.peers.get(node.id))
+        known[node.id] = list(dict.fromkeys(place for place in places if place is not None))
+    return known
+
+
+def _check_addresses(settings: RaftSettings, members: Configuration) -> None:
+    others = members.ids - {settings.self_id}
+    unknown = sorted(others - members.addresses().keys() - settings.peers.keys())
+    if unknown:
+        raise ForeignStoreError(
+            settings.store_path,
+            f"this store was made for the members {', '.join(sorted(members.ids))}, and the configuration does not say "
+            f"where {', '.join(unknown)} is",
+        )
+    if members.ids != settings.peers.keys():
+        log.warning(
+            "the configuration names other members than the quorum has: the members of the quorum are used",
+            configured=sorted(settings.peers),
+            members=sorted(members.ids),
+        )
 
 
 def _picture(machine: RaftMachine) -> dict[str, object]:

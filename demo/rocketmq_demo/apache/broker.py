@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rocketmq_demo.apache import servers
-from rocketmq_demo.apache.ports import HOST, PortPool
 from rocketmq_demo.apache.processes import LARGER_HEAP, NO_TLS, JavaProcess
+from rocketmq_demo.ports import HOST, PortPool
 
 
 class OfficialBroker:
-    """Implements `engine.Broker` by an official broker: folder and identity stay, process and address come and go."""
+    """Implements `engine.Broker` by an official broker: folder and identity stay, process and
+    address change with every start."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Turns the pinned Maven project beside this file into a Java class path, once per content.
 
-Everything that starts an official RocketMQ process asks here first. The build is cached under the hash of the project's
-own text, so that a second run needs neither network nor Maven, and an edited pom never meets an old build.
+Everything that starts an official RocketMQ process gets its class path here. The build is cached under the hash of its
+sources: a second run needs neither network nor Maven, and an edited pom never uses an old build.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ ROCKETMQ_VERSION = "5.3.3"
 """What maven/pom.xml pins; reports and captures name it."""
 
 _PROJECT = Path(__file__).with_name("maven")
+_PACKAGE = Path("src/main/java/io/github/rocketmqha/lab")
 _BUILD_SECONDS = 900.0
 """A first download of some 130 jars over a slow line; later builds take seconds."""
 
 
 class ApacheEngineUnavailable(RuntimeError):  # noqa: N818 - the name says what to do about it
-    """The official engine cannot run on this machine; the message says what to install or look at."""
+    """The official engine cannot run on this machine; the message says what to install or check."""
 
 
 def java() -> str:
@@ -32,9 +33,18 @@ def java() -> str:
     return _java_tool("java", "install a Java runtime, version 11 or later (17 is tested)")
 
 
-def classpath() -> str:
-    """The class path with RocketMQ and our load client; the first call on a machine downloads and compiles."""
+def classpath(more: Path | None = None) -> str:
+    """The class path with RocketMQ and our programs; the first call on a machine downloads and compiles.
+
+    Args:
+        more: a folder with more Java files of the same package (tests/lab).
+
+    Raises:
+        ApacheEngineUnavailable: no Java or no Maven, or the build failed.
+    """
     sources = {path.relative_to(_PROJECT): path.read_bytes() for path in _project_files()}
+    if more is not None:
+        sources |= {_PACKAGE / path.name: path.read_bytes() for path in sorted(more.glob("*.java"))}
     folder = _cache_root() / f"apache-{_content_hash(sources)}"
     ready = folder / "classpath.txt"
     found = _usable(ready)
@@ -66,7 +76,7 @@ def _content_hash(sources: dict[Path, bytes]) -> str:
 
 
 def _usable(ready: Path) -> str | None:
-    """The cached class path, unless somebody has emptied Maven's own repository since."""
+    """The cached class path, unless Maven's own repository has been emptied since."""
     try:
         text = ready.read_text()
     except FileNotFoundError:

@@ -1,14 +1,12 @@
 """Our load client over the official Java producer: what was acknowledged when, and whether all of it is still there.
 
-The failover tests and benchmarks start `Ledger`, break something, read the entries while it goes on, and audit the
-topic at the end. Times are the kernel's monotonic clock, the one ``time.monotonic_ns`` reads, so both sides compare.
+Start `Ledger`, break something, read the entries while it runs, and audit the topic at the end. Times are from the
+kernel's monotonic clock, which ``time.monotonic_ns`` reads too, so they compare with ours.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +32,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One attempt that raised; whether the message was stored nobody knows."""
+    """One attempt that raised; whether the message was stored is unknown."""
 
     number: int
     wall_ms: int
@@ -71,7 +69,7 @@ class Audit(TypedDict):
 
 
 class Ledger(JavaProcess):
-    """A running sender. It stops after `seconds`, or when `finish` or our own end closes its standard input.
+    """A running sender. It stops after `seconds`, or when `finish` or the end of this process closes its stdin.
 
     Each thread rests for `pause_ms` after a send that failed, and for `pace_ms` after one that did not.
     """
@@ -124,7 +122,7 @@ class Ledger(JavaProcess):
 
     @property
     def count(self) -> int:
-        """How many were acknowledged so far, half promises among them; cheap enough to be asked often."""
+        """How many were acknowledged so far, half promises among them; cheap enough to poll."""
         return self.path.read_bytes().count(b"\n") if self.path.exists() else 0
 
     def failures(self) -> list[Failed]:
@@ -163,15 +161,6 @@ def audit(
         lines = [line for line in process.output().splitlines() if line.startswith("{")]
     result: Audit = json.loads(lines[-1])
     return result
-
-
-def longest_gap(acknowledged: Sequence[Acknowledged], failed: Sequence[Failed] = ()) -> float:
-    """The longest time without any acknowledgement, in seconds; with `failed`, also when none came any more."""
-    if not acknowledged:
-        return math.inf
-    times = sorted(entry.monotonic_ns for entry in acknowledged)
-    end = max((entry.monotonic_ns for entry in failed), default=0)
-    return max(later - earlier for earlier, later in itertools.pairwise([*times, max(end, times[-1])])) / 1e9
 
 
 def _rows(path: Path) -> list[list[str]]:

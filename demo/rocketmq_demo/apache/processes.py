@@ -1,7 +1,7 @@
-"""Single Java processes; what they are for is said in `servers`, `admin` and `ledger`.
+"""Single Java processes, for `servers`, `ledger` and tests/lab.
 
 A process gets its own folder, which is also its home directory, because RocketMQ logs to ``~/logs/rocketmqlogs``.
-Should its owner be killed, it notices the end of its standard input and follows.
+When its owner is killed, its standard input ends, and it ends too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rocketmq_demo.apache import jars
-from rocketmq_demo.apache.ports import HOST
+from rocketmq_demo.ports import HOST
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NO_TLS",
     "QUICK_START",
     "SMALL_HEAP",
+    "TETHER",
     "JavaProcess",
     "ProcessDiedError",
     "command",
@@ -46,12 +47,13 @@ _COMMON = (
     "-Djava.net.preferIPv4Stack=true",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",  # or a controller prints pages of traces on Java 17
 )
-_TETHER = "io.github.rocketmqha.lab.Tether"
+TETHER = "io.github.rocketmqha.lab.Tether"
+"""Runs the main class that is its first argument, and ends when its standard input does."""
 _POLL = 0.02
 
 
 class JavaProcess(OwnedProcess):
-    """One running JVM that belongs to whoever holds this object."""
+    """One running JVM, which ends with this process."""
 
     def __init__(
         self,
@@ -64,13 +66,14 @@ class JavaProcess(OwnedProcess):
         options: Sequence[str] = SMALL_HEAP,
         logging: str = "client",
         tethered: bool = True,  # False for a program that reads its standard input itself
+        classpath: str | None = None,
     ) -> None:
         self.ports = tuple(ports)
         if tethered:
-            main, arguments = _TETHER, [main, *arguments]
+            main, arguments = TETHER, [main, *arguments]
         super().__init__(
             name,
-            command(main, arguments, folder=folder, options=options, logging=logging),
+            command(main, arguments, folder=folder, options=options, logging=logging, classpath=classpath),
             folder=folder,
             environment=environment(),
             stdin_open=True,
@@ -96,19 +99,25 @@ class JavaProcess(OwnedProcess):
 
 
 def command(
-    main: str, arguments: Sequence[str], *, folder: Path, options: Sequence[str] = SMALL_HEAP, logging: str = "client"
+    main: str,
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    options: Sequence[str] = SMALL_HEAP,
+    logging: str = "client",
+    classpath: str | None = None,
 ) -> list[str]:
     """The command line of a JVM whose home directory and RocketMQ installation are `folder`.
 
     `logging` picks one of the configurations inside RocketMQ's jars; all of them are on the one class path, and without
-    a choice every process would log like a broker.
+    a choice every process would log like a broker. `classpath` is for programs that the demo's own does not have.
     """
     places = (
         f"-Duser.home={folder}",
         f"-Drocketmq.home.dir={folder}",
         f"-Drmq.logback.configurationFile=rmq.{logging}.logback.xml",
     )
-    return [jars.java(), *_COMMON, *places, *options, "-cp", jars.classpath(), main, *arguments]
+    return [jars.java(), *_COMMON, *places, *options, "-cp", classpath or jars.classpath(), main, *arguments]
 
 
 def environment() -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""The three official servers, configured for a lab: loopback only, small files, ports chosen by the caller.
+"""Official name servers and brokers for the demo, tests and benchmarks: loopback only, small files, ports chosen by the
+caller.
 
-Called by tests, benchmarks and the demo. Starting a server again on a folder it had before is a restart: the store and
-the broker's identity file are found again.
+Starting a server again on the same folder is a restart: it finds its store and its identity file.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rocketmq_demo.apache.ports import HOST
 from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess, write_properties
+from rocketmq_demo.ports import HOST
 
 MIB = 1024 * 1024
 Config = Mapping[str, object]
@@ -19,7 +19,7 @@ Config = Mapping[str, object]
 def start_nameserver(
     folder: Path, *, port: int, config: Config | None = None, options: Sequence[str] = SMALL_HEAP
 ) -> JavaProcess:
-    """A name server. `config` are its own keys and win over the lab's."""
+    """A name server. `config` are its own keys and override ours."""
     values: dict[str, object] = {
         "listenPort": port,
         "bindAddress": HOST,
@@ -39,38 +39,6 @@ def start_nameserver(
     )
 
 
-def start_controller(
-    folder: Path,
-    *,
-    member: str,
-    peers: Mapping[str, int],
-    group: str = "lab",
-    config: Config | None = None,
-    options: Sequence[str] = SMALL_HEAP,
-) -> JavaProcess:
-    """Member `member` (n0, n1, ...) of a DLedger controller group whose ports are `peers`."""
-    values: dict[str, object] = {
-        "controllerDLegerGroup": group,
-        "controllerDLegerPeers": ";".join(f"{name}-{HOST}:{port}" for name, port in peers.items()),
-        "controllerDLegerSelfId": member,
-        "controllerStorePath": folder / "store",
-        "configStorePath": folder / "controller.properties",
-        "mappedFileSize": 16 * MIB,
-        "bindAddress": HOST,
-        **(config or {}),
-    }
-    file = write_properties(folder / "conf" / "controller.conf", values)
-    return JavaProcess(
-        f"controller-{member}",
-        "org.apache.rocketmq.controller.ControllerStartup",
-        ["-c", str(file)],
-        folder=folder,
-        ports=[peers[member]],
-        options=options,
-        logging="controller",
-    )
-
-
 def start_broker(
     folder: Path,
     *,
@@ -82,7 +50,7 @@ def start_broker(
     config: Config | None = None,
     options: Sequence[str] = LARGER_HEAP,
 ) -> JavaProcess:
-    """A broker in controller mode; it also takes `port` - 2 and `port` + 1, so ask `PortPool.broker` for `port`.
+    """A broker in controller mode; it also takes `port` - 2 and `port` + 1: `PortPool.broker` gives such a `port`.
 
     Its name server must answer a slave's registration with the master's HA address, or the slave never replicates.
     """

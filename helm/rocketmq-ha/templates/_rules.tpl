@@ -1,17 +1,17 @@
-{{/* What the operator may do in a watched namespace, and nothing that it does not do; e2e/chart/test_rbac.py holds the API server's
-     answer against the same list. Applying (server-side) is patch, and create where the object is new. It makes a Raft secret and
-     reads those that resources name: nobody is given a list of Secrets. */}}
+{{/* The rights that the operator uses in a watched namespace, and no others; e2e/chart/test_rbac.py compares the API
+     server's answers with this list. Applying (server-side) is patch, and create where the object is new. It makes Raft and replication secrets, and
+     reads those that resources name; it cannot list Secrets. */}}
 {{- define "rocketmq-ha.rules" -}}
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups, controllerclusters, nameservers]
   verbs: [list, watch, patch]
-- apiGroups: [rocketmq-ha.io] # handed on to the verification's job, which reads its own group
+- apiGroups: [rocketmq-ha.io] # passed on to the verification's job, which reads its own group
   resources: [brokergroups]
   verbs: [get]
 - apiGroups: [rocketmq-ha.io]
   resources: [brokergroups/status, controllerclusters/status, nameservers/status]
   verbs: [patch]
-- apiGroups: [rocketmq-ha.io] # asked for where OwnerReferencesPermissionEnforcement is on (OpenShift)
+- apiGroups: [rocketmq-ha.io] # needed with OwnerReferencesPermissionEnforcement (OpenShift)
   resources: [brokergroups/finalizers, controllerclusters/finalizers, nameservers/finalizers]
   verbs: [update]
 - apiGroups: [apps]
@@ -19,7 +19,7 @@
   verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [services, configmaps, serviceaccounts]
-  verbs: [list, watch, create, patch, delete] # a verification's, when a group has it no more
+  verbs: [list, watch, create, patch, delete] # of a verification that was removed from its group
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [list, watch, create, patch, delete]
@@ -39,7 +39,7 @@
   resources: [pods] # made by StatefulSets
   verbs: [list, watch, patch, delete]
 - apiGroups: [""]
-  resources: [pods] # handed on to the verification's job, which starts and ends Spark's executors
+  resources: [pods] # passed on to the verification's job, which starts and ends Spark's executors
   verbs: [get, create, deletecollection]
 - apiGroups: [""]
   resources: [secrets]
@@ -67,12 +67,15 @@
   verbs: [get, list, patch]
 {{- end -}}
 
-{{/* The same hook, in the operator's namespace: stop the operator, wait for its Lease, take it, take it away. */}}
+{{/* The same hook, in the operator's namespace: stop the operator, wait until its pods are gone, take its Lease, delete it. */}}
 {{- define "rocketmq-ha.stopRules" -}}
 - apiGroups: [apps]
   resources: [deployments/scale]
   resourceNames: [{{ include "rocketmq-ha.operatorName" . }}]
   verbs: [patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]

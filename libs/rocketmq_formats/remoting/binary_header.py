@@ -4,17 +4,16 @@
     int32 remark length | remark, UTF-8                                       (length 0: no remark)
     int32 ext length    | repeated: int16 key length | key | int32 value length | value
 
-Source: remoting reference, section 3. Java reads an empty ext value as null; we keep it, as JSON headers do.
+Java reads an empty ext value as null; we keep it, as JSON headers do.
+Source: rocketmq-all-5.3.3: RocketMQSerializable.java.
 """
 
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
 
+from rocketmq_formats.codes import LanguageCode
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.codes import LanguageCode
-
-if TYPE_CHECKING:
-    from rocketmq_formats.remoting.command import RemotingCommand
 
 Fields: TypeAlias = tuple[int, int, int, int, int, str | None, dict[str, str] | None]
 """code, flag, opaque, language number, version, remark, ext fields."""
@@ -26,7 +25,22 @@ _LANGUAGE_NUMBERS = {language.name: int(language) for language in LanguageCode}
 _MAX_INT16 = 2**15 - 1
 
 
-def encode(command: "RemotingCommand") -> bytes | None:
+class Command(Protocol):
+    """What a header says of a command."""
+
+    code: int
+    language: str
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+
+    @property
+    def ext_fields(self) -> Mapping[str, str] | None:
+        """Field names and values."""
+
+
+def encode(command: Command) -> bytes | None:
     """The header's bytes; None where this form cannot hold the command (code, version or a key's length over int16)."""
     remark = command.remark.encode() if command.remark else b""
     parts: list[bytes] = []

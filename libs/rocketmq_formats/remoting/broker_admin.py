@@ -1,20 +1,21 @@
-"""Headers and bodies of what tools and slave brokers ask a broker: topics, groups, statistics, tables.
+"""Headers and bodies of requests of tools and slave brokers to a broker: topics, groups, statistics, tables.
 
-The broker answers them; mqadmin, our own tools and a slave's synchronization ask them. Codes answered with nothing but
+The broker answers them; mqadmin, our own tools and a slave's synchronization send them. Codes answered with nothing but
 success or with a body defined elsewhere: 25 (text k=v), 28 (`nameserver.KVTable`), 1007 (`controller.EpochEntryCache`),
-38 (`client`), 906-908 (`ha_info`). Source: client reference, section 6; broker reference; tag 5.3.3.
+38 (`client`), 906-908 (`ha_info`). Most structs have the names of their Java classes.
+Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, SlaveSynchronize.java.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import field
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting import fastjson
-from rocketmq_formats.remoting.bodies import Body, decode_body, encode_body
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import ANSWER_LIMIT, Body, decode_body, encode_body
 from rocketmq_formats.remoting.client import (
     ConsumeFromWhere,
     ConsumeType,
@@ -194,7 +195,7 @@ class TopicStatsTable(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BodyError: not that.
         """
-        body = decode_body(_TopicStats, data)
+        body = decode_body(_TopicStats, data, loose_limit=ANSWER_LIMIT)
         return cls(offset_table=_decode_keys(body.offset_table), topic_put_tps=body.topic_put_tps)
 
 
@@ -231,8 +232,31 @@ class ConsumeStats(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BodyError: not that.
         """
-        body = decode_body(_ConsumeStats, data)
+        body = decode_body(_ConsumeStats, data, loose_limit=ANSWER_LIMIT)
         return cls(offset_table=_decode_keys(body.offset_table), consume_tps=body.consume_tps)
+
+
+class ViewBrokerStatsDataRequestHeader(Header, frozen=True):
+    """Of 315, such as TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of `topic@group`."""
+
+    stats_name: str
+    stats_key: str
+
+
+class BrokerStatsItem(Body, frozen=True):
+    """`avgpt`: of one operation."""
+
+    sum: Int64 = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body, frozen=True):
+    """Body of the answer to 315: of the last minute, hour and day."""
+
+    stats_minute: BrokerStatsItem = BrokerStatsItem()
+    stats_hour: BrokerStatsItem = BrokerStatsItem()
+    stats_day: BrokerStatsItem = BrokerStatsItem()
 
 
 class _TopicStats(Body, frozen=True):
@@ -253,7 +277,13 @@ V = TypeVar("V")
 
 
 def _encode_table(table: Mapping[MessageQueue, object], **rates: float) -> bytes:
-    offsets = fastjson.dumps_pairs((encode_body(queue), encode_body(table[queue])) for queue in sorted(table))
+    return encode_offsets(((encode_body(queue), encode_body(table[queue])) for queue in sorted(table)), **rates)
+
+
+def encode_offsets(pairs: Iterable[tuple[bytes, bytes]], **rates: float) -> bytes:
+    """The body of `TopicStatsTable` or `ConsumeStats` from its entries, for those that encode them in steps. `pairs`
+    are `MessageQueue`s in order and what is said of them, as JSON; `rates` are the other keys."""
+    offsets = fastjson.dumps_pairs(pairs)
     parts = {"offsetTable": offsets, **{name: encode_body(float(rate)) for name, rate in rates.items()}}
     return fastjson.dumps_pairs((b'"%b"' % name.encode(), parts[name]) for name in sorted(parts))
 
@@ -291,7 +321,7 @@ class ResetOffsetBody(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BodyError: not that.
         """
-        return cls(offset_table=_decode_keys(decode_body(_ResetOffset, data).offset_table))
+        return cls(offset_table=_decode_keys(decode_body(_ResetOffset, data, loose_limit=ANSWER_LIMIT).offset_table))
 
 
 # 203 GET_CONSUMER_CONNECTION_LIST, 204 GET_PRODUCER_CONNECTION_LIST, 300 QUERY_TOPIC_CONSUME_BY_WHO

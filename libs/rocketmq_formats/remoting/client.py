@@ -1,8 +1,9 @@
-"""Headers and bodies of what producers and consumers ask a broker, but for sending (`send`): codes 11-15, 29-36, 38-42.
+"""Headers and bodies of requests of producers and consumers to a broker, except sending (`send`): codes 11-15, 29-36,
+38-42.
 
-The broker decodes and answers them, `rocketmq_client` asks them. Field names are Java's in snake_case; what Java only
-wants (and would take as null) has a default here. Source: client reference, sections 2, 3 and 4; tag 5.3.3,
-`remoting/protocol/header`, `.../body`, `.../heartbeat`.
+The broker decodes and answers them, `rocketmq_client` sends them. Field names are Java's in snake_case; what Java only
+wants (and would take as null) has a default here. Most structs have the names of their Java classes.
+Source: rocketmq-all-5.3.3: PullMessageRequestHeader.java, HeartbeatData.java, LockBatchRequestBody.java.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,12 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import field
 
-from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.controller import Int32, Int64, Name
 from rocketmq_formats.remoting.headers import Header
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-"""Room for `%RETRY%` and a group's 255 characters; what a legal topic name is, the broker says (code 29)."""
+"""Room for `%RETRY%` and a group's 255 characters; the broker checks whether a topic name is legal (code 29)."""
 
 # 11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE
 
@@ -108,7 +109,7 @@ class OffsetResponseHeader(Header, frozen=True):
 
 
 class UpdateConsumerOffsetRequestHeader(Header, frozen=True):
-    """Absent fields are answered with INVALID_PARAMETER (29), hence none is required here."""
+    """Absent fields are answered with INVALID_PARAMETER (29), so none is required here."""
 
     consumer_group: str | None = None
     topic: str | None = None
@@ -161,7 +162,7 @@ SUBSCRIBE_ALL: Final = "*"
 
 
 class SubscriptionData(Body, frozen=True):
-    """What a group wants of a topic; `*` or `TagA || TagB`, with the tags' Java hash codes in `code_set`."""
+    """A group's subscription to a topic; `*` or `TagA || TagB`, with the tags' Java hash codes in `code_set`."""
 
     topic: TopicName
     sub_string: str = SUBSCRIBE_ALL
@@ -186,7 +187,7 @@ class ProducerData(Body, frozen=True):
 
 
 class HeartbeatData(Body, frozen=True):
-    """Body of 34: who is behind a connection."""
+    """Body of 34: the clients behind a connection."""
 
     client_id: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] = field(name="clientID")
     producer_data_set: Sequence[ProducerData] = ()
@@ -268,12 +269,12 @@ class CheckTransactionStateRequestHeader(Header, frozen=True):
 # 41 LOCK_BATCH_MQ, 42 UNLOCK_BATCH_MQ
 
 
-class MessageQueue(Body, frozen=True, order=True):
+class MessageQueue(Body, frozen=True, order=True, gc=False):
     """One queue of a topic at one broker."""
 
     topic: TopicName
-    broker_name: str
-    queue_id: Int32
+    broker_name: str = ""
+    queue_id: Int32 = 0
 
 
 class LockBatchRequestBody(Body, frozen=True):

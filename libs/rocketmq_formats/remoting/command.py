@@ -15,9 +15,9 @@ from typing import Annotated, Final
 
 import msgspec
 
+from rocketmq_formats.codes import VERSION_5_3_3, LanguageCode, SerializeType
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting import binary_header
-from rocketmq_formats.remoting.codes import VERSION_5_3_3, LanguageCode, SerializeType
 from rocketmq_formats.remoting.headers import Header, encode_header
 
 MAX_FRAME: Final = 16 * 1024 * 1024

@@ -1,6 +1,7 @@
 """Headers and bodies of the controller API (codes 904, 1001-1013), as 5.3.3 spells them.
 
-Source: controller reference, section 3. Epochs are Java ints, ids and offsets longs, times milliseconds.
+Epochs are Java ints, ids and offsets longs, times milliseconds. Most structs have the names of their Java classes.
+Source: rocketmq-all-5.3.3: ControllerRequestProcessor.java.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.headers import Header
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -20,6 +21,14 @@ NO_BROKER_ID = -1
 """What electMaster carries when no broker asks: the controller itself does."""
 MAX_ELECTION_PRIORITY = 2**31 - 1
 """Default electionPriority; a lower number is preferred."""
+
+NEW_LEADER_WAITS_MS = 5000
+"""How long a controller that begins to lead waits for brokers that it has not heard of (invariant OneWriter)."""
+CLOCKS_DIFFER = 1.05
+"""How much faster the clock may run by which another process measures the same time."""
+LONGEST_WRITE_LEASE_MS = int(NEW_LEADER_WAITS_MS / CLOCKS_DIFFER)
+"""The longest write lease of a master with durability relaxed. Its heartbeats announce CLOCKS_DIFFER times the lease,
+so controllers accept at most NEW_LEADER_WAITS_MS."""
 
 
 class SyncStateSet(Body, frozen=True):
@@ -54,7 +63,9 @@ class ElectMasterRequestHeader(Header, frozen=True):
     invoke_time: Int64 = 0
     designate_among: str | None = None
     """Ours, unknown to 5.3.3: with designateElect, that one of these ids (`2,3`) which the controllers prefer, instead
-    of `broker_id`. A master that hands over knows that they all have everything."""
+    of `broker_id`. A master that hands over has checked that they all have everything."""
+    strict_durability: bool | None = None
+    """Ours, unknown to 5.3.3: as in heartbeats (904), of the broker that asks."""
 
 
 class ElectMasterResponseHeader(Header, frozen=True):
@@ -119,6 +130,8 @@ class GetMetaDataResponseHeader(Header, frozen=True):
     controller_leader_address: str | None = None
     is_leader: bool = False
     peers: str = ""
+    feature_level: Int32 | None = None
+    """Ours, unknown to 5.3.3: the forms of events that this member reads. Absent: 1."""
 
 
 # 1006 CONTROLLER_GET_SYNC_STATE_DATA; the request's body is a JSON list of broker names
@@ -218,7 +231,7 @@ class ApplyBrokerIdResponseHeader(Header, frozen=True):
 # 904 BROKER_HEARTBEAT
 
 
-class BrokerHeartbeatRequestHeader(Header, frozen=True):
+class BrokerHeartbeatRequestHeader(Header, frozen=True, gc=False):
     cluster_name: Name
     broker_addr: Name
     broker_name: Name
@@ -229,5 +242,24 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True):
     heartbeat_timeout_mills: Int64 | None = None
     election_priority: Int32 | None = None
     write_lease_millis: Int64 | None = None
-    """Ours, unknown to 5.3.3: for so long after it sent this, the broker may acknowledge writes that nobody else has
-    (durability relaxed). 0 gives the lease back; absent, there is none."""
+    """Ours, unknown to 5.3.3: how long after it sent this the broker may acknowledge writes that no other replica has
+    (durability relaxed). 0 gives the lease back; absent: no lease."""
+    strict_durability: bool | None = None
+    """Ours, unknown to 5.3.3: as master it acknowledges only what every member of the SyncStateSet has, at least two
+    (durability strict). An election from one such master to another keeps the members of the set."""
+    unproven: bool | None = None
+    """Ours, unknown to 5.3.3: its machine lost power and its log may lack what it acknowledged."""
+
+
+# 990002 CONTROLLER_LOG_DOUBT: ours, unknown to 5.3.3
+
+
+class LogDoubtRequestHeader(Header, frozen=True):
+    """A sidecar reports what the official broker beside it does not report itself. Counts for the broker that sends
+    from the same host."""
+
+    cluster_name: Name
+    broker_name: Name
+    broker_id: Int64
+    unproven: bool
+    """As in 904."""

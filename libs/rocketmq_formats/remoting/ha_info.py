@@ -1,14 +1,14 @@
-"""What brokers tell each other and tools about high availability: 906 EXCHANGE_BROKER_HA_INFO, 907, 908.
+"""What brokers report to each other and to tools about high availability: 906 EXCHANGE_BROKER_HA_INFO, 907, 908.
 
 Brokers answer them, sidecars and Java's slaves ask 906, mqadmin `haStatus` asks 907.
-Source: name server reference, section 10.4; HA reference, section 11; tag 5.3.3 `body/HARuntimeInfo.java`.
+Source: rocketmq-all-5.3.3: ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java, HARuntimeInfo.java.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.controller import Int32, Int64
 from rocketmq_formats.remoting.headers import Header
 
@@ -16,11 +16,13 @@ from rocketmq_formats.remoting.headers import Header
 
 
 class ExchangeHAInfoHeader(Header, frozen=True):
-    """Of the request and of the answer; in a request, an address tells the receiver its master, absence asks."""
+    """Of the request and of the answer; in a request, an address sets the receiver's master, absence queries it."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
     master_address: str | None = None
+    log_audit: bool | None = None
+    """A native master answers questions about its log (`replication.audit`) at its HA address. Java's do not say it."""
 
 
 # 907 GET_BROKER_HA_STATUS

@@ -2,7 +2,7 @@
 
 A header is a frozen struct in snake_case; the wire key is its camelCase name, `rename` says where Java differs.
 A field without a default is one that we cannot do without (Java's @CFNotNull and more): its absence is a `HeaderError`.
-Source: remoting reference, section 2.
+Source: rocketmq-all-5.3.3: RemotingCommand.java, CFNotNull.java.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def decode_header(header_type: type[H], fields: Mapping[str, str]) -> H:
     """The typed header of `fields`; unknown keys are ignored as Java ignores them.
 
     Booleans are read as Java reads them: "true" in any case is true, all else false. A number that does not parse is an
-    error here; Java logs it and goes on with null or 0.
+    error here; Java logs it and continues with null or 0.
 
     Raises:
         HeaderError: a required field is missing, or a value does not parse as the field's type.

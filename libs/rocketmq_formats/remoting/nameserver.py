@@ -1,8 +1,8 @@
-"""Headers and bodies of the name server's API but for a registration's body (`registration`), as 5.3.3 spells them.
+"""Headers and bodies of the name server's API except a registration's body (`registration`), as 5.3.3 spells them.
 
-The name server answers them, brokers, clients and tools ask them. Field names are Java's in snake_case; Java leaves
-out null keys, hence defaults. Codes without a header or body of their own are not listed.
-Source: name server reference, sections 2 to 8; remoting reference, sections 6 and 8.
+The name server answers them; brokers, clients and tools send them. Field names are Java's in snake_case; they have
+defaults, because Java leaves out null keys. Codes without a header or body of their own are not listed.
+Source: rocketmq-all-5.3.3: DefaultRequestProcessor.java, ClientRequestProcessor.java, RemotingSerializable.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import field
 
-from rocketmq_formats.remoting import fastjson
-from rocketmq_formats.remoting.bodies import Body, encode_body
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import Body, encode_body
 from rocketmq_formats.remoting.controller import BrokerMemberGroup, Int32, Int64, Name
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.topics import QueueNums
@@ -111,10 +111,10 @@ class GetRouteInfoRequestHeader(Header, frozen=True):
 class QueueData(Body, frozen=True):
     """Queues of a topic on one group; `perm` bits: 4 read, 2 write, 1 inherit."""
 
-    broker_name: str
-    read_queue_nums: QueueNums
-    write_queue_nums: QueueNums
-    perm: Int32
+    broker_name: str = ""
+    read_queue_nums: QueueNums = 0
+    write_queue_nums: QueueNums = 0
+    perm: Int32 = 0
     topic_sys_flag: Int32 = 0
 
 

@@ -1,7 +1,8 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): the headers of a broker's hottest path.
 
 Both request headers have the same attributes, so what handles one handles the other: decode 310 and 320 as
-`SendMessageRequestHeaderV2`, 10 as its base. Source: client reference, section 2.
+`SendMessageRequestHeaderV2`, 10 as its base.
+Source: rocketmq-all-5.3.3: SendMessageRequestHeader.java, SendMessageRequestHeaderV2.java.
 """
 
 from typing import Final

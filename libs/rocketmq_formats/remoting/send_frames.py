@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.codes import VERSION_5_3_3, RequestCode
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.codes import VERSION_5_3_3, RequestCode
 from rocketmq_formats.remoting.command import MAX_FRAME, MAX_HEADER
 from rocketmq_formats.remoting.send import DEFAULT_REGION
 
@@ -148,7 +148,7 @@ def decode_send_answer(header: bytes | memoryview) -> SendAnswer:
     """The answer in a JSON header.
 
     Raises:
-        FrameError: it is none.
+        FrameError: it is not a send's answer.
     """
     try:
         return _decode_answer(header)

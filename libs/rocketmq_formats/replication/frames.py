@@ -3,7 +3,7 @@
     slave -> master HANDSHAKE, 16 bytes          slave -> master TRANSFER (acknowledgement), 12 bytes
      0  i32 state = 1                             0  i32 state = 2
      4  i16 isSyncFromLastFile                    4  i64 end of the slave's log
-     6  i16 isAsyncLearner
+     6  i16 1: isAsyncLearner, 2: native, 0
      8  i64 slave's controller brokerId
 
     master -> slave HANDSHAKE, 20 + 12 n bytes   master -> slave TRANSFER, 36 + bodySize bytes
@@ -15,8 +15,14 @@
                                                  28  i64 master's confirmOffset
                                                  36  bytes of the commit log
 
+A native slave that is no learner says 2 where Java's says 0; Java's masters look for 1 only.
+
+Between native replicas that have proven themselves (`challenge`) each packet, of a TRANSFER its 36 bytes, is followed
+by a seal of 16 bytes.
+
 Bodies of TRANSFER are not copied here: the reader of the socket puts them where they belong. Used by
-rocketmq_sidecar.domain.{ha_master,ha_slave}. Source: ha reference, section 1.
+rocketmq_sidecar.domain.{ha_master,ha_slave}.
+Source: rocketmq-all-5.3.3: AutoSwitchHAClient.java, AutoSwitchHAConnection.java.
 """
 
 import struct
@@ -25,6 +31,7 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.challenge import SEAL_SIZE, Seals
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.store.epoch_file import MAX_ENTRIES, EpochList, EpochOrderError
 
@@ -40,7 +47,7 @@ class HAConnectionState(IntEnum):
 
 
 MAX_EPOCHS: Final = MAX_ENTRIES
-"""Entries of one handshake: Java's buffer has room for so many."""
+"""Entries of one handshake: the capacity of Java's buffer."""
 MAX_BODY: Final = 4 * 1024 * 1024
 """Bytes of one TRANSFER body: Java's slave reads into a buffer of 4 MiB, so no Java master sends more."""
 HANDSHAKE_HEADER_SIZE: Final = 20
@@ -55,11 +62,19 @@ _EPOCH: Final = struct.Struct(">iq")
 _TRANSFER: Final = struct.Struct(">iiqiqq")
 _STATE: Final = struct.Struct(">i")
 _STATE_AND_SIZE: Final = struct.Struct(">ii")
+_LEARNER, _NATIVE = 1, 2
 _OLD_ADDRESS_MAX: Final = 50
 
 
 class OldHandshakeError(FrameError):
     """A slave of 5.0.0 or 5.1.0, which sends its address in the handshake and not its brokerId."""
+
+
+class SealError(FrameError):
+    """A packet that the other side did not make, or not as the next one."""
+
+    def __init__(self) -> None:
+        super().__init__("a packet's seal is wrong: bytes were changed, left out or repeated on the way")
 
 
 class SlaveHandshake(msgspec.Struct, frozen=True):
@@ -69,6 +84,8 @@ class SlaveHandshake(msgspec.Struct, frozen=True):
     """From 1."""
     sync_from_last_file: bool = False
     async_learner: bool = False
+    native: bool = False
+    """Not an official broker. A learner does not send it."""
 
 
 class MasterHandshake(msgspec.Struct, frozen=True):
@@ -90,11 +107,11 @@ class TransferHeader(msgspec.Struct, frozen=True):
 
 
 def encode_slave_handshake(handshake: SlaveHandshake) -> bytes:
-    """16 bytes; to be written in one call, Java's master reads them without looking how many arrived."""
+    """16 bytes; to be written in one call, Java's master reads them without checking how many arrived."""
     return _SLAVE_HANDSHAKE.pack(
         HAConnectionState.HANDSHAKE,
         handshake.sync_from_last_file,
-        handshake.async_learner,
+        _LEARNER if handshake.async_learner else _NATIVE if handshake.native else 0,
         handshake.broker_id,
     )
 
@@ -120,35 +137,46 @@ def encode_transfer_header(size: int, offset: int, epoch: int, epoch_start: int,
 class SlaveStream:
     """Cuts what a slave sends into handshakes and acknowledged offsets."""
 
-    def __init__(self) -> None:
+    def __init__(self, seals: Seals | None = None) -> None:
+        """`seals`: of a slave that has proven itself."""
         self._rest = b""
+        self._seals = seals
+        self._seal_size = 0 if seals is None else SEAL_SIZE
 
     def receive(self, data: bytes) -> list[SlaveHandshake | int]:
         """What is complete now, acknowledgements as plain offsets.
 
         Raises:
+            SealError: not from the slave that has proven itself.
             OldHandshakeError: the older form of the handshake.
-            FrameError: anything else that no slave says; the connection cannot be trusted any more.
+            FrameError: anything else that is not a slave's message; close the connection.
         """
         if self._rest:
             data = self._rest + data
         packets: list[SlaveHandshake | int] = []
-        position, end = 0, len(data)
+        position, end = 0, len(data) - self._seal_size
         while end - position >= ACK_SIZE:
             state, offset = _ACK.unpack_from(data, position)
             if state == HAConnectionState.TRANSFER:
+                position = self._opened(data, position, ACK_SIZE)
                 packets.append(offset)
-                position += ACK_SIZE
             elif state == HAConnectionState.HANDSHAKE:
                 _refuse_old_handshake(data, position)
                 if end - position < SLAVE_HANDSHAKE_SIZE:
                     break
-                packets.append(_slave_handshake(data, position))
-                position += SLAVE_HANDSHAKE_SIZE
+                start, position = position, self._opened(data, position, SLAVE_HANDSHAKE_SIZE)
+                packets.append(_slave_handshake(data, start))
             else:
                 raise FrameError(f"state {state} from a slave, where 1 (HANDSHAKE) or 2 (TRANSFER) is possible")
         self._rest = data[position:]
         return packets
+
+    def _opened(self, data: bytes, position: int, size: int) -> int:
+        """Where the packet at `position` ends, its seal included."""
+        end = position + size
+        if self._seals is not None and not self._seals.opens(data[position:end], data[end : end + SEAL_SIZE]):
+            raise SealError
+        return end + self._seal_size
 
 
 def _refuse_old_handshake(data: bytes, position: int) -> None:
@@ -161,12 +189,12 @@ def _refuse_old_handshake(data: bytes, position: int) -> None:
 
 
 def _slave_handshake(data: bytes, position: int) -> SlaveHandshake:
-    _, last_file, learner, broker_id = _SLAVE_HANDSHAKE.unpack_from(data, position)
-    if last_file not in (0, 1) or learner not in (0, 1):
-        raise FrameError(f"flags {last_file} and {learner} in a slave's handshake, each may be 0 or 1")
+    _, last_file, kind, broker_id = _SLAVE_HANDSHAKE.unpack_from(data, position)
+    if last_file not in (0, 1) or kind not in (0, _LEARNER, _NATIVE):
+        raise FrameError(f"flags {last_file} and {kind} in a slave's handshake, possible are 0 or 1, and 0 to 2")
     if broker_id < 1:
         raise FrameError(f"brokerId {broker_id} in a slave's handshake, ids begin with 1")
-    return SlaveHandshake(broker_id, bool(last_file), bool(learner))
+    return SlaveHandshake(broker_id, bool(last_file), kind == _LEARNER, kind == _NATIVE)
 
 
 def decode_master_packet(
@@ -175,7 +203,7 @@ def decode_master_packet(
     """The handshake or TRANSFER header at `position`, and where it ends; None if `limit` comes before its end.
 
     Raises:
-        FrameError: nothing that a master says; the connection cannot be trusted any more.
+        FrameError: not a master's message; close the connection.
     """
     available = limit - position
     if available < HANDSHAKE_HEADER_SIZE:

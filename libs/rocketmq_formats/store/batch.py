@@ -3,9 +3,9 @@
     i32 size, i32 0, i32 0, i32 flag, i32 bodyLength, body, i16 propertiesLength, properties    per message
 
 The broker makes ordinary records of them; a batch's own properties are appended to each message's
-(`message_properties.join_properties`). A topic of queue type BatchCQ keeps the body in one record instead: an inner
-batch, whose messages have the queue offsets from INNER_BASE on. We create no such topics, but can read such records.
-Source: commit log reference, section 6 (`MessageDecoder.encodeMessage`, `MessageExtEncoder`).
+(`message_properties.join_properties`). Java keeps the body of a BatchCQ topic in one record instead (an inner batch,
+sysFlag INNER_BATCH). We create no such topics.
+Source: rocketmq-all-5.3.3: MessageDecoder.java, MessageExtEncoder.java.
 """
 
 import struct
@@ -15,13 +15,11 @@ from typing import Final
 import msgspec
 
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.store.message import MAX_PROPERTIES, Record, SysFlag
-from rocketmq_formats.store.message_properties import INNER_BASE, INNER_NUM, find_property
+from rocketmq_formats.store.message import MAX_PROPERTIES
 
 _HEAD: Final = struct.Struct(">iiiii")
 _LENGTH: Final = struct.Struct(">h")
 _SMALLEST: Final = _HEAD.size + _LENGTH.size
-_INNER: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 
 
 class BatchError(FormatError):
@@ -58,7 +56,7 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch(body: bytes) -> list[BatchMessage]:
-    """The messages in `body`, at least one. As in Java the size in front of each is not looked at, only the lengths.
+    """The messages in `body`, at least one. As in Java the size in front of each is ignored, only the lengths count.
 
     Raises:
         BatchError: empty, or lengths that do not add up.
@@ -82,27 +80,6 @@ def decode_batch(body: bytes) -> list[BatchMessage]:
     if not messages:
         raise BatchError("a batch without messages")
     return messages
-
-
-def is_inner_batch(sys_flag: int) -> bool:
-    """Whether a record with this sysFlag holds a whole batch."""
-    return sys_flag & _INNER == _INNER
-
-
-def inner_batch_range(record: Record) -> tuple[int, int]:
-    """First queue offset and number of messages of an inner batch.
-
-    Raises:
-        BatchError: INNER_BASE or INNER_NUM is missing or no number.
-    """
-    return _number(record, INNER_BASE), _number(record, INNER_NUM)
-
-
-def _number(record: Record, name: str) -> int:
-    text = find_property(record.properties, name)
-    if text is None or not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise BatchError(f"an inner batch at {record.physical_offset} whose {name} is {text!r}")
-    return int(text)
 
 
 def _cut(position: int, limit: int) -> BatchError:

@@ -1,21 +1,24 @@
 """The broker's tables on disk: topics.json, consumerOffset.json, subscriptionGroup.json, delayOffset.json.
 
 They lie in `{root}/config`; beside each, `.bak` holds the text before the last change, to be read when the file itself
-cannot be. Written exactly as fastjson prints them, so that an official broker can go on with our directory: tabs, keys
-of objects in alphabetical order, integer keys bare and on one line, nulls left out, no line feed at the end.
-The same shapes travel when a slave copies its master's tables.
-Source: commit log reference, section 13; captured files.
+cannot be. Written exactly as fastjson prints them, so that an official broker can continue with our directory: tabs,
+keys of objects in alphabetical order, integer keys bare and on one line, nulls left out, no line feed at the end. The
+same shapes travel when a slave copies its master's tables.
+Source: rocketmq-all-5.3.3: ConfigManager.java, TopicConfigManager.java, SubscriptionGroupManager.java;
+tests/golden/store.
 """
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import field
 
 from rocketmq_formats.errors import FormatError
-from rocketmq_formats.remoting.bodies import Body
+from rocketmq_formats.json import fastjson
+from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 TOPICS_FILE: Final = "topics.json"
@@ -26,11 +29,13 @@ DELAY_OFFSETS_FILE: Final = "delayOffset.json"
 MAX_LENGTH: Final = 64 * 1024 * 1024
 """Largest file read, in bytes; a topic takes about 230."""
 TOPIC_GROUP_SEPARATOR: Final = "@"
+MAX_HISTORY: Final = 256
 
 F = TypeVar("F", bound=Body)
 
-# a string is taken whole, so that what looks like a key within it stays as it is
-_STRING_OR_KEY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([{,]\s*+)(-?[0-9]++)(?=\s*+:)', re.DOTALL)
+_NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_LEVELS: Final = re.compile(r"(?:[0-9]{1,3}:[0-9]{1,18}(?:,(?=[0-9])|$)){0,255}", re.ASCII)
+_AGES: Final = re.compile(r"(?:[0-9]{1,18}:[0-9]{1,18}(?:,(?=[0-9])|$)){0,255}", re.ASCII)
 _encode_scalar = msgspec.json.Encoder().encode
 
 
@@ -68,6 +73,17 @@ class DelayOffsetsFile(Body, frozen=True):
 
     data_version: DataVersion = DataVersion()
     offset_table: Mapping[int, int] = field(default_factory=dict)
+    history: Mapping[str, str] | None = None
+    """Ours, strings so that Java's reader skips it: place of the log -> `offset_table` when the log ended there,
+    `level:offset` with commas between."""
+
+
+class DelayOffsetWrapper(DelayOffsetsFile, frozen=True):
+    """The answer to GET_ALL_DELAY_OFFSET (45)."""
+
+    ages: Mapping[str, str] | None = None
+    """Ours: delay level -> `end:age` with commas between, both in rising order of the end: minimum time in ms since
+    the messages of the level's queue before the offset `end` arrived."""
 
 
 def encode_config(value: Body) -> bytes:
@@ -103,35 +119,65 @@ def decode_config(file_type: type[F], data: bytes) -> F:
     """The table in `data`; unknown keys are ignored, as Java ignores them.
 
     Raises:
-        ConfigFileError: empty, too long, not JSON but for bare integer keys, or of another shape.
+        ConfigFileError: empty, too long, not JSON (except bare integer keys), or of another shape.
     """
     if len(data) > MAX_LENGTH:
         raise ConfigFileError(f"{file_type.__name__}: {len(data)} bytes, more than {MAX_LENGTH}")
     try:
-        return msgspec.json.decode(_STRING_OR_KEY.sub(_quote_key, data), type=file_type)
+        return msgspec.json.decode(fastjson.quote_keys(data, limit=0), type=file_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigFileError(f"{file_type.__name__}: {error}") from error
+
+
+def encode_levels(levels: Mapping[int, int]) -> str:
+    """A value of `DelayOffsetsFile.history`."""
+    return ",".join(f"{level}:{offset}" for level, offset in sorted(levels.items()))
+
+
+def decode_history(history: Mapping[str, str]) -> dict[int, dict[int, int]]:
+    """`DelayOffsetsFile.history` in numbers.
+
+    Raises:
+        ConfigFileError: it is malformed.
+    """
+    if len(history) > MAX_HISTORY:
+        raise ConfigFileError(f"delay offsets: a history of {len(history)} states, more than {MAX_HISTORY}")
+    result: dict[int, dict[int, int]] = {}
+    for place, text in history.items():
+        if not (_NUMBER.fullmatch(place) and _LEVELS.fullmatch(text)):
+            raise ConfigFileError(f"delay offsets: not a history: {place[:80]!r}: {text[:80]!r}")
+        pairs = (pair.split(":") for pair in text.split(",") if pair)
+        result[int(place)] = {int(level): int(offset) for level, offset in pairs}
+    return result
+
+
+def encode_ages(ages: Mapping[int, Sequence[tuple[int, int]]]) -> dict[str, str]:
+    """`DelayOffsetWrapper.ages`, from level -> (end, age)."""
+    return {str(level): ",".join(f"{end}:{age}" for end, age in pairs) for level, pairs in ages.items()}
+
+
+def decode_ages(ages: Mapping[str, str]) -> dict[int, list[tuple[int, int]]]:
+    """The opposite of `encode_ages`.
+
+    Raises:
+        ConfigFileError: other texts, too many, or ends and ages that do not follow each other.
+    """
+    if len(ages) > MAX_HISTORY:
+        raise ConfigFileError(f"delay offsets: ages of {len(ages)} levels, more than {MAX_HISTORY}")
+    result: dict[int, list[tuple[int, int]]] = {}
+    for level, text in ages.items():
+        if not (_NUMBER.fullmatch(level) and _AGES.fullmatch(text)):
+            raise ConfigFileError(f"delay offsets: not ages: {level[:80]!r}: {text[:80]!r}")
+        pairs = [(int(end), int(age)) for end, _, age in (pair.partition(":") for pair in text.split(",") if pair)]
+        if any(end <= before or age > older for (before, older), (end, age) in itertools.pairwise(pairs)):
+            raise ConfigFileError(f"delay offsets: ages out of order: {level}: {text[:80]!r}")
+        result[int(level)] = pairs
+    return result
 
 
 def topic_at_group(topic: str, group: str) -> str:
     """The key of `ConsumerOffsetsFile.offset_table`."""
     return f"{topic}{TOPIC_GROUP_SEPARATOR}{group}"
-
-
-def split_topic_at_group(key: str) -> tuple[str, str]:
-    """Topic and group of such a key.
-
-    Raises:
-        ConfigFileError: not two names with one `@` between them; Java passes over such keys.
-    """
-    topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-    if not (topic and separator and group) or TOPIC_GROUP_SEPARATOR in group:
-        raise ConfigFileError(f"not a topic@group: {key[:600]!r}")
-    return topic, group
-
-
-def _quote_key(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[1] is None else b'%b"%b"' % (match[1], match[2])
 
 
 def _pretty(value: object, line: bytes) -> Iterable[bytes]:

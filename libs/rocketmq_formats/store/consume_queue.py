@@ -8,7 +8,7 @@
 
 Big-endian, signed. Message n is unit n: it starts 20 n bytes from the start of the queue, files are named by bytes.
 A queue whose first message has a queueOffset above 0 is filled up with `PRE_BLANK` units in front of it.
-Source: commit log reference, section 7 (`ConsumeQueue`).
+Source: rocketmq-all-5.3.3: ConsumeQueue.java.
 """
 
 import itertools
@@ -68,7 +68,7 @@ def iter_units(buffer: Buffer) -> Iterator[Unit]:
         UnitsError: not a multiple of 20 bytes.
     """
     if len(buffer) % UNIT_SIZE:
-        raise UnitsError(f"{len(buffer)} bytes are no whole number of units")
+        raise UnitsError(f"{len(buffer)} bytes are not a whole number of units")
     return _UNIT.iter_unpack(buffer)
 
 

@@ -1,8 +1,8 @@
-"""Delay levels: the text `1s 5s ... 2h` of key messageDelayLevel, and where delayed messages wait meanwhile.
+"""Delay levels: the text `1s 5s ... 2h` of key messageDelayLevel, and the topic where delayed messages wait.
 
 A message of level n (property DELAY, from 1) is stored in queue n - 1 of SCHEDULE_TOPIC_XXXX; its unit there has the
-time of delivery instead of a tagsCode, so that whoever delivers need not read the message to know when.
-Source: commit log reference, sections 7 and 12 (`ScheduleMessageService`).
+time of delivery instead of a tagsCode, so that delivery finds the time without reading the message.
+Source: rocketmq-all-5.3.3: ScheduleMessageService.java.
 """
 
 import re
@@ -48,7 +48,7 @@ def delay_level(properties: bytes, levels: Sequence[int]) -> int:
     if text is None:
         return 0
     if not (text.isascii() and text.removeprefix("-").isdecimal() and len(text) <= 11 and abs(int(text)) < 2**31):
-        raise DelayLevelError(f"DELAY is no level: {text[:80]!r}")
+        raise DelayLevelError(f"DELAY is not a delay level: {text[:80]!r}")
     return max(0, min(int(text), len(levels)))
 
 

@@ -9,7 +9,7 @@ ASCII, each line ended by a line feed. Ends are not stored: an entry ends where 
 The sidecar keeps the file (and `.bak`, the text before the last change, for when this one cannot be read) and computes
 with the list when it truncates, elects and shakes hands; the list's rules stand here because they keep a text readable:
 whatever `EpochList` holds, Java's `EpochFileCache` could have written.
-Source: HA reference, section 6 (`EpochFileCache`, `CheckpointFile`).
+Source: rocketmq-all-5.3.3: EpochFileCache.java, CheckpointFile.java.
 """
 
 import re
@@ -26,7 +26,7 @@ from rocketmq_formats.remoting.controller import EpochEntry
 FILE_NAME: Final = "epochFileCheckpoint"
 
 MAX_ENTRIES: Final = 1000
-"""Most entries kept: a Java master can send no more in a handshake."""
+"""Most entries kept: the most that a Java master can send in a handshake."""
 MAX_LENGTH: Final = 64 * 1024
 """Longest text read, in bytes; 1000 entries take at most 31 kB."""
 NO_END: Final = 2**63 - 1
@@ -82,10 +82,10 @@ class EpochList(msgspec.Struct, frozen=True):
         return last.epoch < epoch < 2**31 and last.start_offset < start_offset < NO_END
 
     def append(self, epoch: int, start_offset: int) -> Self:
-        """The list with one more entry; of more than MAX_ENTRIES the oldest are forgotten.
+        """The list with one more entry; beyond MAX_ENTRIES the oldest are dropped.
 
         Raises:
-            EpochOrderError: `admits` says no.
+            EpochOrderError: `admits` returns False.
         """
         if not self.admits(epoch, start_offset):
             raise EpochOrderError(f"epoch {epoch} from {start_offset} cannot follow {self}")
@@ -149,7 +149,7 @@ def decode_epochs(data: bytes) -> EpochList:
     """
     match = _TEXT.fullmatch(data) if len(data) <= MAX_LENGTH else None
     if match is None:
-        raise EpochFileError(f"{len(data)} bytes are no list of epochs: {data[:80]!r}")
+        raise EpochFileError(f"{len(data)} bytes are not a list of epochs: {data[:80]!r}")
     count, crc, lines = int(match[1]), int(match[2]), match[3]
     pairs = [(int(epoch), int(start)) for epoch, _, start in (line.partition(b"-") for line in lines.splitlines())]
     if not pairs or len(pairs) != count:

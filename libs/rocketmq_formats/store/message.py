@@ -23,7 +23,7 @@ A blank record fills the end of a file: totalSize = the bytes left, magic 0xCBD4
 
 The store writes and scans these, the client reads what it pulled; so all of it is made for speed: one struct call for
 everything in front of the body, text stays bytes.
-Source: commit log reference, sections 2 and 4 (`MessageExtEncoder`, `CommitLog.checkMessageAndReturnSize`).
+Source: rocketmq-all-5.3.3: MessageExtEncoder.java, CommitLog.java, MessageSysFlag.java.
 """
 
 import enum
@@ -73,12 +73,28 @@ class SysFlag(enum.IntFlag):
     """Mask: 0 and 0x300 are ZLIB, 0x100 LZ4, 0x200 ZSTD."""
 
 
+# Plain integers: every send and every record read comes by, and an operation on an enum.IntFlag takes a microsecond.
+HOSTS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+_COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
+_INNER_BATCH: Final = int(SysFlag.INNER_BATCH)
+NOT_PLAIN: Final = HOSTS | _TRANSACTION | _INNER_BATCH
+"""Records without these bits have short addresses and a unit in their queue."""
+
+
+def has_unit(sys_flag: int) -> bool:
+    """Whether a message with this sysFlag gets a unit of its queue. The master that appends it, slaves and recovery
+    must agree, or they number later messages differently. Without one: half a transaction or one rolled back,
+    and several messages in one record, which only Java's queues of type BatchCQ can hold."""
+    return sys_flag & _TRANSACTION in (0, _COMMIT) and not sys_flag & _INNER_BATCH
+
+
 class RecordFault(enum.Enum):
     """Why bytes are no record."""
 
     INCOMPLETE = "fewer bytes are left than the record needs"
     MAGIC = "no record starts here"
-    """Also where nothing was written yet: files are made of zeros."""
+    """Also where nothing was written yet: new files hold zeros."""
     LENGTHS = "the lengths in the record do not add up"
     CRC = "the checksum is wrong"
     UNENCODABLE = "a value does not fit its field"
@@ -104,7 +120,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     flag: int
     queue_offset: int
     physical_offset: int
-    """As the record says; nothing compares it with where the record is."""
+    """As in the record; not compared with the record's actual place."""
     sys_flag: int
     born_timestamp: int
     """Milliseconds since 1970, as `store_timestamp`."""
@@ -149,9 +165,7 @@ _LENGTH: Final = struct.Struct(">h")
 _pack_length = _LENGTH.pack
 _SHORT_LENGTHS: Final = tuple(bytes((length,)) for length in range(MAX_TOPIC_V1 + 1))
 
-_HOSTS: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _LONGEST_TAIL: Final = 3 + MAX_TOPIC_V1 + MAX_PROPERTIES
-_NOT_PLAIN: Final = _HOSTS | int(SysFlag.TRANSACTION_ROLLBACK | SysFlag.INNER_BATCH)
 _crc32 = zlib.crc32
 
 
@@ -200,7 +214,7 @@ def encode_record(
         magic = MAGIC_V2
         topic_prefix = _long_length(topic_length)
         size = SMALLEST_RECORD + 1 + topic_length + len(body) + len(properties)
-    sys_flag &= ~_HOSTS
+    sys_flag &= ~HOSTS
     pack_head = _pack_head_v4
     if len(born_host) != 8 or len(store_host) != 8:
         kind = _host_kind(born_host) + 2 * _host_kind(store_host)
@@ -276,7 +290,7 @@ def read_record(buffer: Buffer, position: int, limit: int, *, check_crc: bool) -
     end = position + size
     if end > limit:
         raise RecordError(RecordFault.INCOMPLETE, f"{size} bytes at {position}, {limit - position} are left")
-    if sys_flag & _HOSTS:
+    if sys_flag & HOSTS:
         (
             body_start,
             born_host,
@@ -285,7 +299,7 @@ def read_record(buffer: Buffer, position: int, limit: int, *, check_crc: bool) -
             reconsume_times,
             prepared_transaction_offset,
             body_length,
-        ) = _after_long_hosts(buffer, position, end, (sys_flag & _HOSTS) >> 4)
+        ) = _after_long_hosts(buffer, position, end, (sys_flag & HOSTS) >> 4)
     topic_start = body_start + body_length + 1
     # of 0 bytes each, topic and properties take 3; every index below is then within the record
     if body_length < 0 or topic_start + 2 > end:
@@ -329,8 +343,8 @@ def read_record(buffer: Buffer, position: int, limit: int, *, check_crc: bool) -
 
 
 def read_plain(buffer: Buffer, position: int, limit: int) -> PlainRecord | None:
-    """What `read_record` would say of the record at `position`, in short, if it is of the commonest kind: V1, hosts of
-    IPv4, nothing special about it. None: look with `read_record`, whatever it is, damage too."""
+    """The essentials of `read_record` for the record at `position` if it is of the most common kind: V1, IPv4 hosts, no
+    special flags. None: call `read_record`, which also finds damage."""
     try:
         head = _unpack_head_v4(buffer, position)
     except struct.error:
@@ -338,7 +352,7 @@ def read_plain(buffer: Buffer, position: int, limit: int) -> PlainRecord | None:
     size, magic, _, queue_id, _, queue_offset, physical_offset, sys_flag, _, _, timestamp, _, _, _, body_length = head
     end = position + size
     body_end = position + _HEAD_V4_SIZE + body_length
-    if magic != MAGIC_V1 or sys_flag & _NOT_PLAIN or end > limit or body_length < 0 or body_end + 3 > end:
+    if magic != MAGIC_V1 or sys_flag & NOT_PLAIN or end > limit or body_length < 0 or body_end + 3 > end:
         return None
     if end - body_end > _LONGEST_TAIL:
         return None

@@ -5,7 +5,7 @@
                 made by the producer, opaque to the broker, which makes one only for a single send that lacks it
 
 Both 32 characters with IPv4 hosts; with IPv6 the offset id has 56, the unique id too. Upper case.
-Source: commit log reference, section 5 (`MessageDecoder`, `MessageClientIDSetter`).
+Source: rocketmq-all-5.3.3: MessageDecoder.java, MessageClientIDSetter.java.
 """
 
 import binascii

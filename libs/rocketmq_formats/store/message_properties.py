@@ -1,9 +1,9 @@
 """A message's properties: `name 0x01 value 0x02` repeated, UTF-8; their names; changing them without a dictionary.
 
-The broker looks up and adds a few properties of every message it takes, so those functions work on the bytes; clients
-and tools take the dictionary. As in Java, a pair without name or value does not count, the last of equal names wins,
+The broker looks up and adds a few properties of every message, so those functions work on the bytes; clients and tools
+use the dictionary. As in Java, a pair without name or value does not count, the last of equal names wins,
 and the last pair may lack its 0x02.
-Source: commit log reference, section 3 (`MessageDecoder.string2messageProperties`, `MessageConst`).
+Source: rocketmq-all-5.3.3: MessageDecoder.java, MessageConst.java.
 """
 
 import functools
@@ -35,8 +35,6 @@ UNIQ_KEY: Final = "UNIQ_KEY"
 CLUSTER: Final = "CLUSTER"
 MSG_TYPE: Final = "MSG_TYPE"
 SHARDING_KEY: Final = "__SHARDINGKEY"
-INNER_NUM: Final = "INNER_NUM"
-INNER_BASE: Final = "INNER_BASE"
 TRANSACTION_ID: Final = "__transactionId__"
 TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"

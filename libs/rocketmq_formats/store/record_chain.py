@@ -1,8 +1,8 @@
 """Where records begin and end in bytes that may be torn, damaged, or left over from another history. Pure.
 
 A record names its own place (physicalOffset), so a start can be found anywhere: a magic at p + 4, and p at p + 28. For
-whoever reads a log that somebody else writes: `rocketmq_commitlog` and the verification.
-Source: commit log reference, sections 2 and 10.
+readers of a log that another process writes: `rocketmq_commitlog` and the verification.
+Source: rocketmq-all-5.3.3: CommitLog.java.
 """
 
 from typing import Final
@@ -20,13 +20,13 @@ from rocketmq_formats.store.message import (
 from rocketmq_formats.store.walk import MAGIC_AT, MAGIC_START, PLACE_SIZE, unpack_place, unpack_start
 
 HEAD: Final = PLACE_SIZE
-"""Bytes of a record that its start is known by."""
+"""Bytes that identify a record's start."""
 
 _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 
 
 def starts_at(buffer: bytes | bytearray, position: int, offset: int) -> bool:
-    """Whether a record that says it is at `offset` seems to start at `position`; only its head is looked at."""
+    """Whether a record with the offset `offset` seems to start at `position`; only its head is checked."""
     if position < 0 or position + HEAD > len(buffer):
         return False
     size, magic, physical_offset = unpack_place(buffer, position)
@@ -57,11 +57,11 @@ def last_start(buffer: bytes | bytearray, begin: int, end: int, *, base: int) ->
 
 
 class Chain:
-    """Walks whole records, one behind the other, through the pieces of a log that it is given.
+    """Walks whole records, one after another, through consecutive pieces of a log.
 
     Attributes:
         offset: where the next record has to start.
-        whole: the same, but for a last record whose end is perhaps not written yet: files are made of zeros, and
+        whole: the same, except for a last record whose end may not be written yet: new files hold zeros, and
             neither a topic nor properties end with one.
         wants: bytes from `offset` on that the next step needs at least.
     """
@@ -71,10 +71,10 @@ class Chain:
         self.wants = HEAD
 
     def walk(self, buffer: bytes | bytearray, *, base: int, limit: int, file_end: int) -> bool:
-        """Go on through `buffer[:limit]`, whose first byte is at `base` <= `offset`; the file ends at `file_end`.
+        """Walk through `buffer[:limit]`, whose first byte is at `base` <= `offset`; the file ends at `file_end`.
 
-        Returns:
-            Whether it may go on, with `wants` bytes from `offset`, or in the next file; False: no record starts there.
+        Returns: Whether it can continue, with `wants` bytes from `offset`, or in the next file; False: no record
+        starts there.
         """
         position, left = self.offset - base, file_end - base
         limit = min(limit, left)
@@ -84,7 +84,7 @@ class Chain:
                 size, _, _, physical_offset, _, topic, tail = plain
                 torn = tail[-1] == 0 and len(tail) > len(topic) + 3
             else:
-                found = self._look(buffer, position, limit, left)
+                found = self._step(buffer, position, limit, left)
                 if not isinstance(found, Record):
                     return found
                 size, physical_offset, topic = found.size, found.physical_offset, found.topic
@@ -97,7 +97,7 @@ class Chain:
                 self.whole = self.offset
         return True
 
-    def _look(self, buffer: bytes | bytearray, position: int, limit: int, left: int) -> Record | bool:
+    def _step(self, buffer: bytes | bytearray, position: int, limit: int, left: int) -> Record | bool:
         """The record at `position`, or what `walk` returns."""
         if position + BLANK_SIZE > limit:
             self.wants = BLANK_SIZE

@@ -3,8 +3,8 @@
     __CRC32# 0x01 <10 decimal digits, least significant first> 0x02         20 bytes, the record's last
 
 CRC-32 & 0x7FFFFFFF of all bytes in front of it, with the final offsets. Java writes it with enabledAppendPropCRC and
-looks at it with forceVerifyPropCRC, both off by default; without it only the body is protected. The store decides.
-Source: commit log reference, section 2 (`MessageDecoder.createCrc32`).
+checks it with forceVerifyPropCRC, both off by default; without it only the body is protected. The store decides.
+Source: rocketmq-all-5.3.3: MessageDecoder.java.
 """
 
 import zlib
@@ -19,7 +19,7 @@ _PLACEHOLDER: Final = _PREFIX + b"0000000000\x02"
 
 
 def reserve_record_crc(properties: bytes) -> bytes:
-    """The properties with room for the checksum at their end; to be done before `encode_record`.
+    """The properties with room for the checksum at their end; call it before `encode_record`.
 
     Raises:
         PropertiesError: more than MAX_PROPERTIES bytes with it.

@@ -1,7 +1,7 @@
 """Names in a store's directory: `{root}/commitlog/00000000001073741824`, `{root}/consumequeue/{topic}/{queueId}/...`.
 
 The commit log and every consume queue are rows of files of one size; each is named by the offset of its first byte.
-Source: commit log reference, section 1 (`StorePathConfigHelper`, `UtilAll.offset2FileName`).
+Source: rocketmq-all-5.3.3: MappedFileQueue.java, UtilAll.java.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ class SegmentNameError(FormatError):
 def segment_name(offset: int) -> str:
     """Name of the file whose first byte is at `offset`, at least 0."""
     if not 0 <= offset <= _MAX_OFFSET:
-        raise SegmentNameError(f"no offset of a file: {offset}")
+        raise SegmentNameError(f"not an offset of a file: {offset}")
     return f"{offset:020d}"
 
 

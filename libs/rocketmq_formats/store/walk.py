@@ -1,8 +1,8 @@
-"""Heads of records read in part, for whoever goes through whole logs or looks for records among damaged bytes.
+"""Heads of records read in part, for readers that walk whole logs or search for records among damaged bytes.
 
-The layout is `message`'s; each of these leaves out what its reader does not need, which is what makes them quick. The
-two long ones are of heads without IPv6 hosts: look at `NOT_V4` in sysFlag first, and go to `read_record` for the rest.
-They trust nothing and check nothing but that the bytes are there. Used by `rocketmq_verify`.
+The layout is `message`'s; each of these reads only the fields that its user needs, which makes them fast. The
+two long ones are for heads without IPv6 hosts: check `HOSTS` in sysFlag first, and use `read_record` for the rest.
+They check only that enough bytes are there. Used by `rocketmq_verify`.
 """
 
 import re
@@ -10,14 +10,14 @@ import struct
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from rocketmq_formats.store.message import MAGIC_V2, MAX_PROPERTIES, MAX_TOPIC_V1, PHYSICAL_OFFSET_AT, Buffer, SysFlag
+from rocketmq_formats.store.message import HOSTS, MAGIC_V2, MAX_PROPERTIES, MAX_TOPIC_V1, PHYSICAL_OFFSET_AT, Buffer
 
 CheckedHead: TypeAlias = tuple[int, int, int, int, int, int, int]
 """size, magic, bodyCRC, physicalOffset, sysFlag, storeTimestamp, bodyLength."""
 RowHead: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """size, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag, storeTimestamp, bodyLength."""
 Place: TypeAlias = tuple[int, int, int]
-"""size, magic, physicalOffset: what tells a record's start."""
+"""size, magic, physicalOffset: identify a record's start."""
 
 _CHECKED: Final = struct.Struct(">iII16xqi16xq20xi")
 _ROW: Final = struct.Struct(">iIIi4xqqi16xq20xi")
@@ -32,10 +32,6 @@ PLACE_SIZE: Final = _PLACE.size
 LONGEST_HEAD: Final = V4_HEAD_SIZE + 24
 LONGEST_V1_TAIL: Final = 3 + MAX_TOPIC_V1 + MAX_PROPERTIES
 """Bytes behind the body: topic and properties with their lengths."""
-NOT_V4: Final = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-NO_UNIT: Final = int(SysFlag.INNER_BATCH)
-"""Records with this bit, and those of transactions that are not committed, have no unit in a consume queue."""
-TRANSACTION_TYPE: Final = int(SysFlag.TRANSACTION_ROLLBACK)
 
 MAGIC_AT: Final = 4
 MAGIC_START: Final = bytes.fromhex("daa320")
@@ -50,7 +46,7 @@ unpack_place: Final[Callable[[Buffer, int], Place]] = _PLACE.unpack_from
 unpack_start: Final[Callable[[Buffer, int], tuple[int, int]]] = _START.unpack_from
 """size, magic: of a blank, too."""
 pack_start: Final[Callable[[int, int], bytes]] = _START.pack
-"""The other way round, to look at a record as if one of both were undamaged."""
+"""Packs size and magic, to read a record as if one of them were undamaged."""
 _unpack_number: Final[Callable[[Buffer, int], tuple[int]]] = _NUMBER.unpack_from
 
 _SMALLEST_TAIL: Final = 3
@@ -60,14 +56,14 @@ _LARGEST_TAIL: Final = 4 + 0xFFFF + MAX_PROPERTIES
 def can_add_up(buffer: Buffer, position: int) -> bool | None:
     """Whether the lengths in the record at `position`, as far as they are there, can make its size.
 
-    None: too few bytes to say. For a record of which only the beginning is there, whose size one should not wait for
-    in vain.
+    None: too few bytes to say. For a record that is present only in part, so that a reader does not wait for its
+    size for ever.
     """
     left = len(buffer) - position
     if left < PHYSICAL_OFFSET_AT + 12:
         return None
     (sys_flag,) = _unpack_number(buffer, position + PHYSICAL_OFFSET_AT + 8)
-    head = V4_HEAD_SIZE + 12 * (sys_flag & NOT_V4).bit_count()
+    head = V4_HEAD_SIZE + 12 * (sys_flag & HOSTS).bit_count()
     if left < head:
         return None
     size, magic = unpack_start(buffer, position)

@@ -1,7 +1,7 @@
 """The name server's key-value configuration: small texts by namespace and key (100, 101, 102, 219).
 
-Pure: `put` and `delete` return the next value, the shell keeps it in a file first and takes it then.
-Source: name server reference, section 7.
+Pure: `put` and `delete` return the next value; `kv_store` writes it to a file before it uses it.
+Source: rocketmq-all-5.3.3: KVConfigManager.java.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting.bodies import Body, decode_body, encode_body
+from rocketmq_formats.json.bodies import Body, decode_body, encode_body
 from rocketmq_namesrv.domain.model import InvalidRequestError, TableFullError
 
 MAX_ENTRIES = 10_000

@@ -1,10 +1,11 @@
-"""Which registered brokers were heard of lately; fed by registrations, version queries and heartbeats.
+"""Which registered brokers were heard recently; updated by registrations, version queries and heartbeats.
 
-Called by `routes` and the shell. A broker is gone when its connection closes or after its time-out without a word;
-versions and heartbeats (322, 904) only refresh who is here already. Source: name server reference, section 4.
+Called by `routes` and `registry`. A broker is removed when its connection closes or after its time-out in silence;
+version queries and heartbeats (322, 904) only refresh registered brokers.
+Source: rocketmq-all-5.3.3: RouteInfoManager.java, BrokerHousekeepingService.java.
 
-Differs from 5.3.3: all brokers that registered over a connection end with it; Java finds one of them, and leaves those
-whose id was taken by another address to no end at all. An address is one broker's: Java keeps one entry per cluster
+Differs from 5.3.3: all brokers that registered over a connection are removed with it; Java removes one of them, and
+never those whose id was taken by another address. An address is one broker's: Java keeps one entry per cluster
 name that it ever came with.
 """
 
@@ -28,11 +29,11 @@ class LiveTable:
         return iter(self._brokers.values())
 
     def get(self, address: str) -> LiveBroker | None:
-        """What is known of an address."""
+        """The broker at an address."""
         return self._brokers.get(address)
 
     def put(self, broker: LiveBroker) -> None:
-        """Take in `broker`, in place of what was known of its address."""
+        """Store `broker`, in place of the one before at its address."""
         self.remove(broker.address)
         self._brokers[broker.address] = broker
         self._by_connection.setdefault(broker.connection_id, {})[broker.address] = None
@@ -47,7 +48,7 @@ class LiveTable:
                 del self._by_connection[known.connection_id]
 
     def refresh(self, cluster_name: str, address: str, now: float) -> None:
-        """A broker was heard of at `now`; nothing happens if it is not registered in that cluster."""
+        """A broker was heard at `now`; nothing happens if it is not registered in that cluster."""
         broker = self._brokers.get(address)
         if broker is not None and broker.cluster_name == cluster_name:
             broker.last_update = now

@@ -1,6 +1,6 @@
-"""The values that the name server's tables take and give; `routes` and `liveness` keep them.
+"""The values that go into and come out of the name server's tables; `routes` and `liveness` keep them.
 
-Times are monotonic seconds, passed in by the shell. Source: name server reference, sections 1 to 4.
+Times are monotonic seconds, passed in by the shell. Source: rocketmq-all-5.3.3: RouteInfoManager.java.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,41 +8,41 @@ from typing import ClassVar
 
 import msgspec
 
-from rocketmq_formats.remoting.codes import ResponseCode
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.nameserver import TopicQueueMappingInfo
 from rocketmq_formats.topics import DataVersion, TopicConfig
 
 DEFAULT_TIMEOUT = 120.0
-"""Seconds without a word after which a broker that declared nothing is forgotten."""
+"""Seconds of silence after which a broker that declared no time-out is removed."""
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 1.0, 86_400.0
 MAX_NAME = 1024
 """Characters of a topic name; POP's retry topics join a group and a topic, so Java's 255 is not the longest."""
 
 
-class RefusedError(Exception):
-    """A request that the tables do not take; nothing was changed. The text goes to the peer."""
+class TableRefusedError(Exception):
+    """A request that the tables refuse; nothing was changed. The text goes to the peer."""
 
     response_code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
 
 
-class InvalidRequestError(RefusedError):
+class InvalidRequestError(TableRefusedError):
     """A name, an id or an address that no broker can have."""
 
     response_code = ResponseCode.INVALID_PARAMETER
 
 
-class TableFullError(RefusedError):
+class TableFullError(TableRefusedError):
     """One more would exceed a limit of the tables; the text names the limit."""
 
     response_code = ResponseCode.SYSTEM_BUSY
 
 
-class NotRegisteredError(RefusedError):
+class NotRegisteredError(TableRefusedError):
     """An incremental registration (one topic) of a broker whose full one has not come yet."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far strangers can make the tables grow."""
+    """Bounds of the tables against strangers."""
 
     brokers: int = 10_000
     """Broker names."""
@@ -63,9 +63,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     ha_server_addr: str
     zone_name: str | None = None
     timeout: float = DEFAULT_TIMEOUT
-    """Seconds without a word after which the broker is forgotten."""
+    """Seconds of silence after which the broker is removed."""
     enable_acting_master: bool | None = None
-    """None: the broker is older than 5.0 and does not know the key."""
+    """None: the broker is older than 5.0 and does not send the key."""
     data_version: DataVersion = DataVersion()
     topics: Mapping[str, TopicConfig] = {}
     mappings: Mapping[str, TopicQueueMappingInfo] = {}
@@ -73,18 +73,18 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MinBrokerIdChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The smallest id of a broker name is another one now: what 905 says, and whom to tell."""
+    """The smallest id of a broker name has changed: the content of the notices (905), and their recipients."""
 
     broker_name: str
     min_broker_id: int
     min_broker_addr: str
     offline_broker_addr: str | None = None
     ha_broker_addr: str | None = None
-    tell: tuple[str, ...] = ()
+    recipients: tuple[str, ...] = ()
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a registration led to; the addresses are the master's, for a slave only."""
+    """The result of a registration; the addresses are the master's, for a slave only."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -96,7 +96,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unregistered(msgspec.Struct, frozen=True, kw_only=True):
-    """What the end of a broker led to."""
+    """The result of a broker's removal."""
 
     known: bool
     """It was in a table."""

@@ -1,7 +1,7 @@
 """What the tables answer to clients and tools, as the bodies that 5.3.3 sends.
 
 Pure reads of `RouteTables`; the order is by name where Java's is by hash.
-Source: name server reference, sections 6 and 7.
+Source: rocketmq-all-5.3.3: DefaultRequestProcessor.java, RouteInfoManager.java.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def route(
 ) -> TopicRouteData | None:
     """The route of `topic`; None if no registered broker has it.
 
-    `acting_master` (supportActingMaster): the smallest id of a group without a master, that wants it and whose queues
+    `acting_master` (supportActingMaster): the smallest id of a group without a master, that allows it and whose queues
     are read-only, is presented as 0 - to clients, not to the brokers that look each other up in their own topic.
     """
     queues = tables.topics.get(topic)

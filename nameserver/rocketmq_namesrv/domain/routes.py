@@ -1,7 +1,8 @@
 """Who serves which topic: the tables of broker names, clusters and topics, and how registrations change them.
 
-Pure: the shell passes the time and connection ids. The numbers in comments are those of the name server reference,
-section 2 (semantics of registration); `queries` reads the tables, `route_answers` keeps what they were encoded to.
+Pure: the shell passes the time and connection ids. The numbers in comments are the steps of a registration in
+docs/protocol.md; `queries` reads the tables, `route_answers` keeps what they were encoded to.
+Source: rocketmq-all-5.3.3: RouteInfoManager.java.
 
 Differs from 5.3.3:
 - A refused registration leaves nothing behind; Java keeps an empty broker name and cluster.
@@ -13,6 +14,7 @@ Differs from 5.3.3:
 """
 
 from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData
+from rocketmq_formats.steps import Steps, finish
 from rocketmq_formats.topics import PERM_WRITE, TopicConfig
 from rocketmq_namesrv.domain.model import (
     InvalidRequestError,
@@ -34,6 +36,17 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
         InvalidRequestError: a negative id, or a name that is too long.
         TableFullError: one of the limits would be exceeded.
         NotRegisteredError: one topic only, of a broker that is not registered.
+    """
+    return finish(register_steps(tables, registration, now=now, connection_id=connection_id))
+
+
+def register_steps(
+    tables: RouteTables, registration: Registration, *, now: float, connection_id: int
+) -> Steps[Registered]:
+    """As `register`, topic by topic: other requests may come between, but no other registration of the broker name.
+
+    Raises:
+        InvalidRequestError: also if the broker leaves meanwhile; none of its topics are left.
     """
     group = tables.groups.get(registration.broker_name)
     _check(tables, registration, group)
@@ -70,13 +83,16 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
     is_prime_slave = (
         registration.enable_acting_master is not None and broker_id != MASTER_ID and broker_id == group.min_id
     )
+    changed = first or tables.live.version(cluster, address) != version
+    other_servers = tables.live.filter_servers(address) != tuple(registration.filter_servers)
+    broker = LiveBroker(registration, now, connection_id)
+    tables.live.put(broker)  # 8, before 7: a removal between two steps must find it
     if broker_id == MASTER_ID or is_prime_slave:  # 7
-        changed = first or tables.live.version(cluster, address) != version
         read_only = is_prime_slave and group.enable_acting_master
-        _take_topics(tables, group, registration, changed=changed, read_only=read_only)
-    if tables.live.filter_servers(address) != tuple(registration.filter_servers):
+        topics = _take_topics(tables, group, registration, changed=changed, read_only=read_only)
+        yield from _while_registered(topics, tables, group, broker)
+    if other_servers:
         tables.group_changed(group)
-    tables.live.put(LiveBroker(registration, now, connection_id))  # 8
     master = None if broker_id == MASTER_ID else group.addresses.get(MASTER_ID)  # 9
     master_live = None if master is None else tables.live.get(master)
     change = None
@@ -148,21 +164,33 @@ def _set_traits(tables: RouteTables, group: BrokerGroup, registration: Registrat
         tables.group_changed(group)
 
 
+def _while_registered(steps: Steps[None], tables: RouteTables, group: BrokerGroup, broker: LiveBroker) -> Steps[None]:
+    for _ in steps:
+        yield
+        if tables.live.get(broker.address) is not broker or tables.groups.get(group.name) is not group:
+            raise InvalidRequestError("the broker left while its topics were registered")
+
+
 def _take_topics(
     tables: RouteTables, group: BrokerGroup, registration: Registration, *, changed: bool, read_only: bool
-) -> None:
+) -> Steps[None]:
     topics = registration.topics
     if tables.delete_with_registration and not registration.mappings and len(topics) > 1:
         for topic in group.queues.keys() - topics.keys():
-            tables.drop_queue(group, topic)
+            yield
+            if topic in group.queues:  # a tool may have deleted it meanwhile
+                tables.drop_queue(group, topic)
     for topic in topics if changed else topics.keys() - group.queues.keys():
+        yield
         queue = _queue_data(group.name, topics[topic], read_only=read_only)
         if group.queues.get(topic) != queue:
             tables.put_queue(group, topic, queue)
     if changed:
         for topic in registration.mappings.keys() & group.queues.keys():
-            group.mappings[topic] = registration.mappings[topic]
-            tables.topic_changed(topic)
+            yield
+            if topic in group.queues:
+                group.mappings[topic] = registration.mappings[topic]
+                tables.topic_changed(topic)
 
 
 def _queue_data(broker_name: str, topic: TopicConfig, *, read_only: bool) -> QueueData:
@@ -178,7 +206,7 @@ def _queue_data(broker_name: str, topic: TopicConfig, *, read_only: bool) -> Que
 def _min_id_change(
     group: BrokerGroup, *, offline_broker_addr: str | None = None, ha_broker_addr: str | None = None
 ) -> MinBrokerIdChange:
-    """Whom to tell: all of them if one has left or there is only one, else all but the new smallest (section 8)."""
+    """Which brokers to notify: all of them if one has left or there is only one, else all but the new smallest."""
     smallest = group.min_id
     all_of_them = offline_broker_addr is not None or len(group.addresses) == 1
     return MinBrokerIdChange(
@@ -187,7 +215,7 @@ def _min_id_change(
         min_broker_addr=group.addresses[smallest],
         offline_broker_addr=offline_broker_addr,
         ha_broker_addr=ha_broker_addr,
-        tell=tuple(
+        recipients=tuple(
             address for broker_id, address in sorted(group.addresses.items()) if all_of_them or broker_id != smallest
         ),
     )

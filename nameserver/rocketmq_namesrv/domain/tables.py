@@ -1,7 +1,7 @@
 """The tables behind the routes - broker names, clusters, topics - and the only code that keeps them consistent.
 
 Pure. `routes` registers and unregisters brokers with it, the shell calls what tools ask for, `queries` reads.
-`route_answers` keeps what was encoded and is told of each topic whose route may have changed.
+`route_answers` keeps encoded answers and is notified of each topic whose route may have changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class BrokerGroup:
 
     @property
     def min_id(self) -> int:
-        """The smallest id; 0 while there is none."""
+        """The smallest id; 0 without addresses."""
         return min(self.addresses, default=0)
 
 

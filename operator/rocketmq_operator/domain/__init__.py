@@ -1,1 +1,1 @@
-"""What the operator knows and decides: values in, values out, `now` as an argument."""
+"""The operator's observed state and decisions: values in, values out, `now` as an argument."""

@@ -1,7 +1,7 @@
-"""What a plan may ask for. Each action is safe to repeat: it names by uid what it changes, or says a level.
+"""The actions of a plan. Each is safe to repeat: it names its object by uid, or sets an absolute value.
 
-`disruptive` ones take a replica or a master away; the executor leaves them for the next look at the world when it has
-just changed an object, so that none is decided on what was true before. The others never make anything worse.
+`disruptive` actions stop a replica or move mastership. The executor skips them when it has just changed an object, so
+that the next reconcile decides on the new state. The other actions cannot reduce availability.
 """
 
 from typing import ClassVar
@@ -10,29 +10,29 @@ import msgspec
 
 
 class Action(msgspec.Struct, frozen=True, tag=True):
-    """Base of all."""
+    """Base of all actions."""
 
     disruptive: ClassVar[bool] = False
 
     @property
     def memory_key(self) -> str | None:
-        """Under which a refusal by the API server is remembered for a while; None: it is simply tried again."""
+        """The key under which a refusal by the API server is remembered for a while; None: the action is retried."""
         return None
 
 
 class DeletePod(Action, frozen=True, tag=True):
-    """The StatefulSet makes it anew, from its newest template."""
+    """The StatefulSet creates the pod again, from its newest template."""
 
     disruptive: ClassVar[bool] = True
     name: str
     uid: str
     reason: str
-    """Of the Event: CamelCase."""
+    """The reason of the Event, in CamelCase."""
     message: str
 
 
 class HandOver(Action, frozen=True, tag=True):
-    """Planned switchover, asked of the master's sidecar."""
+    """Planned switchover, by a call to the master's sidecar."""
 
     disruptive: ClassVar[bool] = True
     pod: str
@@ -44,7 +44,7 @@ class HandOver(Action, frozen=True, tag=True):
 
 
 class SetFenced(Action, frozen=True, tag=True):
-    """Have one replica refuse sends, or accept them again."""
+    """Make one replica refuse sends, or accept them again."""
 
     pod: str
     pod_uid: str
@@ -53,7 +53,7 @@ class SetFenced(Action, frozen=True, tag=True):
 
 
 class CleanBrokerData(Action, frozen=True, tag=True):
-    """Have the controllers forget replicas, or (None) the whole group."""
+    """Make the controllers forget replicas, or (None) the whole group."""
 
     broker_name: str
     broker_ids: tuple[int, ...] | None
@@ -61,16 +61,16 @@ class CleanBrokerData(Action, frozen=True, tag=True):
 
 
 class LabelPod(Action, frozen=True, tag=True):
-    """Role and broker id, for selectors and for people."""
+    """Write role and broker id on a pod, for selectors and users."""
 
     name: str
     uid: str
     labels: dict[str, str | None]
-    """None takes a label off."""
+    """None removes a label."""
 
 
 class AnnotateClaim(Action, frozen=True, tag=True):
-    """Whose log a PVC holds."""
+    """Write on a PVC which replica's log it holds."""
 
     name: str
     uid: str
@@ -78,7 +78,7 @@ class AnnotateClaim(Action, frozen=True, tag=True):
 
 
 class ResizeClaim(Action, frozen=True, tag=True):
-    """Ask for a larger volume."""
+    """Request a larger volume."""
 
     name: str
     uid: str
@@ -90,7 +90,7 @@ class ResizeClaim(Action, frozen=True, tag=True):
 
 
 class DeleteClaim(Action, frozen=True, tag=True):
-    """It goes when its pod does."""
+    """Kubernetes removes the PVC when its pod has stopped."""
 
     disruptive: ClassVar[bool] = True
     name: str
@@ -100,7 +100,7 @@ class DeleteClaim(Action, frozen=True, tag=True):
 
 
 class DeleteStatefulSet(Action, frozen=True, tag=True):
-    """With its pods, or (`orphan`) leaving them alone for the next one of that name."""
+    """With its pods, or (`orphan`) without them, so that the next StatefulSet of that name adopts them."""
 
     disruptive: ClassVar[bool] = True
     name: str
@@ -111,7 +111,7 @@ class DeleteStatefulSet(Action, frozen=True, tag=True):
 
 
 class SetFinalizer(Action, frozen=True, tag=True):
-    """Keep the resource until what is outside of Kubernetes has been undone, or let it go."""
+    """Keep the resource until its state outside of Kubernetes is cleaned up, or release it."""
 
     present: bool
     message: str = ""
@@ -126,23 +126,46 @@ class RemoveAnnotation(Action, frozen=True, tag=True):
 
 
 class TransferLeadership(Action, frozen=True, tag=True):
-    """Have another controller lead."""
+    """Make another controller the leader."""
 
     disruptive: ClassVar[bool] = True
     target_id: str
     message: str
 
 
-class MakeRaftSecret(Action, frozen=True, tag=True):
-    """See that it is there; made once, of random bytes, and never changed."""
+class AddMember(Action, frozen=True, tag=True):
+    """Add a controller to the quorum. It votes once it has caught up."""
+
+    disruptive: ClassVar[bool] = True
+    member_id: str
+    address: str
+    """`host:port` of its remoting port."""
+
+
+class RemoveMember(Action, frozen=True, tag=True):
+    """Remove a controller from the quorum permanently."""
+
+    disruptive: ClassVar[bool] = True
+    member_id: str
+
+
+class EnsureRaftSecret(Action, frozen=True, tag=True):
+    """Create the Secret from random bytes if it does not exist. It never changes."""
 
     name: str
-    may_make: bool = True
-    """False: members run on one that is gone; somebody has to bring it back."""
+    may_create: bool = True
+    """False: members still use a Secret that was deleted, so a user has to restore it."""
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """A Kubernetes Event, and the same as a log line."""
+class EnsureReplicationSecret(Action, frozen=True, tag=True):
+    """Create the Secret of a group's replicas if it does not exist."""
+
+    name: str
+    may_create: bool = True
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A Kubernetes Event, which is also logged."""
 
     reason: str
     message: str

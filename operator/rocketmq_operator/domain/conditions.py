@@ -1,6 +1,6 @@
-"""Conditions as Kubernetes means them: one entry per type, with the time of its last flip.
+"""Kubernetes conditions: one entry per type, with the time of its last transition.
 
-Used by the status of every kind. Reasons are stable: people and alerts compare them.
+Used by the status of every kind. Reasons are stable because users and alerts compare them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,43 +11,43 @@ import msgspec
 
 from rocketmq_operator.domain.observed import Pod
 
-Truth = Literal["True", "False", "Unknown"]
+ConditionStatus = Literal["True", "False", "Unknown"]
 SCHEDULING_SECONDS = 30.0
-"""How long a new pod may wait for a place without anybody being told."""
+"""How long a new pod may be unscheduled before it is reported."""
 MAX_MESSAGE = 1024
-"""Characters; a status is read by people."""
+"""Characters, to keep the status readable."""
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """What holds now."""
+    """One condition without its times."""
 
     type: str
-    status: Truth
+    status: ConditionStatus
     reason: str
     """One CamelCase word."""
     message: str = ""
 
 
 def condition(kind: str, *, holds: bool | None, reason: str, message: str = "") -> Condition:
-    """None: not known."""
-    truth: Truth = "Unknown" if holds is None else "True" if holds else "False"
+    """`holds` None: unknown."""
+    truth: ConditionStatus = "Unknown" if holds is None else "True" if holds else "False"
     return Condition(kind, truth, reason, message)
 
 
 def merge(previous: object, present: Sequence[Condition], *, generation: int, now: float) -> list[dict[str, object]]:
     """The list for status.conditions: as `present`, with the times of `previous` (a status's list, or anything) kept
-    where the status has not changed. Equal input gives equal output but for flips."""
+    where the status has not changed."""
     before = _by_type(previous)
     merged = []
-    for one in present:
-        old = before.get(one.type, {})
-        since = old.get("lastTransitionTime") if old.get("status") == one.status else None
+    for new in present:
+        old = before.get(new.type, {})
+        since = old.get("lastTransitionTime") if old.get("status") == new.status else None
         merged.append(
             {
-                "type": one.type,
-                "status": one.status,
-                "reason": one.reason,
-                "message": one.message[:MAX_MESSAGE],
+                "type": new.type,
+                "status": new.status,
+                "reason": new.reason,
+                "message": new.message[:MAX_MESSAGE],
                 "lastTransitionTime": since if isinstance(since, str) else rfc3339(now),
                 "observedGeneration": generation,
             }
@@ -56,34 +56,33 @@ def merge(previous: object, present: Sequence[Condition], *, generation: int, no
 
 
 def find(conditions: object, kind: str) -> Mapping[str, object]:
-    """The condition of that type in a status's list; empty if there is none."""
+    """The condition of that type in a status's list; empty if it is absent."""
     return _by_type(conditions).get(kind, {})
 
 
 def rfc3339(now: float) -> str:
-    """Seconds since 1970 as the API server writes times."""
+    """Seconds since 1970 in the API server's format."""
     return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def timestamp(text: object, otherwise: float = 0.0) -> float:
-    """Seconds since 1970 of an RFC 3339 time; `otherwise` if it is none."""
+    """Seconds since 1970 of an RFC 3339 time; `otherwise` for anything else."""
     try:
         return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else otherwise
     except ValueError:
         return otherwise
 
 
-def troubles(pods: Iterable[Pod], now: float) -> str:
-    """What is wrong with pods, for people; empty: nothing is. A pod that has just been made may well wait for its
-    volume or a place."""
+def pod_problems(pods: Iterable[Pod], now: float) -> str:
+    """The problems of pods in a sentence; empty: none. A new pod may wait some time for its volume or a node."""
     return "; ".join(
-        f"{pod.name}: {pod.trouble}"
+        f"{pod.name}: {pod.problem}"
         for pod in pods
-        if pod.trouble and (pod.scheduled or now - pod.created > SCHEDULING_SECONDS)
+        if pod.problem and (pod.scheduled or now - pod.created > SCHEDULING_SECONDS)
     )
 
 
 def _by_type(conditions: object) -> dict[str, Mapping[str, object]]:
     if not isinstance(conditions, list | tuple):
         return {}
-    return {str(one.get("type")): one for one in conditions if isinstance(one, Mapping)}
+    return {str(entry.get("type")): entry for entry in conditions if isinstance(entry, Mapping)}

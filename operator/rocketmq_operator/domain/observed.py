@@ -1,7 +1,7 @@
-"""The world as one reconcile sees it: frozen values, taken at one moment from the cache and the controllers' watch.
+"""The observed state of one reconcile: frozen values, read at one moment from the cache and the controllers' watch.
 
-Made by `rocketmq_operator.observe` (and by the model world of the tests), read by `domain.plan`. Nothing here says what
-ought to be.
+Made by `rocketmq_operator.observe` (and by the model world of the tests), read by `domain.plan`. Desired state is not
+here.
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketmq_api.group_view import GroupView, QuorumView
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster
-from rocketmq_operator.domain.spec.name_server import NameServer
+from rocketmq_resources.broker_group import BrokerGroup
+from rocketmq_resources.controller_cluster import ControllerCluster
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.name_server import NameServer
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod of a StatefulSet of ours."""
+    """One pod of one of our StatefulSets."""
 
     name: str
     ordinal: int
@@ -24,7 +24,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     ip: str = ""
     node: str = ""
     revision: str = ""
-    """Of the pod template it was made from (label controller-revision-hash)."""
+    """Revision of its pod template (label controller-revision-hash)."""
     labels: Mapping[str, str] = {}
     ready: bool = False
     """By its readiness probes."""
@@ -35,8 +35,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """It has a node."""
     created: float = 0.0
     """Seconds since 1970."""
-    trouble: str = ""
-    """Why a container waits or the pod is not scheduled (`ImagePullBackOff`); empty: nothing is known to be wrong."""
+    replication_secret: str = ""
+    """The Secret by which its replica authenticates itself; empty: it does not."""
+    grpc_tls: bool = False
+    """Its sidecar's gRPC port requires mutual TLS."""
+    problem: str = ""
+    """Why a container waits or the pod is not scheduled (`ImagePullBackOff`); empty: no problem is known."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,15 +54,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     requested: int = 0
     """Bytes."""
     broker_id: int | None = None
-    """Whose log it holds, as we have written on it."""
+    """The replica whose log it holds, from its annotation."""
     retired: bool = False
-    """The controllers have been told to forget that id."""
+    """The controllers were asked to forget that id."""
     deleting: bool = False
-    """It goes as soon as no pod uses it any more."""
+    """Kubernetes removes it as soon as no pod uses it."""
 
 
 class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
-    """The one of a resource."""
+    """The StatefulSet of one of our resources."""
 
     name: str
     uid: str
@@ -66,42 +70,44 @@ class StatefulSet(msgspec.Struct, frozen=True, kw_only=True):
     """spec.replicas."""
     update_revision: str = ""
     settled: bool = True
-    """Its controller has seen what we applied last, so `update_revision` means it."""
+    """Its controller has processed the last apply, so `update_revision` is that revision."""
     deleting: bool = False
     image: str = ""
-    """Of the main container, in the newest revision."""
+    """Image of the main container in the newest revision."""
     claim_sizes: Mapping[str, int] = {}
-    """Bytes by volume, of volumeClaimTemplates; those can never be changed."""
+    """Bytes by volume, from volumeClaimTemplates, which can never be changed."""
     claim_templates: tuple[Json, ...] = ()
+    created: float = 0.0
+    """Seconds since 1970."""
 
 
 class CronJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One of a group's verification."""
+    """A CronJob of a group's verification."""
 
     created: float
     """Seconds since 1970."""
 
 
 class SidecarState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replica's own sidecar said when it was asked last."""
+    """What a replica's own sidecar last reported."""
 
     broker_id: int | None = None
     fenced: bool = False
 
 
 class Controllers(msgspec.Struct, frozen=True, kw_only=True):
-    """What the group's controllers say."""
+    """What the group's controllers report."""
 
     missing: bool = False
-    """The ControllerCluster that is referred to does not exist."""
+    """The group's ControllerCluster does not exist."""
     reachable: bool = False
-    """The leader tells us of every change; only then `group` means anything."""
+    """The leader reports every change; `group` is valid only then."""
     group: GroupView | None = None
     """None: no replica is registered."""
 
 
 class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a plan for a BrokerGroup looks at."""
+    """The input of a BrokerGroup's plan."""
 
     group: BrokerGroup
     stateful_set: StatefulSet | None = None
@@ -111,39 +117,41 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Ordered by ordinal and volume; of scaled-down replicas too."""
     controllers: Controllers = Controllers()
     controller_addr: str | None = None
-    """None: the ControllerCluster referred to does not exist."""
+    """None: the group's ControllerCluster does not exist."""
     broker_suspect_timeout_ms: int | None = None
-    """Of the ControllerCluster referred to, by its spec; None: it does not exist, or the controllers are outside."""
+    """From the spec of the group's ControllerCluster; None: it does not exist, or the controllers are outside."""
     namesrv_addr: str | None = None
-    """None: the NameServer (or ControllerCluster with embedded ones) referred to does not exist."""
+    """None: the group's NameServer (or ControllerCluster with embedded ones) does not exist."""
     sidecars: Mapping[str, SidecarState] = {}
-    """By uid of the pod; a pod that is missing here has not been asked or did not answer."""
+    """By uid of the pod; without pods whose sidecar was not called yet or did not answer."""
     refused: Mapping[str, str] = {}
-    """What the API server has refused of late, by `Action.memory_key`, with its reason."""
+    """Recent refusals of the API server, by `Action.memory_key`, with the reason."""
     disruption_budget: bool = False
-    """The PodDisruptionBudget is there."""
+    """The PodDisruptionBudget exists."""
     verification_objects: frozenset[tuple[str, str]] = frozenset()
-    """Kind and name of those that are there, of what may be made for spec.verification."""
+    """Kind and name of existing objects among those for spec.verification."""
+    secret_checked: bool = False
+    """This process has read or created the replication secret."""
     verified_since: float | None = None
-    """When its CronJob was made, in seconds since 1970; None: there is none."""
+    """When its CronJob was created, in seconds since 1970; None without a CronJob."""
 
 
 class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a plan for a ControllerCluster looks at."""
+    """The input of a ControllerCluster's plan."""
 
     cluster: ControllerCluster
     stateful_set: StatefulSet | None = None
     pods: tuple[Pod, ...] = ()
     claims: tuple[Claim, ...] = ()
     quorum: QuorumView | None = None
-    """As the leader sees it, else any member; None: nobody answers."""
+    """As the leader reports it, else any member; None: no member answers."""
     secret_checked: bool = False
-    """This process has seen, or made, the Raft secret."""
+    """This process has read or created the Raft secret."""
     refused: Mapping[str, str] = {}
 
 
 class ObservedNameServer(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a plan for a NameServer looks at."""
+    """The input of a NameServer's plan."""
 
     name_server: NameServer
     stateful_set: StatefulSet | None = None

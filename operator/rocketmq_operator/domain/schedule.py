@@ -1,7 +1,7 @@
-"""When a CronJob's schedule is due next: how long a verification may stay away before somebody is told.
+"""When a CronJob's schedule is due next, so that an overdue verification is reported.
 
-The five fields of cron with lists, ranges, steps and names, and `@daily` and its like, in UTC. What this does not
-understand the API server has refused.
+The five fields of cron with lists, ranges, steps and names, and macros such as `@daily`, in UTC. The API server refuses
+schedules that this cannot parse.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -40,7 +40,7 @@ class Schedule(NamedTuple):
     any_weekday: bool
 
     def next_after(self, moment: float) -> float | None:
-        """The first time later than `moment`, both in seconds since 1970; None: there is none (30 February)."""
+        """The first time later than `moment`, both in seconds since 1970; None: it does not exist (30 February)."""
         start = datetime.fromtimestamp(moment, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         for ahead in range(_FAR):
             day = start.date() + timedelta(days=ahead)
@@ -54,7 +54,7 @@ class Schedule(NamedTuple):
         return None
 
     def _on(self, day: int, weekday: int) -> bool:
-        """cron's own rule: where both fields restrict, one of them is enough."""
+        """cron's own rule: if both fields restrict the day, a match of one is enough."""
         if self.any_day or self.any_weekday:
             return day in self.days and weekday in self.weekdays
         return day in self.days or weekday in self.weekdays
@@ -64,7 +64,7 @@ def parse_schedule(text: str) -> Schedule:
     """As CronJobs write it.
 
     Raises:
-        ScheduleError: it is none.
+        ScheduleError: not a schedule.
     """
     fields = _MACROS.get(text.strip().lower(), text).split()
     if len(fields) != 5:

@@ -1,65 +1,185 @@
-"""What a comparison can find, how bad it is, and how it is said in a sentence."""
+"""The kinds of findings, how severe each is, and what else the verification needs to know of it."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Self
 
 import msgspec
 
 from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
 
 
-class Kind(StrEnum):
-    """One per class of findings; the value is what JSON, metrics and the history say."""
-
-    CORRUPT_RECORD = "corruptRecord"
-    """A record differs between replicas, and at least one copy is known to be right or wrong."""
-    DIVERGENT_HISTORY = "divergentHistory"
-    """The epoch tables contradict each other below the confirm offset."""
-    MISSING_SEGMENT = "missingSegment"
-    """A file between a replica's first byte and its end is not there, or is too short."""
-    BAD_STRUCTURE = "badStructure"
-    """Bytes that are no chain of records, alike in all replicas that have them."""
-    QUEUE_MISMATCH = "queueMismatch"
-    """A consume queue's unit does not lead to the record that it stands for."""
-    UNREACHABLE = "unreachable"
-    """A replica could not be read; nothing is said about it."""
-    LAGGING = "lagging"
-    """A replica ends before what the group has confirmed; what it has was compared."""
-    STALE_TAIL = "staleTail"
-    """Bytes behind the common history: left over from a master that lost its post, or not written over yet."""
-    UNUSED_BYTES = "unusedBytes"
-    """Bytes that no record uses differ: the rest of a blank at the end of a file, which brokers may leave as it was."""
-
-
 class Severity(StrEnum):
-    """What it means for the run's result."""
+    """Effect on the run's result."""
 
     MISMATCH = "mismatch"
     """The promise is broken: exit code 1."""
     UNVERIFIED = "unverified"
-    """Nothing can be said: exit code 3, unless there is a mismatch as well."""
+    """Nothing is known: exit code 3, unless there is a mismatch as well."""
     INFORMATION = "information"
 
 
-SEVERITY: Final = {
-    Kind.CORRUPT_RECORD: Severity.MISMATCH,
-    Kind.DIVERGENT_HISTORY: Severity.MISMATCH,
-    Kind.MISSING_SEGMENT: Severity.MISMATCH,
-    Kind.BAD_STRUCTURE: Severity.MISMATCH,
-    Kind.QUEUE_MISMATCH: Severity.MISMATCH,
-    Kind.UNREACHABLE: Severity.UNVERIFIED,
-    Kind.LAGGING: Severity.INFORMATION,
-    Kind.STALE_TAIL: Severity.INFORMATION,
-    Kind.UNUSED_BYTES: Severity.INFORMATION,
-}
+class State(StrEnum):
+    """What is known of a replica's bytes."""
+
+    DIFFERING = "differing"
+    MISSING = "missing"
+    UNREAD = "unread"
+    """Not compared at all: the replica could not be read, or changed during the run."""
+    BEHIND = "behind"
+    """Beyond the end of what is compared: not confirmed yet, or a stale tail."""
+    ALONE = "alone"
+    """No other replica has it (any longer)."""
+    EARLIER = "earlier"
+    """Compared by an earlier run, not by this one."""
+    SAMPLED = "sampled"
+    """Compared by an earlier run, and some of it again by this one."""
+    VERIFIED = "verified"
+    """Compared by this run, all of it."""
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rest of the verification needs to know of a kind of findings. A new kind is a member of `Kind`."""
+
+    severity: Severity
+    title: str
+    """In reports."""
+    advice: str | None = None
+    """What to do about one finding; `{who}` stands for its replicas. None: `repair` makes a plan for all of this
+    kind."""
+    state: State | None = None
+    """How its extent is drawn on the map of the replicas it names."""
+    explains_difference: bool
+    """Chunks in its extent that differ need no other finding."""
+    covers_extent: bool = True
+    """Findings of the structure and queue checks in its extent are not reported again."""
+    ends_comparison: bool = False
+    """The replicas it names are aligned up to it at most."""
+    names_end: bool = False
+    """It begins where the log of a replica ends."""
+
+
+class Kind(StrEnum):
+    """One per class of findings; the value is its name in JSON, metrics and the history."""
+
+    traits: Traits
+
+    def __new__(cls, value: str, traits: Traits) -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.traits = traits
+        return kind
+
+    CORRUPT_RECORD = (
+        "corruptRecord",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="corrupt record",
+            state=State.DIFFERING,
+            explains_difference=True,
+        ),
+    )
+    """A record differs between replicas, and at least one copy is known to be right or wrong."""
+    DIVERGENT_HISTORY = (
+        "divergentHistory",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="divergent history",
+            state=State.DIFFERING,
+            explains_difference=True,
+            names_end=True,
+        ),
+    )
+    """The epoch tables contradict each other below the confirm offset."""
+    MISSING_SEGMENT = (
+        "missingSegment",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="missing file",
+            state=State.MISSING,
+            explains_difference=True,
+            ends_comparison=True,
+        ),
+    )
+    """A file between a replica's first byte and its end is missing or too short."""
+    BAD_STRUCTURE = (
+        "badStructure",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="bad structure",
+            state=State.DIFFERING,
+            explains_difference=False,
+        ),
+    )
+    """Bytes that are not a chain of records, equal in all replicas that have them."""
+    QUEUE_MISMATCH = (
+        "queueMismatch",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="consume queue",
+            advice="Consume queues are built from the log, nothing is lost: stop {who}, move its consumequeue "
+            "directory away, start it; it builds them again (if it is master, switch over first).",
+            explains_difference=False,
+        ),
+    )
+    """A consume queue's unit does not point to its record."""
+    UNREACHABLE = (
+        "unreachable",
+        Traits(
+            severity=Severity.UNVERIFIED,
+            title="unreachable",
+            advice="Find out why {who} cannot be read (running? network policy? path and rights?), then verify again; "
+            "nothing is known about its log.",
+            explains_difference=False,
+            ends_comparison=True,
+        ),
+    )
+    """A replica could not be read; nothing is known about it."""
+    LAGGING = (
+        "lagging",
+        Traits(
+            severity=Severity.INFORMATION,
+            title="lagging",
+            advice="Nothing, if {who} is catching up; check that it runs and is connected.",
+            explains_difference=False,
+            covers_extent=False,
+            names_end=True,
+        ),
+    )
+    """A replica ends before what the group has confirmed; what it has was compared."""
+    STALE_TAIL = (
+        "staleTail",
+        Traits(
+            severity=Severity.INFORMATION,
+            title="stale tail",
+            advice="Nothing: {who} drops these bytes when it connects to its master. If it cannot connect, its log "
+            "has the reason.",
+            state=State.BEHIND,
+            explains_difference=True,
+            covers_extent=False,
+            ends_comparison=True,
+            names_end=True,
+        ),
+    )
+    """Bytes beyond the common history: left over from a former master, or not overwritten yet."""
+    UNUSED_BYTES = (
+        "unusedBytes",
+        Traits(
+            severity=Severity.INFORMATION,
+            title="unused bytes",
+            advice="Nothing: no message is in these bytes ({who}).",
+            explains_difference=True,
+            covers_extent=False,
+        ),
+    )
+    """Bytes that no record uses differ: the rest of a blank at the end of a file, which brokers may not overwrite."""
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replica has in place of a differing record: some of its bytes, for people."""
+    """One replica's copy of a differing record: some of its bytes, for people."""
 
     replica: ReplicaName
     right: bool | None
-    """None: not to be told."""
+    """None: unknown."""
     reason: str
     """Why: `body CRC wrong`, `as two others have it`, ..."""
     hex_offset: int = 0
@@ -69,11 +189,11 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was found. Sorted by severity, offset, replica in reports."""
+    """One finding. Reports sort by severity, offset, replica."""
 
     kind: Kind
     replicas: tuple[ReplicaName, ...]
-    """Who is concerned: those with the wrong copy, the lagging one, ...; all where nobody can tell."""
+    """Those with the wrong copy, the lagging one, ...; all of them where that is unknown."""
     extent: Extent
     """Where."""
     first_difference: int | None = None
@@ -88,4 +208,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def severity(self) -> Severity:
-        return SEVERITY[self.kind]
+        return self.kind.traits.severity

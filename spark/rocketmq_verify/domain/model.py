@@ -1,4 +1,4 @@
-"""What is compared, as plain values. All offsets are physical, in bytes; ends are exclusive."""
+"""Replicas, logs, chunks and reads as plain values. All offsets are physical, in bytes; ends are exclusive."""
 
 from typing import Final, NewType
 
@@ -7,7 +7,7 @@ import msgspec
 from rocketmq_formats.store.epoch_file import EpochList
 
 ReplicaName = NewType("ReplicaName", str)
-"""As the user or the operator calls it: `a`, or the pod's name."""
+"""Given by the user or the operator: `a`, or the pod's name."""
 
 DIGEST_SIZE: Final = 16
 """Bytes of an xxh3-128."""
@@ -25,7 +25,7 @@ class Extent(msgspec.Struct, frozen=True, order=True):
         return max(self.end - self.start, 0)
 
     def meet(self, other: "Extent") -> "Extent":
-        """What both cover; empty (`length` 0) if nothing."""
+        """The overlap; `length` is 0 without one."""
         return Extent(max(self.start, other.start), min(self.end, other.end))
 
 
@@ -34,31 +34,31 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
 
     name: ReplicaName
     broker_id: int | None = None
-    """None where no identity file says it."""
+    """None without an identity file."""
     min_offset: int
     """Start of the first file."""
     confirm_offset: int
-    """What this replica itself has noted as confirmed; `max_offset` where it has noted nothing."""
+    """The replica's own confirm offset; `max_offset` where it has none."""
     max_offset: int
     """End of the last whole record."""
     segment_size: int
     segments: tuple[int, ...]
-    """Start of every file there is, ascending."""
+    """Start of every file, ascending."""
     epochs: EpochList
     master: bool = False
-    """It says that it is master now; always False of files."""
+    """It reports that it is master now; always False for files."""
     strict: bool = False
-    """Its confirm offset is a promise: all in sync had what is below (durability=strict, or Java's
-    allAckInSyncStateSet=true). False where that is not known: Java by default confirms what only its master has."""
+    """Its confirm offset is a promise: all replicas in sync had everything below it (durability=strict, or Java's
+    allAckInSyncStateSet=true). False where that is unknown: Java by default confirms what only its master has."""
 
     @property
     def extent(self) -> Extent:
-        """Everything it has, a missing file in between included."""
+        """Everything it has, including missing files in between."""
         return Extent(self.min_offset, self.max_offset)
 
 
 class Chunk(msgspec.Struct, frozen=True, order=True):
-    """One piece of all logs: inside one segment, inside one epoch of the reference history."""
+    """One piece of all logs: inside one segment, inside one epoch of the reference."""
 
     offset: int
     length: int
@@ -70,7 +70,7 @@ class Chunk(msgspec.Struct, frozen=True, order=True):
 
 
 class ChunkDigest(msgspec.Struct, frozen=True):
-    """What one replica has there; None: the bytes are not there (any more)."""
+    """The digest in one replica; None: the bytes are not there (any longer)."""
 
     replica: ReplicaName
     offset: int
@@ -78,10 +78,10 @@ class ChunkDigest(msgspec.Struct, frozen=True):
     digest: bytes | None
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """One question to a replica: the digest of these bytes, or the bytes themselves.
+class ReadRequest(msgspec.Struct, frozen=True):
+    """One read from a replica: the digest of these bytes, or the bytes themselves.
 
-    Answered with bytes: a digest of DIGEST_SIZE, or `extent.length` bytes; None: (some of) them are not there any more.
+    The answer is a digest of DIGEST_SIZE, or `extent.length` bytes; None: (some of) them are no longer there.
     """
 
     replica: ReplicaName
@@ -90,7 +90,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class RecordName(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as people and tools know it; None where damage leaves it unknown."""
+    """How people and tools identify a message; None where damage hides it."""
 
     physical_offset: int
     size: int

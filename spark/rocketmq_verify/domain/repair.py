@@ -1,9 +1,9 @@
 """The steps that would repair what was found, as text and commands. For `--plan`; nothing here is ever executed.
 
 Rules that every plan keeps: never more than one replica at a time, and the next only after the group is verified again;
-nothing is rebuilt before a replica leads that this report finds no fault with, since a rebuild copies what the master
-has; never a replica that alone has something right: that would be gone for good. So where every replica has some fault,
-though each in another place, nothing is rebuilt: the right bytes are put into place by hand.
+nothing is rebuilt before the master is a replica without findings, since a rebuild copies the master's log; never a
+replica that has the only right copy of something: that would be lost. So where every replica has a fault, each in
+another place, nothing is rebuilt: the right bytes are copied by hand.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,7 +17,6 @@ from rocketmq_verify.domain.model import ReplicaName
 NOTHING_TO_DO: Final = "nothing to repair"
 MOST_COMMANDS: Final = 64
 """Of one step."""
-_REBUILDS: Final = frozenset({Kind.CORRUPT_RECORD, Kind.MISSING_SEGMENT, Kind.DIVERGENT_HISTORY, Kind.BAD_STRUCTURE})
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +24,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     commands: tuple[str, ...] = ()
-    """To be typed, in order; empty where only eyes are needed."""
+    """To be typed, in order; empty where people only look."""
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do about one replica, or about what concerns all."""
+    """What to do about one replica, or about all."""
 
     replica: ReplicaName | None
     why: str
@@ -48,12 +47,12 @@ def repairs(
 
     Args:
         replicas: all of the group that were read.
-        masters: who leads now, as far as that is known.
+        masters: the current masters, as far as known.
         group: the BrokerGroup; a replica's name is its pod's then.
     """
     found = list(findings)
     leads = frozenset(masters)
-    damage = [finding for finding in found if finding.kind in _REBUILDS]
+    damage = [finding for finding in found if finding.kind.traits.advice is None]
     bad: dict[ReplicaName, list[Finding]] = {}
     for finding in damage:
         for replica in finding.replicas:
@@ -67,22 +66,24 @@ def repairs(
     elif scattered:
         plans.append(_mend(damage, bad, group, on_kubernetes=on_kubernetes))
     elif damage:
-        # who has most of what the others lack
-        heirs = sorted(whole, key=lambda one: (-sum(one in _right(each, whole) for each in damage), one not in leads))
+        # first the one that has most of what the others lack
+        heirs = sorted(
+            whole, key=lambda replica: (-sum(replica in _right(each, whole) for each in damage), replica not in leads)
+        )
         if not leads - bad.keys():
             plans.append(_hand_over(heirs, sorted(leads & bad.keys()), group, on_kubernetes=on_kubernetes))
         plans += [_rebuild(replica, bad[replica], group, on_kubernetes=on_kubernetes) for replica in sorted(bad)]
-    plans += [_other(finding) for finding in found if finding.kind in _OTHERS]
+    plans += [_other(finding, advice) for finding in found if (advice := finding.kind.traits.advice) is not None]
     return tuple(plans)
 
 
 def _right(finding: Finding, among: Sequence[ReplicaName]) -> list[ReplicaName]:
-    """Who of these has right what this finding is about, as far as that is known."""
+    """Those of these replicas that have a right copy, as far as known."""
     if finding.copies:
         right = {copy.replica for copy in finding.copies if copy.right}
         return [replica for replica in among if replica in right]
     if finding.kind is Kind.BAD_STRUCTURE:
-        return []  # it is alike in all who have it
+        return []  # it is equal in all that have it
     return [replica for replica in among if replica not in finding.replicas]
 
 
@@ -91,17 +92,16 @@ def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool
     steps = [
         Step(
             text="No copy is known to be right. Rebuild nothing and let nothing expire: each copy may be the only one "
-            "that has the message. Raise fileReservedTime on all replicas, or stop the group if it can be spared."
+            "that has the message. Raise fileReservedTime on all replicas, or stop the group if you can."
         ),
         _aside(findings[0].replicas, on_kubernetes=on_kubernetes),
         Step(
-            text=f"Look at the bytes at {places}: the report has them in hex. With all copies at hand, the producer's "
-            "logs (UNIQ_KEY is the producer's msgId) or the consumers' side may tell which one is right.",
+            text=f"Examine the bytes at {places}: the report has them in hex. The producer's logs (UNIQ_KEY is the "
+            "producer's msgId) or the consumers may show which copy is right.",
             commands=("mqadmin queryMsgByOffset -b <broker> -t <topic> -i <queueId> -o <queueOffset>",),
         ),
         Step(
-            text="When it is decided whose copy stays, make that replica the master, then rebuild the others one by "
-            "one.",
+            text="Decide which copy stays, make its replica the master, then rebuild the others one by one.",
             commands=_switch("<pod>", group, on_kubernetes=on_kubernetes),
         ),
     ]
@@ -129,17 +129,17 @@ def _mend(
     steps = [
         Step(
             text="Every replica that has a right copy of something has something else wrong. Rebuild nothing: a "
-            "rebuild copies the master's faults, and what only the rebuilt replica has right is gone for good. Let "
-            "nothing expire: raise fileReservedTime on all replicas."
+            "rebuild copies the master's faults and loses what only the rebuilt replica has right. Let nothing "
+            "expire: raise fileReservedTime on all replicas."
         ),
         _aside(sorted(bad), on_kubernetes=on_kubernetes),
         Step(
-            text="With brokers and sidecars of all replicas stopped, put the right bytes where they are wrong, from "
-            "the copies that were made aside.",
+            text="Stop brokers and sidecars of all replicas. Overwrite the wrong bytes with the right ones from the "
+            "backup copies.",
             commands=tuple(copies),
         ),
         Step(
-            text="Start them and verify again, all of it, before anything else is touched.",
+            text="Start them and verify everything again before you change anything else.",
             commands=(f"kubectl rocketmq verify {group} --now",) if pods else ("rocketmq-verify --full --replica ...",),
         ),
     ]
@@ -149,11 +149,11 @@ def _mend(
 def _hand_over(
     heirs: Sequence[ReplicaName], bad: Sequence[ReplicaName], group: str | None, *, on_kubernetes: bool
 ) -> Repair:
-    """Before anything is rebuilt, which copies what the master has."""
+    """Comes before every rebuild, which copies the master's log."""
     whole = " or ".join(heirs)
-    why = f"{' and '.join(bad)} leads and is damaged" if bad else "a rebuild copies what the master has"
+    why = f"{' and '.join(bad)} is master and damaged" if bad else "a rebuild copies the master's log"
     step = Step(
-        text=f"See that {whole} leads, which this report finds no fault with, before anything is rebuilt.",
+        text=f"Make {whole} the master, in which this report found no fault, before you rebuild anything.",
         commands=_switch(heirs[0], group, on_kubernetes=on_kubernetes),
     )
     return Repair(replica=bad[0] if len(bad) == 1 else None, why=why, steps=(step,))
@@ -167,10 +167,12 @@ def _switch(to: str, group: str | None, *, on_kubernetes: bool) -> tuple[str, ..
 
 def _aside(replicas: Sequence[ReplicaName], *, on_kubernetes: bool) -> Step:
     return Step(
-        text="Copy every replica's commitlog directory and epochFileCheckpoint aside, all of them.",
-        commands=tuple(f"kubectl cp {one}:<store>/commitlog ./{one}-commitlog -c sidecar" for one in replicas)
+        text="Back up the commitlog directory and epochFileCheckpoint of every replica.",
+        commands=tuple(
+            f"kubectl cp {replica}:<store>/commitlog ./{replica}-commitlog -c sidecar" for replica in replicas
+        )
         if on_kubernetes
-        else tuple(f"cp -a --sparse=always <store of {one}> <a safe place>/{one}" for one in replicas),
+        else tuple(f"cp -a --sparse=always <store of {replica}> <a safe place>/{replica}" for replica in replicas),
     )
 
 
@@ -183,23 +185,23 @@ def _rebuild(replica: ReplicaName, findings: Sequence[Finding], group: str | Non
     if on_kubernetes and group:
         steps += [
             Step(
-                text=f"Delete the data of {replica} and copy it anew from the master. The operator refuses if nobody "
-                "else is in sync.",
+                text=f"Delete the data of {replica} and copy it again from the master. The operator refuses if no "
+                "other replica is in sync.",
                 commands=(f"kubectl rocketmq rebuild {group} {replica}",),
             ),
             Step(
-                text="Verify again before anything else is touched.",
+                text="Verify again before you change anything else.",
                 commands=(f"kubectl rocketmq verify {group} --now",),
             ),
         ]
     else:
         steps += [
             Step(
-                text=f"Stop {replica}: its broker and, if there is one, its sidecar. See that the others are in sync.",
+                text=f"Stop {replica}: its broker and, if it has one, its sidecar. Check that the others are in sync.",
                 commands=("mqadmin getSyncStateSet -a <controllers> -b <brokerName>", "sh bin/mqshutdown broker"),
             ),
             Step(
-                text="Move its store away, do not delete it yet. With brokerIdentity goes its broker id: it will "
+                text="Move its store away, do not delete it yet. Its broker id is in brokerIdentity: the replica will "
                 "register with a new one.",
                 commands=(f"mv <store of {replica}> <store of {replica}>.bad",),
             ),
@@ -208,26 +210,14 @@ def _rebuild(replica: ReplicaName, findings: Sequence[Finding], group: str | Non
                 commands=("sh bin/mqbroker -c <its configuration>",),
             ),
             Step(
-                text="Verify again, all of it, before anything else is touched; then delete what was moved away.",
+                text="Verify everything again before you change anything else; then delete the old store.",
                 commands=("rocketmq-verify --full --replica ...",),
             ),
         ]
     return Repair(replica=replica, why=_why(findings), steps=tuple(steps))
 
 
-_OTHERS: Final = {
-    Kind.QUEUE_MISMATCH: "Consume queues are made of the log, nothing is lost: stop {who}, move its consumequeue "
-    "directory away, start it; it builds them anew (as master: switch over first).",
-    Kind.UNREACHABLE: "Find out why {who} cannot be read (running? network policy? path and rights?), then verify "
-    "again; nothing is known about its log.",
-    Kind.LAGGING: "Nothing, if {who} is on its way; see that it is running, connected and catching up.",
-    Kind.STALE_TAIL: "Nothing: {who} drops these bytes when it connects to its master. If it cannot connect, its log "
-    "says why.",
-    Kind.UNUSED_BYTES: "Nothing: no message is in these bytes ({who}).",
-}
-
-
-def _other(finding: Finding) -> Repair:
+def _other(finding: Finding, advice: str) -> Repair:
     who = " and ".join(finding.replicas)
     replica = finding.replicas[0] if len(finding.replicas) == 1 else None
-    return Repair(replica=replica, why=finding.detail, steps=(Step(text=_OTHERS[finding.kind].format(who=who)),))
+    return Repair(replica=replica, why=finding.detail, steps=(Step(text=advice.format(who=who)),))

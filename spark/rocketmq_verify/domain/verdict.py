@@ -1,7 +1,7 @@
-"""What a run says in the end: one word, one sentence, an exit code. Everything that shows a result shows this.
+"""The result of a run: one word, one sentence, an exit code. Everything that shows a result shows this.
 
 The JSON of a run is `msgspec.json.encode` of this struct, with keys in camelCase; `schema_version` grows when a key
-changes its meaning or goes.
+changes its meaning or is removed.
 """
 
 from collections import Counter
@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.chunks import Plan, common, covered
-from rocketmq_verify.domain.compare import Tally
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
-from rocketmq_verify.domain.histories import History
+from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered
+from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.reports import FindingReport, report
 
 __all__ = [
@@ -32,12 +32,9 @@ __all__ = [
 
 SCHEMA_VERSION: Final = 1
 _ORDER: Final = {Severity.MISMATCH: 0, Severity.UNVERIFIED: 1, Severity.INFORMATION: 2}
-_REACH: Final = (Kind.STALE_TAIL, Kind.UNREACHABLE)
 
 
 class Result(StrEnum):
-    """In one word."""
-
     ALIGNED = "aligned"
     MISMATCH = "mismatch"
     UNVERIFIED = "unverified"
@@ -63,8 +60,6 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run."""
-
     schema_version: int = SCHEMA_VERSION
     group: str | None
     result: Result
@@ -72,10 +67,10 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     summary: str
     """One sentence."""
     aligned_up_to: int | None
-    """All that at least two replicas have below this offset is equal, as far as it was read now or in earlier runs;
-    None where nothing could be compared."""
+    """Everything that at least two replicas have below this offset is equal, as far as this run or earlier ones read
+    it; None where nothing could be compared."""
     epoch: int | None
-    """In which the byte in front of `aligned_up_to` was written; None where no table says."""
+    """Of the byte before `aligned_up_to`; None where no table has it."""
     confirm_offset: int
     """Of the group."""
     full: bool
@@ -88,7 +83,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     old_bytes: int
     chunks: int
     moved: tuple[ReplicaName, ...]
-    """Not judged: gone, rebuilt or emptied while the run went on."""
+    """Not judged: gone, rebuilt or emptied during the run."""
     counts: dict[str, int]
     """Findings by kind; every kind is there."""
     replicas: tuple[ReplicaReport, ...]
@@ -97,12 +92,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """As reports show them: by severity, offset, replica."""
-    return tuple(sorted(findings, key=lambda one: (_ORDER[one.severity], one.extent.start, one.replicas, one.kind)))
+    return tuple(
+        sorted(
+            findings,
+            key=lambda finding: (_ORDER[finding.severity], finding.extent.start, finding.replicas, finding.kind),
+        )
+    )
 
 
 def verdict(
     logs: Sequence[ReplicaLog],
-    history: History,
+    lineage: Lineage,
     plan: Plan,
     tally: Tally,
     findings: Iterable[Finding],
@@ -112,20 +112,20 @@ def verdict(
     unsettled: Sequence[Extent] = (),
     lasting: Sequence[Extent] = (),
 ) -> Verdict:
-    """What to say of a run.
+    """The verdict on a run.
 
     Args:
-        history: of both looks.
-        findings: all of them, the history's own too.
+        lineage: of both looks.
+        findings: all of them, the lineage's own too.
         allow_unreachable: a replica that could not be read does not make the run unverified, while two could.
-        unsettled: what differed and changed while it was looked at: nothing is said of it.
-        lasting: of that, what an earlier run could not settle either: not verified.
+        unsettled: what differed and changed during the run: not judged.
+        lasting: the part of it that an earlier run could not settle either: not verified.
     """
     ordered = in_order(findings)
-    up_to = _aligned_up_to(history, tally, ordered, unsettled)
-    mismatches = [one for one in ordered if one.severity is Severity.MISMATCH]
-    unread = [one for one in ordered if one.severity is Severity.UNVERIFIED]
-    strange = _strangers(history, ordered)
+    up_to = _aligned_up_to(lineage, tally, ordered, unsettled)
+    mismatches = [finding for finding in ordered if finding.severity is Severity.MISMATCH]
+    unread = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED]
+    strange = _strangers(lineage, ordered)
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
@@ -133,7 +133,7 @@ def verdict(
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
-    epoch = None if up_to is None else history.epoch_at(max(up_to - 1, 0))
+    epoch = None if up_to is None else lineage.epoch_at(max(up_to - 1, 0))
     epoch = None if epoch == -1 else epoch
     return Verdict(
         group=group,
@@ -148,50 +148,50 @@ def verdict(
             strange=strange,
             lasting=lasting,
             logs=logs,
-            history=history,
+            lineage=lineage,
         ),
         aligned_up_to=up_to,
         epoch=epoch,
-        confirm_offset=history.confirm_offset,
+        confirm_offset=lineage.confirm_offset,
         full=plan.full,
         compared_bytes=tally.bytes,
         read_bytes=tally.read_bytes,
         new_bytes=plan.new_bytes,
         old_bytes=plan.old_bytes,
         chunks=tally.chunks,
-        moved=history.moved,
+        moved=lineage.moved,
         counts={kind.value: count for kind, count in _counts(ordered).items()},
-        replicas=tuple(_replica(log, history) for log in logs),
-        findings=tuple(report(one) for one in ordered),
+        replicas=tuple(_replica(log, lineage) for log in logs),
+        findings=tuple(report(finding) for finding in ordered),
     )
 
 
 def _aligned_up_to(
-    history: History, tally: Tally, findings: Iterable[Finding], unsettled: Sequence[Extent]
+    lineage: Lineage, tally: Tally, findings: Iterable[Finding], unsettled: Sequence[Extent]
 ) -> int | None:
-    """The end of what at least two replicas have alike, but nothing behind the first mismatch."""
-    reach = {zone.replica: zone.extent.end for zone in history.zones}
+    """The end of what is equal in at least two replicas, at most up to the first mismatch."""
+    reach = {zone.replica: zone.extent.end for zone in lineage.zones}
     limit: int | None = None
     for finding in findings:
         at = finding.extent.start if finding.first_difference is None else finding.first_difference
         if finding.severity is Severity.MISMATCH:
             limit = at if limit is None else min(limit, at)
-        if finding.kind in _REACH or finding.kind is Kind.MISSING_SEGMENT:
+        if finding.kind.traits.ends_comparison:
             for replica in set(finding.replicas) & reach.keys():
                 reach[replica] = min(reach[replica], at)
-    for zone in history.zones:
+    for zone in lineage.zones:
         # what was read, and has expired since, is in front of the zone
         for lack in common(tally.missing.get(zone.replica, ()), [zone.extent])[:1]:
             reach[zone.replica] = min(reach[zone.replica], lack.start)
-    both = covered(Extent(zone.extent.start, reach[zone.replica]) for zone in history.zones)
+    both = covered(Extent(zone.extent.start, reach[zone.replica]) for zone in lineage.zones)
     if not both:
         return None if limit is None or not reach else min(limit, max(reach.values()))
     return min([both[-1].end, *([] if limit is None else [limit]), *(extent.start for extent in unsettled)])
 
 
-def _strangers(history: History, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:
-    """Replicas with another history from their first byte on: theirs was forgotten, or they are of another group."""
-    starts = {zone.replica: zone.extent.start for zone in history.zones}
+def _strangers(lineage: Lineage, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:
+    """Replicas with another history from their first byte on: their table lost it, or they are of another group."""
+    starts = {zone.replica: zone.extent.start for zone in lineage.zones}
     return tuple(
         replica
         for finding in findings
@@ -206,8 +206,8 @@ def _counts(findings: Iterable[Finding]) -> dict[Kind, int]:
     return {kind: found[kind] for kind in Kind}
 
 
-def _replica(log: ReplicaLog, history: History) -> ReplicaReport:
-    zone = history.zone(log.name)
+def _replica(log: ReplicaLog, lineage: Lineage) -> ReplicaReport:
+    zone = lineage.zone(log.name)
     return ReplicaReport(
         name=log.name,
         broker_id=log.broker_id,
@@ -231,7 +231,7 @@ def _summary(
     strange: Sequence[ReplicaName],
     lasting: Sequence[Extent],
     logs: Sequence[ReplicaLog],
-    history: History,
+    lineage: Lineage,
 ) -> str:
     where = f"aligned up to offset {up_to}" + ("" if epoch is None else f" at epoch {epoch}")
     if result is Result.MISMATCH:
@@ -241,19 +241,21 @@ def _summary(
         return f"mismatch: {first.detail}{tail}"
     if result is Result.ALIGNED:
         if up_to is None:
-            return f"{len(logs)} replicas, all without a message"
+            return f"{len(logs)} replicas, all without messages"
         apart = (
-            "" if not unread else f"; not read: {', '.join(sorted(name for one in unread for name in one.replicas))}"
+            ""
+            if not unread
+            else f"; not read: {', '.join(sorted(name for finding in unread for name in finding.replicas))}"
         )
-        moved = f"; not judged, as it changed meanwhile: {', '.join(history.moved)}" if history.moved else ""
-        return f"{len(history.zones)} replicas {where}{apart}{moved}"
+        moved = f"; not judged, because it changed during the run: {', '.join(lineage.moved)}" if lineage.moved else ""
+        return f"{len(lineage.zones)} replicas {where}{apart}{moved}"
     if lasting and not unread:
         others = "" if up_to is None else f"; the replicas are {where}"
         return (
-            f"not verified: what is from {lasting[0].start} to {lasting[0].end} differs in every run and changes while "
-            f"it is looked at{others}"
+            f"not verified: the bytes from {lasting[0].start} to {lasting[0].end} differ in every run and change while "
+            f"they are read{others}"
         )
-    return f"not verified: {_why_not(where if up_to is not None else None, unread, strange, logs, history)}"
+    return f"not verified: {_why_not(where if up_to is not None else None, unread, strange, logs, lineage)}"
 
 
 def _why_not(
@@ -261,16 +263,14 @@ def _why_not(
     unread: Sequence[Finding],
     strange: Sequence[ReplicaName],
     logs: Sequence[ReplicaLog],
-    history: History,
+    lineage: Lineage,
 ) -> str:
     others = "" if where is None else f"; the others are {where}"
     if unread:
         return f"{unread[0].detail}{others}"
     if strange and where is not None:
-        return f"nothing of {' and '.join(strange)} belongs to the history of {history.reference}{others}"
+        return f"{' and '.join(strange)} and {lineage.reference} have no history in common{others}"
     if len(logs) < 2:
-        return f"{len(logs)} replica could be read, it takes two to compare"
-    moved = (
-        f"; while this went on {', '.join(history.moved)} was rebuilt, emptied or went away" if history.moved else ""
-    )
+        return f"{len(logs)} replica could be read; a comparison needs two"
+    moved = f"; during the run {', '.join(lineage.moved)} was rebuilt, emptied or deleted" if lineage.moved else ""
     return f"no two of {len(logs)} replicas have confirmed bytes in common{moved}"

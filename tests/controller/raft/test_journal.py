@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from rocketmq_controller.raft.journal import Journal, JournalOptions
-from rocketmq_controller.raft.storage_errors import (
+from rocketmq_controller.raft.ports import Entry
+from rocketmq_controller.raft.storage.journal import Journal, JournalOptions
+from rocketmq_controller.raft.storage.storage_errors import (
     DiskFullError,
     ForeignStoreError,
     JournalCorruptError,
     StorageFailedError,
 )
-from rocketmq_controller.raft.stores import Entry
 from tests.sim.disk import SimDisk
 
 FOLDER = Path("/store")
@@ -105,7 +105,7 @@ def test_entries_may_change_while_a_batch_is_written_elsewhere() -> None:
     journal.add(*entry(7))
     batch = journal.begin_sync()
     assert batch is not None
-    journal.deleteEntriesFrom(5)
+    journal.cut(6)
     journal.add(*entry(6, term=2))
     batch.write()
     journal.end_sync(batch)
@@ -128,7 +128,7 @@ def test_cut_at_a_conflict_comes_back_as_cut() -> None:
     disk = SimDisk()
     journal = open_journal(disk)
     fill(journal, 1, 20)
-    journal.deleteEntriesFrom(9)
+    journal.cut(10)
     assert journal.durable_index == 9
     fill(journal, 10, 12, term=3)
     journal = open_journal(disk.copy())
@@ -140,7 +140,7 @@ def test_compaction_removes_whole_segments_and_keeps_the_rest() -> None:
     journal = open_journal(disk)
     fill(journal, 1, 60)
     before = len(disk.listdir(FOLDER))
-    journal.deleteEntriesTo(50)
+    journal.forget(51)
     journal.sync()
     assert len(disk.listdir(FOLDER)) < before - 4
     assert (journal.first_index, journal.last_index, len(journal)) == (51, 60, 10)
@@ -156,12 +156,12 @@ def test_compaction_waits_for_its_record_to_be_durable() -> None:
     journal = open_journal(disk)
     fill(journal, 1, 60)
     before = disk.listdir(FOLDER)
-    journal.deleteEntriesTo(50)
+    journal.forget(51)
     assert disk.listdir(FOLDER) == before
 
 
 @pytest.mark.parametrize(("index", "term"), [(8, 2), (50, 2)], ids=["other term", "beyond the end"])
-def test_a_cleared_log_begins_anew_at_any_index(index: int, term: int) -> None:
+def test_a_cleared_log_begins_again_at_any_index(index: int, term: int) -> None:
     disk = SimDisk()
     journal = open_journal(disk)
     fill(journal, 1, 10)
@@ -199,22 +199,22 @@ def test_impossible_cuts_are_refused() -> None:
 def test_commit_index_comes_back_but_never_ahead_of_durable_entries() -> None:
     disk = SimDisk()
     journal = open_journal(disk)
-    assert journal.getRaftCommitIndex() == 1
+    assert journal.commit_index == 1
     fill(journal, 1, 5)
     journal.add(*entry(6))
-    journal.setRaftCommitIndex(6)
-    journal.onOneSecondTimer()
+    journal.set_commit_index(6)
+    journal.sync_mark()
     disk.crash(Random(0))
     journal = open_journal(disk)
-    assert journal.getRaftCommitIndex() == journal.last_index == 5
+    assert journal.commit_index == journal.last_index == 5
 
 
 def test_term_and_vote_go_to_their_own_store() -> None:
     votes = Votes()
     journal = Journal(FOLDER, votes, store_id=STORE_ID, filesystem=SimDisk())
-    journal.setCurrentTerm(7, "b")
+    journal.set_term(7, "b")
     assert votes.saved == [(7, "b")]
-    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (7, "b")
+    assert (journal.term, journal.voted_for) == (7, "b")
 
 
 def test_full_disk_is_waited_out() -> None:
@@ -247,7 +247,7 @@ def test_after_a_failed_sync_nothing_is_believed(error: int) -> None:
         journal.sync()
     assert caught.value.__cause__ is not None
     assert journal.durable_index == 3
-    for call in (journal.sync, journal.clear, journal.onOneSecondTimer, lambda: journal.add(*entry(5))):
+    for call in (journal.sync, journal.clear, journal.sync_mark, lambda: journal.add(*entry(5))):
         with pytest.raises(StorageFailedError):
             call()
     # The page cache still shows entry 4, the disk does not have it: a restart must not build on it unsynced.
@@ -317,8 +317,8 @@ def test_a_torn_tail_is_cut_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_real_files(tmp_path: Path) -> None:
     journal = Journal(tmp_path, Votes(), store_id=STORE_ID, options=SMALL)
     fill(journal, 1, 40)
-    journal.deleteEntriesTo(30)
-    journal.deleteEntriesFrom(5)
+    journal.forget(31)
+    journal.cut(36)
     journal.sync()
     journal.close()
     again = Journal(tmp_path, Votes(), store_id=STORE_ID, must_exist=True, options=SMALL)

@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rocketmq_controller.raft.journal import Journal, JournalOptions
-from rocketmq_controller.raft.storage_errors import (
+from rocketmq_controller.raft.ports import Entry
+from rocketmq_controller.raft.storage.journal import Journal, JournalOptions
+from rocketmq_controller.raft.storage.storage_errors import (
     DiskFullError,
     ForeignStoreError,
     JournalCorruptError,
     StorageError,
     StorageFailedError,
 )
-from rocketmq_controller.raft.stores import Entry
 from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/store")
@@ -76,11 +76,11 @@ def story(member: Member) -> None:
     for count in (1, 3, 2):
         member.add(count)
         member.sync()
-    member.journal.setRaftCommitIndex(3)
+    member.journal.set_commit_index(3)
     member.journal.cut(5)
     member.add(2, term=1)
     member.sync()
-    member.journal.onOneSecondTimer()
+    member.journal.sync_mark()
     member.add(6)
     member.sync()
     member.add(5)
@@ -284,18 +284,18 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
         position = data.draw(st.integers(1, len(self.journal) - 1))
-        if self.journal[position][1] <= self.journal.getRaftCommitIndex():
+        if self.journal[position][1] <= self.journal.commit_index:
             with pytest.raises(ValueError, match="committed"):
-                self.journal.deleteEntriesFrom(position)
+                self.journal.cut(self.journal[position][1])
             return
-        self.journal.deleteEntriesFrom(position)
+        self.journal.cut(self.journal[position][1])
         del self.expected[position:]
 
     @precondition(lambda self: len(self.journal) > 1)
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         position = data.draw(st.integers(1, len(self.journal) - 1))
-        self.journal.deleteEntriesTo(position)
+        self.journal.forget(self.journal[position][1])
         del self.expected[:position]
 
     @rule(ahead=st.integers(1, 10))
@@ -307,8 +307,8 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(behind=st.integers(0, 5))
     def tick(self, behind: int) -> None:
-        self.journal.setRaftCommitIndex(max(self.journal.last_index - behind, self.journal.getRaftCommitIndex()))
-        self.change(self.journal.onOneSecondTimer)
+        self.journal.set_commit_index(max(self.journal.last_index - behind, self.journal.commit_index))
+        self.change(self.journal.sync_mark)
 
     @rule()
     def process_dies(self) -> None:

@@ -14,12 +14,12 @@ from rocketmq_controller.raft import (
     OverloadedError,
     ProposalLostError,
     Role,
-    messages,
 )
-from rocketmq_controller.raft.errors import WireError
-from rocketmq_controller.raft.storage_errors import StorageFailedError
-from rocketmq_runtime.filesystem import DiskFullError
-from tests.controller.raft.raft_kit import Lone, Trio
+from rocketmq_controller.raft.errors import DivergedError, WireError
+from rocketmq_controller.raft.network import messages
+from rocketmq_controller.raft.storage.storage_errors import StorageFailedError
+from rocketmq_runtime.files.filesystem import DiskFullError
+from tests.controller.raft.raft_kit import TIMINGS, Lone, Trio
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_an_overlapping_append_cuts_nothing(follower: Lone) -> None:
     assert follower.commands == [b"two", b"three", b"four"]
 
 
-def test_a_late_heartbeat_from_before_the_entries_cuts_nothing(follower: Lone) -> None:
+def test_a_late_heartbeat_from_before_the_entries_truncates_nothing(follower: Lone) -> None:
     follower.append(term=1, prev=(1, 0), entries=[])
     assert follower.commands == [b"two", b"three", b"four"]
 
@@ -73,7 +73,7 @@ def test_commit_index_never_covers_entries_the_leader_did_not_confirm(follower: 
     assert follower.machine.commit_index == 2
 
 
-def test_a_gap_is_refused_with_where_to_go_on(follower: Lone) -> None:
+def test_a_gap_is_refused_with_where_to_continue(follower: Lone) -> None:
     follower.append(term=1, prev=(9, 1), entries=[(1, b"ten")])
     refusal = follower.take(messages.Ack)[-1][1]
     assert (refusal.success, refusal.rejected_prev, refusal.next_index) == (False, 9, 5)
@@ -88,7 +88,7 @@ def test_a_conflicting_term_is_skipped_in_one_step(follower: Lone) -> None:
 @pytest.mark.parametrize("kind", [b"", b"\x02pickled", b"\x03pickled"], ids=["empty", "membership", "version"])
 def test_entries_of_pysyncobjs_pickled_kinds_are_refused(follower: Lone, kind: bytes) -> None:
     with pytest.raises(WireError):
-        follower.hear("b", messages.Append(1, 4, 1, 0, 1.0, ((1, kind),)))
+        follower.receive("b", messages.Append(1, 4, 1, 0, 1.0, ((1, kind),)))
     assert len(follower.commands) == 3
 
 
@@ -169,12 +169,12 @@ def test_an_acknowledgement_of_another_term_counts_for_nothing() -> None:
 
 
 def test_a_leader_commits_old_entries_only_below_one_of_its_own_term() -> None:
-    """Figure 8 of the Raft paper: an entry of an older term on a majority may still be overwritten."""
+    """Raft, figure 8: an entry of an older term on a majority may still be overwritten."""
     lone = Lone()
     lone.append(term=1, prev=(1, 0), entries=[(1, b"old")])
     lone.tick(1.0)
-    lone.hear("b", messages.PreVoteReply(1, 2, True))
-    lone.hear("b", messages.VoteReply(2, True))
+    lone.receive("b", messages.PreVoteReply(1, 2, True))
+    lone.receive("b", messages.VoteReply(2, True))
     lone.ack("b", 3)
     assert lone.machine.commit_index == 1
     lone.ack("b", 4)
@@ -215,7 +215,7 @@ def test_last_applied_advances_over_first_entries_and_commands_alike() -> None:
     answers = trio.propose(3)
     trio.settle()
     assert answers == [1, 2, 3]
-    assert trio.leader.machine.last_applied == trio.leader.machine.last_index == 5
+    assert trio.leader.machine.last_applied == trio.leader.machine.last_index == 6  # 1, the term's, the members', 3
 
 
 # 9. Nothing is forwarded, and what waits is bounded.
@@ -299,12 +299,12 @@ def test_a_refusal_is_heeded_once_however_often_it_comes() -> None:
     stamp = lone.machine._last_stamp
     lone.take()
     refusal = messages.Ack(lone.machine.term, False, 3, 4, stamp)
-    lone.hear("b", refusal)
+    lone.receive("b", refusal)
     assert len(lone.take(messages.Append)) == 1
     lone.ack("b", 8)
     lone.take()
     for _ in range(10):
-        lone.hear("b", messages.Ack(lone.machine.term, False, 3, 12, stamp))
+        lone.receive("b", messages.Ack(lone.machine.term, False, 3, 12, stamp))
     assert lone.take(messages.Append) == []
 
 
@@ -370,10 +370,10 @@ def _full() -> None:
 def test_a_probe_is_not_sent_again_just_because_time_went_by() -> None:
     lone = Lone()
     lone.tick(1.0)
-    lone.hear("b", messages.PreVoteReply(0, 1, True))
-    lone.hear("b", messages.VoteReply(1, True))
+    lone.receive("b", messages.PreVoteReply(0, 1, True))
+    lone.receive("b", messages.VoteReply(1, True))
     for _ in range(3):
-        lone.tick(0.1)
+        lone.tick(TIMINGS.heartbeat)
     assert [len(m.entries) for to, m in lone.take(messages.Append) if to == "b"] == [1, 0, 0, 0]
 
 
@@ -385,3 +385,39 @@ def test_the_logs_timer_runs_about_once_a_second(follower: Lone) -> None:
         follower.append(term=1, prev=(4, 1), entries=[])
         follower.tick(0.05)
     assert follower.log.timer_calls == pytest.approx(5, abs=1)
+
+
+# The rolling hash.
+
+
+def test_a_log_that_differs_in_bytes_only_ends_the_process() -> None:
+    """As after a majority that had lost its disks wrote the same term again."""
+    leader, follower = Lone("a", "bc"), Lone("b", "ac")
+    leader.lead()
+    leader.machine.propose(b"one", lambda *_: None)
+    leader.tick()
+    entries = [(1, b"\x01"), (1, b"\x00another")]
+    follower.receive("a", messages.Append(1, 1, 0, 0, 1.0, tuple(entries)))
+    leader.ack("b", leader.machine.last_index + 1)
+    leader.tick(TIMINGS.heartbeat)
+    (heartbeat,) = (message for to, message in leader.take(messages.Append) if to == "b" and not message.entries)
+    assert (heartbeat.prev_index, heartbeat.prev_term) == (3, 1)
+    with pytest.raises(DivergedError, match="entry 3"):
+        follower.receive("a", heartbeat)
+
+
+def test_the_hash_follows_cuts_snapshots_and_restarts() -> None:
+    trio = Trio(limits=Limits(compact_after=10, keep_after_compaction=3))
+    trio.run(1.5)
+    for number in range(5):
+        trio.propose(7)
+        trio.run(0.2)
+        trio.at[trio.leader.others[number % 2]].restart()
+        for member in trio.at.values():
+            for node in member.machine.peers:
+                member.post._onNodeDisconnected(node)
+                member.post._onNodeConnected(node)
+        trio.run(1)
+    found = {member.machine.chain.at(member.machine.last_index, member.log) for member in trio.at.values()}
+    assert len(found) == 1
+    assert found != {b""}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_controller.raft import messages
 from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.network import messages
 
 numbers = st.integers(0, 2**63 - 1)
 stamps = st.floats(allow_nan=False, allow_infinity=False)
@@ -19,7 +19,20 @@ any_message = st.one_of(
     st.builds(messages.PreVoteReply, numbers, numbers, st.booleans()),
     st.builds(messages.Vote, numbers, numbers, numbers, st.none() | stamps),
     st.builds(messages.VoteReply, numbers, st.booleans()),
-    st.builds(messages.Append, numbers, numbers, numbers, numbers, stamps, entries),
+    st.builds(messages.Append, numbers, numbers, numbers, numbers, stamps, entries, st.floats(0, 3600)),
+    st.builds(messages.Goodbye, numbers, stamps),
+    st.builds(
+        messages.Introduction,
+        numbers,
+        st.none() | st.binary(min_size=16, max_size=16),
+        st.booleans(),
+        st.booleans(),
+        st.none() | st.text(max_size=20),
+        numbers,
+    ),
+    st.builds(messages.Found, numbers, st.binary(min_size=16, max_size=16)),
+    st.builds(messages.Admit, numbers, numbers),
+    st.builds(messages.SetBack, numbers),
     st.builds(messages.Ack, numbers, st.booleans(), numbers, numbers, stamps),
     st.builds(
         messages.SnapshotChunk, numbers, stamps, numbers, numbers, numbers, numbers, st.binary(max_size=16), st.binary()

@@ -12,13 +12,11 @@ from rocketmq_formats.store.batch import (
     BatchMessage,
     decode_batch,
     encode_batch,
-    inner_batch_range,
-    is_inner_batch,
 )
 from rocketmq_formats.store.message import Record, RecordError, RecordFault, read_record
 from rocketmq_formats.store.message_properties import MAX_PROPERTIES, PropertiesError, parse_properties
 from rocketmq_formats.store.record_crc import RECORD_CRC_SIZE, check_record_crc, reserve_record_crc, seal_record
-from tests.made_records import make_record
+from tests.records import make_record
 
 MESSAGES = st.builds(BatchMessage, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=20), st.binary(max_size=20))
 
@@ -73,15 +71,6 @@ def test_what_does_not_fit_is_refused() -> None:
             encode_batch([message])
 
 
-def test_an_inner_batch_says_which_offsets_it_has() -> None:
-    assert not is_inner_batch(0x80)
-    assert is_inner_batch(0xC1)
-    assert inner_batch_range(read(record(b"INNER_BASE\x017\x02INNER_NUM\x013\x02"))) == (7, 3)
-    for properties in (b"INNER_BASE\x017\x02", b"INNER_BASE\x01-7\x02INNER_NUM\x013", b"INNER_BASE\x01\xb2\x02"):
-        with pytest.raises(BatchError):
-            inner_batch_range(read(record(properties)))
-
-
 @pytest.mark.parametrize("properties", [b"", b"A\x01b\x02", b"A\x01b"])
 def test_the_checksum_is_one_more_property(properties: bytes) -> None:
     data = seal_record(record(reserve_record_crc(properties)))
@@ -95,7 +84,7 @@ def test_the_checksum_is_one_more_property(properties: bytes) -> None:
 @given(st.binary(max_size=30), st.data())
 def test_any_flipped_bit_is_found(body: bytes, data: st.DataObject) -> None:
     damaged = bytearray(seal_record(record(reserve_record_crc(b"A\x01b\x02"), body)))
-    # not in the name of the checksum itself: then there is none
+    # except the name of the checksum itself: without it there is no checksum
     at = data.draw(
         st.integers(0, len(damaged) - RECORD_CRC_SIZE - 1) | st.integers(len(damaged) - 11, len(damaged) - 1)
     )

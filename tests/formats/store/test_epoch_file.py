@@ -16,7 +16,7 @@ from rocketmq_formats.store.epoch_file import (
     encode_epochs,
 )
 
-TEXT = b"2\n773307083\n7-7000\n8-8000\n"  # the example in a comment of Java's CheckpointFile
+TEXT = b"2\n773307083\n7-7000\n8-8000\n"  # the example in rocketmq-all-5.3.3: CheckpointFile.java
 TWO = EpochList.of([(7, 7000), (8, 8000)])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_formats.remoting import fastjson
+from rocketmq_formats.json import fastjson
 from rocketmq_formats.store.checkpoint import (
     SIZE,
     Checkpoint,
@@ -23,7 +23,6 @@ from rocketmq_formats.store.config_files import (
     TopicsFile,
     decode_config,
     encode_config,
-    split_topic_at_group,
     topic_at_group,
 )
 from rocketmq_formats.store.delay_levels import (
@@ -193,7 +192,3 @@ def test_the_tolerant_reader_agrees(version: DataVersion, queues: dict[int, int]
 
 def test_topic_at_group() -> None:
     assert topic_at_group("T", "G") == "T@G"
-    assert split_topic_at_group("%RETRY%G@G") == ("%RETRY%G", "G")
-    for key in ("", "T", "@G", "T@", "T@G@H"):
-        with pytest.raises(ConfigFileError):
-            split_topic_at_group(key)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_formats.store import walk
-from rocketmq_formats.store.message import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Record, encode_record, read_record
-from tests.formats.store.test_message import FIELDS, SIMPLE
+from rocketmq_formats.store.message import HOSTS, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Record, encode_record, read_record
+from tests.formats.store.record_fields import FIELDS, SIMPLE
 
 
 def both(fields: dict[str, Any]) -> tuple[bytes, Record]:
@@ -31,7 +31,7 @@ def test_places(fields: dict[str, Any]) -> None:
 @given(FIELDS)
 def test_heads_without_long_hosts(fields: dict[str, Any]) -> None:
     data, r = both(fields)
-    if r.sys_flag & walk.NOT_V4:
+    if r.sys_flag & HOSTS:
         return
     _, magic, _ = walk.unpack_place(data, 0)
     checked = r.size, magic, r.body_crc, r.physical_offset, r.sys_flag, r.store_timestamp, r.body_length

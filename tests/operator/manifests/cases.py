@@ -7,18 +7,19 @@ from typing import Any
 import yaml
 
 from rocketmq_formats import properties
-from rocketmq_operator.domain.manifests.broker_config import Endpoints
-from rocketmq_operator.domain.manifests.broker_groups import broker_group_objects
 from rocketmq_operator.domain.manifests.controllers import controller_cluster_objects, raft_secret
+from rocketmq_operator.domain.manifests.groups.config_file import Endpoints
+from rocketmq_operator.domain.manifests.groups.objects_of_group import broker_group_objects
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.manifests.objects import Images
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
-from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster, parse_controller_cluster
-from rocketmq_operator.domain.spec.name_server import NameServer, parse_name_server
+from rocketmq_resources.broker_group import BrokerGroup, parse_broker_group
+from rocketmq_resources.controller_cluster import ControllerCluster, parse_controller_cluster
+from rocketmq_resources.name_server import NameServer, parse_name_server
+from tests.paths import ROOT
 
 Object = dict[str, Any]  # JSON of Kubernetes' API
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = ROOT / "examples"
 IMAGES = Images(repository="rocketmq-ha", tag="dev")
 UID = "6f0e2a4c-5a0e-4f6e-9d2b-0c1d2e3f4a5b"
 
@@ -74,7 +75,7 @@ GROUPS: dict[str, Object] = {
     "group-full": {
         "controllerAddr": "c0.example.org:9878;c1.example.org:9878;c2.example.org:9878",
         "namesrvAddr": "ns.example.org:9876",
-        "clusterName": "Zürich",
+        "clusterName": "Zurich.1",
         "brokerName": "broker-a",
         "replicas": 5,
         "minInSyncReplicas": 3,
@@ -89,11 +90,13 @@ GROUPS: dict[str, Object] = {
             "broker": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
             "sidecar": {"limits": {"cpu": "1"}},
         },
-        "config": {"fileReservedTime": "48", "flushDiskType": "SYNC_FLUSH", "regionId": "eu: west=1"},
+        "config": {"fileReservedTime": "48", "flushDiskType": "SYNC_FLUSH", "regionId": "Zürich: west=1"},
         "scheduling": FULL_SCHEDULING,
         "podTemplate": FULL_TEMPLATE,
         "priorities": [1, 2],
         "failover": {"leaseTimeoutMs": 1000, "hangTimeoutMs": 1500, "heartbeatIntervalMs": 250},
+        "replicationSecretName": "mine",
+        "grpcTlsSecretName": "tls",
     },
     "group-single": {
         "controllerRef": {"name": "main"},

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.manifests.broker_pods import PRE_STOP_SECONDS, RECOVERY_SECONDS
+from rocketmq_operator.domain.manifests.groups.pods import PRE_STOP_SECONDS, RECOVERY_SECONDS
 from rocketmq_operator.domain.manifests.pods import GRACE_SECONDS
+from rocketmq_resources import names
 from tests.operator.manifests import cases
 from tests.operator.manifests.cases import Object
 

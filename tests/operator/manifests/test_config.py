@@ -5,17 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_broker.settings import SIDECAR_KEYS, BrokerSettings
+from rocketmq_broker.settings import BrokerSettings
 from rocketmq_controller.settings import ControllerSettings
 from rocketmq_formats import properties
-from rocketmq_namesrv.embedded import KNOWN_KEYS, controller_config
+from rocketmq_namesrv.embedded import controller_config
 from rocketmq_namesrv.settings import NameServerSettings
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.manifests.broker_config import COMMIT_LOG_FILE_SIZE
-from rocketmq_operator.domain.manifests.config import properties_text
-from rocketmq_operator.domain.spec import reserved_keys
-from rocketmq_runtime.settings import build_settings, from_environment
-from rocketmq_sidecar.settings import BROKER_KEYS, SidecarSettings
+from rocketmq_operator.domain.manifests.groups.config_file import COMMIT_LOG_FILE_SIZE
+from rocketmq_operator.domain.manifests.objects import properties_text
+from rocketmq_resources import names, reserved_keys
+from rocketmq_runtime.config.settings import build_settings, from_environment
+from rocketmq_settings.controller import ControllerKeys
+from rocketmq_settings.table import OF_THE_BROKER, OF_THE_SIDECAR, keys
+from rocketmq_sidecar.settings import SidecarSettings
 from tests.operator.manifests import cases
 from tests.operator.manifests.cases import Object
 
@@ -30,10 +31,10 @@ def replica(name: str, ordinal: int = 0) -> tuple[BrokerSettings, SidecarSetting
     file = cases.config_file(objects, broker, variables)
     assert cases.config_file(objects, sidecar, variables) == file
     half = build_settings(BrokerSettings, file, from_environment(BrokerSettings, variables))
-    assert set(half.unknown_keys) <= SIDECAR_KEYS
+    assert set(half.unknown_keys) <= OF_THE_SIDECAR
     other_variables = cases.environment(sidecar, pod=f"broker-a-{ordinal}")
     other = build_settings(SidecarSettings, file, from_environment(SidecarSettings, other_variables))
-    assert set(other.unknown_keys) <= BROKER_KEYS
+    assert set(other.unknown_keys) <= OF_THE_BROKER
     return half.settings, other.settings
 
 
@@ -65,10 +66,10 @@ def test_both_halves_of_a_native_replica_agree(name: str) -> None:
     assert sidecar.broker_engine == "native"
 
 
-def test_what_the_spec_says_arrives() -> None:
+def test_the_spec_is_in_the_configuration() -> None:
     broker, sidecar = replica("group-full", ordinal=1)
-    assert (broker.broker_cluster_name, broker.name) == ("Zürich", "broker-a")
-    assert (broker.region_id, broker.file_reserved_time, broker.flush_disk_type) == ("eu: west=1", 48, "SYNC_FLUSH")
+    assert (broker.broker_cluster_name, broker.name) == ("Zurich.1", "broker-a")
+    assert (broker.region_id, broker.file_reserved_time, broker.flush_disk_type) == ("Zürich: west=1", 48, "SYNC_FLUSH")
     assert (broker.copies_needed, sidecar.min_in_sync_replicas) == (3, 3)
     assert str(broker.commit_log_path) == "/commitlog/commitlog"
     assert len(sidecar.controllers) == 3
@@ -93,15 +94,15 @@ def test_the_sidecar_of_an_official_broker_observes_it() -> None:
     variables = cases.environment(sidecar, pod="broker-a-2")
     file = cases.config_file(objects, sidecar, variables)
     loaded = build_settings(SidecarSettings, file, from_environment(SidecarSettings, variables))
-    assert set(loaded.unknown_keys) <= BROKER_KEYS
+    assert set(loaded.unknown_keys) <= OF_THE_BROKER
     assert loaded.settings.broker_engine == "apache"
     assert str(loaded.settings.java_identity_file) == file["storePathBrokerIdentity"] == "/data/store/brokerIdentity"
     assert str(loaded.settings.epoch_file) == file["storePathEpochFile"]
 
 
-def test_an_official_broker_is_told_what_strict_means() -> None:
-    """Source: ha reference, 'DefaultMessageStore and CommitLog': the gate is minInSyncReplicas, the copies are those of
-    the whole set with allAckInSyncStateSet."""
+def test_strict_is_translated_for_an_official_broker() -> None:
+    """The gate is minInSyncReplicas, the copies are those of the whole set with allAckInSyncStateSet
+    (rocketmq-all-5.3.3: CommitLog.java)."""
     objects = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
     broker = cases.container(objects, "broker")
     file = cases.config_file(objects, broker, cases.environment(broker, pod="broker-a-0"))
@@ -140,7 +141,7 @@ def test_an_embedded_controller_and_its_name_server_take_theirs() -> None:
     variables = cases.environment(container, pod="main-controller-4")
     file = cases.config_file(objects, container, variables)
     loaded = build_settings(NameServerSettings, file, from_environment(NameServerSettings, variables))
-    assert set(loaded.unknown_keys) <= KNOWN_KEYS
+    assert set(loaded.unknown_keys) <= keys(ControllerKeys)
     assert loaded.settings.enable_controller_in_namesrv
     assert loaded.settings.support_acting_master
     assert loaded.settings.listen_port == names.PORT_NAMESRV
@@ -171,7 +172,7 @@ def test_a_name_server_takes_its_file(name: str) -> None:
 
 
 def test_what_we_set_users_may_not() -> None:
-    """Every key that we write is refused in spec.config, but for the one that may be fixed at creation; and one that
+    """Every key that we write is refused in spec.config, except the one that may be fixed at creation, and one that
     spec.config may set with durability: relaxed, where we do not."""
     bare = cases.group_objects(cases.group(cases.GROUPS["group"] | {"priorities": [1]}))
     ours = keys_of(bare, "broker-a-0.conf")

@@ -1,6 +1,6 @@
-"""Whole objects as YAML, to be read by people: a change of what is made shows as a difference of files.
+"""Whole objects as YAML: a change of the manifests shows as a difference of files.
 
-With ROCKETMQ_HA_REWRITE=1 they are written anew: commit the difference only if you understand each line of it.
+With ROCKETMQ_HA_REWRITE=1 they are rewritten: commit the difference only if you understand each line of it.
 """
 
 import json

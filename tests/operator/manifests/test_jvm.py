@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_operator.domain.manifests.jvm import GIB, MIB, java_options, java_size
+from rocketmq_operator.domain.manifests.groups.jvm import GIB, MIB, java_options, java_size
 from tests.operator.manifests import cases
 
 
@@ -21,7 +21,7 @@ def test_derived_from_the_containers_memory(memory: int | None, heap: str, direc
     assert words[:3] == [f"-Xms{heap}", f"-Xmx{heap}", f"-XX:MaxDirectMemorySize={direct}"]
 
 
-def test_what_the_resource_says_wins() -> None:
+def test_the_resource_overrides_the_derived_sizes() -> None:
     objects = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
     variables = cases.environment(cases.container(objects, "broker"), pod="broker-a-0")
     words = variables["JAVA_OPT_EXT"].split()
@@ -40,5 +40,5 @@ def test_sizes_as_people_write_them(written: str, java: str) -> None:
 
 @pytest.mark.parametrize("written", ["", "g", "1.5g", "2gg", "-1g", "2 g", "٣g"])
 def test_no_sizes(written: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         java_size(written)

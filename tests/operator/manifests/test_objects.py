@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.controllers import controller_cluster_objects
 from rocketmq_operator.domain.manifests.network_policies import Access
+from rocketmq_resources import names
 from tests.operator.manifests import cases
 from tests.operator.manifests.cases import Object
 
@@ -150,6 +150,25 @@ def test_without_access_rules_for_the_operator_or_metrics() -> None:
     assert {"kubernetes.io/metadata.name": "ops"} in [
         peer.get("namespaceSelector", {}).get("matchLabels") for peer in grpc["from"]
     ]
+
+
+@pytest.mark.parametrize("watched", [(), ("team-b", "team-a")])
+def test_controllers_are_reached_by_our_brokers_tools_that_say_so_members_and_the_operator(
+    watched: tuple[str, ...],
+) -> None:
+    """Not by every pod of the namespace, nor by a pod with our labels in another user's namespace."""
+    access = Access(operator_namespace="ops", namespaces=watched)
+    made = [dict(each) for each in controller_cluster_objects(cases.cluster({}), cases.IMAGES, access)]
+    ingress = cases.one(made, "NetworkPolicy")["spec"]["ingress"]
+    [remoting] = [rule for rule in ingress if rule["ports"][0]["port"] == names.PORT_CONTROLLER]
+    members, brokers, tools, operator = remoting["from"]
+    pods = cases.one(made, "StatefulSet")["spec"]["selector"]
+    assert members == {"podSelector": {"matchLabels": pods["matchLabels"]}}
+    assert tools == {"podSelector": {"matchLabels": {"rocketmq-ha.io/controller-client": "true"}}}
+    assert brokers["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "broker"
+    only = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a", "team-b"]}
+    assert brokers["namespaceSelector"] == ({"matchExpressions": [only]} if watched else {})
+    assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "ops"}}
 
 
 def all_selectors(objects: list[Object]) -> Iterator[Object]:

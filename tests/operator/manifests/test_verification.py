@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from rocketmq_formats import properties
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.network_policies import Access
-from rocketmq_operator.domain.manifests.verification import REMOVABLE, candidates, verification_objects
-from rocketmq_operator.domain.spec.broker_group import parse_broker_group
-from rocketmq_operator.domain.spec.decoding import SpecError
+from rocketmq_operator.domain.manifests.verification.cron_jobs import REMOVABLE, candidates, verification_objects
+from rocketmq_resources import names
+from rocketmq_resources.broker_group import parse_broker_group
+from rocketmq_resources.decoding import SpecError
 from tests.operator.manifests import cases
 from tests.operator.manifests.cases import Object, one
 
@@ -208,3 +208,20 @@ def test_a_name_that_is_too_long_for_cron_jobs() -> None:
 
 def test_equal_specs_give_equal_objects() -> None:
     assert msgspec.json.encode(made(LEAST)) == msgspec.json.encode(made(LEAST))
+
+
+@pytest.mark.parametrize("executors", [0, 2])
+def test_it_shows_the_groups_certificate_to_the_sidecars(executors: int) -> None:
+    objects = made({**LEAST, "executors": executors}, grpcTlsSecretName="tls")
+    settings = files(objects)["verify.conf"]
+    assert settings["tlsCertFile"] == f"{names.PATH_GRPC_TLS}/tls.crt"
+    assert settings["tlsKeyFile"] == f"{names.PATH_GRPC_TLS}/tls.key"
+    assert settings["tlsCaFile"] == f"{names.PATH_GRPC_TLS}/ca.crt"
+    [cron_job] = [each for each in objects if each["kind"] == "CronJob"]
+    specs = [pod_of(cron_job)["spec"]]
+    if executors:
+        specs.append(json.loads(one(objects, "ConfigMap")["data"]["executor.yaml"])["spec"])
+    for spec in specs:
+        assert {"name": "grpc-tls", "secret": {"secretName": "tls", "defaultMode": 0o440}} in spec["volumes"]
+        mounts = spec["containers"][0]["volumeMounts"]
+        assert {"name": "grpc-tls", "mountPath": names.PATH_GRPC_TLS, "readOnly": True} in mounts

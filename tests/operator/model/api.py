@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio import client
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.kube import RESOURCES, Resource
+from rocketmq_operator.kubernetes.kube import RESOURCES, Resource
+from rocketmq_resources import names
 
 Body = dict[str, Any]
 PATIENCE = 30.0
@@ -62,7 +62,7 @@ class FakeApi:
         return self.objects.get((kind, namespace, name))
 
     def put(self, body: Body) -> Body:
-        """Somebody else writes an object."""
+        """Another client writes an object."""
         kind, metadata = body["kind"], body["metadata"]
         key = (kind, metadata.get("namespace", ""), metadata["name"])
         old = self.objects.get(key)
@@ -76,7 +76,7 @@ class FakeApi:
             generation += 1
         new["metadata"] |= {"generation": generation, "resourceVersion": str(self._version)}
         self.objects[key] = new
-        self._tell("ADDED" if old is None else "MODIFIED", new)
+        self._notify("ADDED" if old is None else "MODIFIED", new)
         if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
             self.remove(*key)
         return new
@@ -87,9 +87,9 @@ class FakeApi:
         self._version += 1
         body = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self._version)}}
         if not quietly:
-            self._tell("DELETED", body)
+            self._notify("DELETED", body)
 
-    def _tell(self, kind: str, body: Body) -> None:
+    def _notify(self, kind: str, body: Body) -> None:
         for watched, queue in self._watchers:
             if watched == body["kind"]:
                 queue.put_nowait({"type": kind, "object": body})

@@ -1,16 +1,14 @@
 """Runs the operator's plan against the model world, as `reconciler` would, and holds every action against what is
 promised."""
 
-import contextlib
 from collections.abc import Callable
 
 from rocketmq_operator.domain import actions as act
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Action
-from rocketmq_operator.domain.plan.group import plan_group
-from rocketmq_operator.domain.plan.objects import ObjectMemory
-from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.step import Plan
+from rocketmq_operator.domain.plan.groups.objects import ObjectMemory
+from rocketmq_operator.domain.plan.groups.plan import plan_group
+from rocketmq_operator.domain.plan.step import Plan, PlanSettings
+from rocketmq_resources import names
 from tests.operator.model.world import NOW, RefusedError, World
 
 MOST_STEPS = 3000
@@ -21,7 +19,7 @@ class KilledError(Exception):
 
 
 class Driver:
-    """One operator, which may be killed and start anew; `effects` counts what it has done to the world."""
+    """One operator, which may be killed and restarted; `effects` counts its changes of the world."""
 
     def __init__(self, world: World, *, kill_after: int | None = None) -> None:
         self.world = world
@@ -33,19 +31,26 @@ class Driver:
         self.user_took: set[int] = set()
         """Ids whose volumes the user, not the operator, has deleted."""
 
-    def look(self) -> Plan:
+    def reconcile(self) -> Plan:
         """One reconcile."""
         world = self.world
         self.now += 1.0
         plan = plan_group(world.observe(), PlanSettings(), self.now, self.memory)
         self.last = plan
-        with contextlib.suppress(RefusedError, KilledError):
-            self._look(plan)
-        if plan.status is not None and not world.gone:
+        changed = False
+        try:
+            changed = self._perform(plan)
+        except KilledError:
+            return plan
+        except RefusedError:
+            pass  # the status is written even if a step fails
+        if plan.status is not None and not world.gone and not changed:
             world.status = plan.status
+            self._check_status()
         return plan
 
-    def _look(self, plan: Plan) -> None:
+    def _perform(self, plan: Plan) -> bool:
+        """Whether objects were applied: the next reconcile then writes the status."""
         world, before = self.world, self.world.replicas
         had = world.stateful_set is not None
         changed = world.apply(plan)
@@ -59,6 +64,7 @@ class Driver:
             self._check(action)
             world.perform(action)
             self._effect()
+        return changed
 
     def _effect(self) -> None:
         self.effects += 1
@@ -73,7 +79,7 @@ class Driver:
             if chance < often:
                 faults(self.world)
             elif self.world.random.random() < eager:
-                self.look()
+                self.reconcile()
             else:
                 self.world.step()
             self.check_world()
@@ -82,7 +88,7 @@ class Driver:
         """Looks and the world's own steps in turns, until nothing changes any more and `done`."""
         for _ in range(MOST_STEPS):
             if self.world.random.random() < eager:
-                self.look()
+                self.reconcile()
             else:
                 self.world.step()
             self.check_world()
@@ -96,7 +102,7 @@ class Driver:
             return True
         effects = self.effects
         self.kill_after = None
-        plan = self.look()
+        plan = self.reconcile()
         return self.effects == effects and not plan.actions
 
     # The promises
@@ -107,6 +113,15 @@ class Driver:
         if world.group.metadata.deleting:
             return
         assert newest >= world.acked, f"AckedSurvives: nobody has {world.acked}: {self.describe()}"
+
+    def _check_status(self) -> None:
+        """A status that says Running of this generation is what scripts and other controllers wait for."""
+        world, status = self.world, self.world.status
+        if status.get("phase") != "Running" or world.group.spec.paused:
+            return
+        if status.get("observedGeneration") == world.group.metadata.generation:
+            old = [ordinal for ordinal, pod in world.pods.items() if pod.revision != world.template]
+            assert not old, f"Running, but {old} run an older template: {self.describe()}"
 
     def _check(self, action: Action) -> None:
         match action:

@@ -3,8 +3,8 @@ the things that could happen next."""
 
 from collections.abc import Callable
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.spec.quantity import parse_quantity
+from rocketmq_resources import names
+from rocketmq_resources.quantity import parse_quantity
 from tests.operator.model.state import Disk, Record, SimPod, State
 
 
@@ -42,10 +42,15 @@ class Happenings(State):
             return found
         for one in sorted(living - self.in_sync):
             found.append(lambda one=one: self._join(one))  # type: ignore[misc]
-        if self.in_sync - living:
+        if self.in_sync - living and (not self._strict or len(self.in_sync & living) > 1):
             found.append(self._shrink)
         found.append(self._write)
         return found
+
+    @property
+    def _strict(self) -> bool:
+        """Then an election keeps the SyncStateSet, and a master that is alone does not make it smaller."""
+        return self.group.spec.durability == "strict"
 
     def step(self) -> bool:
         """One of the choices; False: nothing but writes could happen."""
@@ -92,24 +97,25 @@ class Happenings(State):
 
     def stop_pod(self, ordinal: int) -> None:
         """The pod ends; its volume goes with it if that was asked for."""
-        self._silence(ordinal)
+        self._mark_unreachable(ordinal)
         del self.pods[ordinal]
         if self.disks[ordinal].deleting:
             del self.disks[ordinal]
 
     def crash(self, ordinal: int) -> None:
         """The containers restart in place."""
-        self._silence(ordinal)
+        self._mark_unreachable(ordinal)
         self.pods[ordinal].running = self.pods[ordinal].registered = False
 
-    def _silence(self, ordinal: int) -> None:
+    def _mark_unreachable(self, ordinal: int) -> None:
         broker_id = self.disks[ordinal].broker_id if self.pods[ordinal].registered else None
         if broker_id in self.records:
             self.records[broker_id].alive = False
 
     def _elect(self, broker_id: int) -> None:
         self.master, self.epoch, self.set_epoch = broker_id, self.epoch + 1, self.set_epoch + 1
-        self.in_sync = {broker_id}
+        if not self._strict or broker_id not in self.in_sync:
+            self.in_sync = {broker_id}
         log = self._log_of(broker_id)
         assert log >= self.acked, f"AckedSurvives: {broker_id} has {log}, {self.acked} were acknowledged"
         for one, record in self.records.items():

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from rocketmq_operator.domain import actions as act
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.actions import Action
 from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.quantity import parse_quantity
-from rocketmq_operator.seen import digest
+from rocketmq_operator.kubernetes.parse import digest
+from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.quantity import parse_quantity
 from tests.operator.model.happenings import Happenings
 from tests.operator.model.state import BAD_IMAGE, RefusedError
 

@@ -3,8 +3,8 @@
 import random
 from typing import Final
 
-from rocketmq_operator.domain.spec.broker_group import BrokerGroup, parse_broker_group
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_resources.broker_group import BrokerGroup, parse_broker_group
+from rocketmq_resources.decoding import Json
 
 NOW: Final = 1_700_000_000.0
 BAD_IMAGE: Final = "registry.example/no-such-image"

@@ -6,10 +6,10 @@ controller, kubelets, controllers and sidecars promise is modelled; how long the
 """
 
 from rocketmq_api.group_view import GroupView, Liveness, ReplicaStanding
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.observed import Claim, Controllers, ObservedGroup, Pod, SidecarState, StatefulSet
 from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.spec.quantity import parse_quantity
+from rocketmq_resources import names
+from rocketmq_resources.quantity import parse_quantity
 from tests.operator.model.obeying import Obeying
 from tests.operator.model.state import BAD_IMAGE, NOW, RefusedError, SimPod
 
@@ -102,7 +102,8 @@ class World(Obeying):
             ready=self.is_ready(ordinal),
             running=pod.running,
             deleting=pod.deleting,
-            trouble="ImagePullBackOff (broker)" if bad else "",
+            replication_secret="g-replication",
+            problem="ImagePullBackOff (broker)" if bad else "",
         )
 
     def _view(self) -> GroupView | None:

@@ -7,14 +7,16 @@ from pathlib import Path
 import msgspec
 
 from rocketmq_formats.broker_identity import BrokerIdentity, encode_identity
-from rocketmq_runtime.settings import build_settings
-from rocketmq_sidecar.domain.observer_looks import BrokerLook, GroupLook
-from rocketmq_sidecar.domain.observing import Standing
+from rocketmq_formats.remoting.controller import EpochEntry
+from rocketmq_runtime.config.settings import build_settings
+from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus, SlaveStatus
+from rocketmq_sidecar.domain.observing.verdict import Standing
 from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
 from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
 from rocketmq_sidecar.observer.files import ReplicaFiles
 from rocketmq_sidecar.observer.observer import Observer
+from rocketmq_sidecar.observer.store_proof import StoreProof
 from rocketmq_sidecar.settings import SidecarSettings
 
 CLUSTER, GROUP = "C", "broker-a"
@@ -23,7 +25,7 @@ NOW_MS = 1_700_000_000_000
 ANSWER = 0.005
 """Seconds that a call takes."""
 
-LOOK = BrokerLook(
+STATUS = BrokerStatus(
     cluster_name=CLUSTER,
     broker_name=GROUP,
     outward_id=1,
@@ -66,7 +68,12 @@ class JavaBroker:
         self.started = 1
         self.told: list[Mapping[str, str]] = []
         self.ha_address: str | None = None
+        self.connected_to: str | None = None
+        """HA address that it is connected to: it looks at `ha_address` only when it connects."""
         self.last_read_ms: int | None = None
+        self.epochs = (EpochEntry(epoch=1, start_offset=0),)
+        self.acks: tuple[int, ...] = ()
+        """Master: of its slaves in sync."""
 
     def restart(self) -> None:
         """Another process; what was changed is there still if Java could write its file."""
@@ -85,13 +92,15 @@ class JavaBroker:
     def takes_sends(self) -> bool:
         return now_ms() >= self.refuses_until_ms
 
-    def look(self) -> BrokerLook:
+    def status(self) -> BrokerStatus:
         master = self.role == "master"
         return msgspec.structs.replace(
-            LOOK,
+            STATUS,
             outward_id=0 if master else self.broker_id,
             active=master,
             max_offset=self.end,
+            epochs=self.epochs,
+            slaves=tuple(SlaveStatus("10.0.0.9", ack, in_sync=True) for ack in self.acks if master),
             sends_waiting=self.waiting,
             started_ms=self.started,
             refuses_until_ms=self.refuses_until_ms,
@@ -108,6 +117,7 @@ class JavaGroup:
         self.brokers[1].role = "master"
         self.master_id: int | None = 1
         self.epoch = 1
+        self.set_changes = 0
         self.in_sync = frozenset({1, 2, 3})
         self.alive = frozenset({1, 2, 3})
         self.silent: str | None = None
@@ -119,11 +129,14 @@ class JavaGroup:
 
     # Brokers
 
-    async def look(self, address: str, seconds: float = 2.0) -> BrokerLook:
+    async def status(self, address: str, seconds: float = 2.0) -> BrokerStatus:
         broker = await self._reached(address)
         self.looks += 1
         self.on_round()
-        return broker.look()
+        connected = [one for one in self.brokers.values() if one.connected_to == f"ha-{broker.broker_id}"]
+        connections = tuple(SlaveStatus("10.0.0.9", one.end, in_sync=False) for one in connected)
+        status = broker.status()
+        return msgspec.structs.replace(status, slaves=(*status.slaves, *connections))
 
     async def end(self, address: str, seconds: float = 2.0) -> int:
         broker = await self._reached(address)
@@ -137,6 +150,8 @@ class JavaGroup:
         broker = await self._reached(address)
         broker.told.append(changes)
         broker.configuration.update(changes)
+        if int(broker.configuration.get("haHousekeepingInterval", 20000)) < 0:
+            broker.connected_to = broker.ha_address
         if broker.writable_file:
             broker.file.update(changes)
 
@@ -144,8 +159,10 @@ class JavaGroup:
         broker = await self._reached(address)
         return f"ha-{broker.broker_id}" if broker.role == "master" else None
 
-    async def tell_master(self, address: str, *, ha_address: str, master_address: str) -> None:
-        (await self._reached(address)).ha_address = ha_address
+    async def set_master(self, address: str, *, ha_address: str, master_address: str) -> None:
+        broker = await self._reached(address)
+        broker.ha_address = ha_address
+        broker.connected_to = broker.connected_to or ha_address
 
     async def _reached(self, where: str) -> JavaBroker:
         await asyncio.sleep(self.answer)
@@ -161,14 +178,14 @@ class JavaGroup:
 
     # Controllers
 
-    async def group(self) -> GroupLook | None:
+    async def group(self) -> GroupStatus | None:
         await asyncio.sleep(ANSWER)
         if self.silent is not None:
             raise ControllersSilentError(self.silent)
-        return GroupLook(
+        return GroupStatus(
             master_id=self.master_id,
             master_epoch=self.epoch,
-            sync_state_set_epoch=self.epoch,
+            sync_state_set_epoch=self.epoch + self.set_changes,
             in_sync=self.in_sync,
             addresses={one: address(one) for one in self.brokers},
             alive=self.alive,
@@ -187,7 +204,7 @@ class JavaGroup:
         return Elected(broker_id, self.epoch)
 
 
-def settings(folder: Path) -> SidecarSettings:
+def settings(folder: Path, *, all_ack: bool = True) -> SidecarSettings:
     values = {
         "brokerEngine": "apache",
         "brokerClusterName": CLUSTER,
@@ -195,6 +212,7 @@ def settings(folder: Path) -> SidecarSettings:
         "listenPort": str(PORT),
         "controllerAddr": "k0:9878",
         "storePathRootDir": str(folder),
+        "allAckInSyncStateSet": str(all_ack).lower(),
     }
     return build_settings(SidecarSettings, values, {}).settings
 
@@ -206,11 +224,14 @@ def keep_identity(folder: Path, broker_id: int = 1) -> None:
 class Sidecar:
     """Observer and admin beside broker 1; made again it is a restart of the sidecar."""
 
-    def __init__(self, folder: Path, group: JavaGroup) -> None:
-        options = settings(folder)
-        self.observer = Observer(options, brokers=group, controllers=group, files=ReplicaFiles(options), now_ms=now_ms)
+    def __init__(self, folder: Path, group: JavaGroup, *, boot: str = "first", all_ack: bool = True) -> None:
+        options = settings(folder, all_ack=all_ack)
+        self.proof = StoreProof(options, boot_id=lambda: boot)
+        self.observer = Observer(
+            options, brokers=group, controllers=group, files=ReplicaFiles(options), proof=self.proof, now_ms=now_ms
+        )
         self.admin = ObserverAdmin(self.observer, brokers=group, controllers=group, now_ms=now_ms)
-        self.look = self.observer.look
+        self.poll = self.observer.poll
         self.set_fenced = self.admin.set_fenced
         self.hand_over = self.admin.hand_over
         self.get_replica = self.admin.get_replica
@@ -226,7 +247,7 @@ class Sidecar:
     async def stop(self) -> None:
         """As SIGTERM does."""
         await self.observer.stop()
-        await self.admin.farewell()
+        await self.admin.hand_over_at_stop()
 
 
 def _fail(error: BaseException) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rocketmq_api.replica_view import ReplicaRole
-from rocketmq_sidecar.domain.observer_fence import FOREVER_MS, changes, permission, to_remember
+from rocketmq_sidecar.domain.observing.fence import FOREVER_MS, changes, permission, to_remember
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
-from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError
+from rocketmq_sidecar.ports.replica_admin import NotDoneError, NotNowError
 from tests.sidecar.observer.fakes import NOW_MS, JavaGroup, Sidecar, keep_identity, now_ms
 
 FENCED = {"startAcceptSendRequestTimeStamp": str(FOREVER_MS), "brokerPermission": "4"}
@@ -19,12 +19,12 @@ OPEN = {"startAcceptSendRequestTimeStamp": "0", "brokerPermission": "6"}
     [
         (True, 0, 6, None, FENCED),
         (True, FOREVER_MS, 4, 6, {}),
-        (True, FOREVER_MS, 6, 6, FENCED),  # somebody gave the permission back
-        (True, 0, 4, 6, FENCED),  # somebody let it take sends
+        (True, FOREVER_MS, 6, 6, FENCED),  # the permission was restored by hand
+        (True, 0, 4, 6, FENCED),  # sends were accepted again by hand
         (True, 0, 2, None, {**FENCED, "brokerPermission": "0"}),
         (False, 0, 6, None, {}),
-        (False, 0, 4, None, {}),  # read-only by somebody's own wish
-        (False, 12345, 6, None, {}),  # a hand-over, or somebody's own wish
+        (False, 0, 4, None, {}),  # read-only, set by hand
+        (False, 12345, 6, None, {}),  # a hand-over, or set by hand
         (False, FOREVER_MS, 4, 6, OPEN),
         (False, FOREVER_MS, 4, 4, {**OPEN, "brokerPermission": "4"}),
         (False, FOREVER_MS, 4, None, OPEN),  # the note was lost
@@ -52,7 +52,7 @@ async def test_fence_and_its_end(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     java = group.brokers[1]
 
     view = await seen.set_fenced(fenced=True, reason="disk is being changed")
@@ -62,13 +62,13 @@ async def test_fence_and_its_end(tmp_path: Path) -> None:
     assert view.ready_reason == "", "reads go on"
     assert (java.permission, java.takes_sends) == (4, False)
     await seen.set_fenced(fenced=True, reason="disk is being changed")
-    await seen.look()
+    await seen.poll()
     assert java.told == [FENCED]
 
     view = await seen.set_fenced(fenced=False, reason="")
     assert (view.fenced, view.fence_reason, view.fenced_at_millis) == (False, "", 0)
     assert (java.permission, java.takes_sends) == (6, True)
-    await seen.look()
+    await seen.poll()
     assert java.told == [FENCED, OPEN]
 
 
@@ -82,65 +82,65 @@ async def test_fence_holds_through_restarts_of_both(tmp_path: Path, writable_fil
     java.configuration["brokerPermission"] = "2"  # an unusual wish of its owner, to be put back in the end
     java.file["brokerPermission"] = "2"
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     await seen.set_fenced(fenced=True, reason="why")
     for _ in range(2):
         java.restart()
         seen = Sidecar(tmp_path, group)
-        await seen.look()
+        await seen.poll()
         assert (java.permission, java.takes_sends) == (0, False)
     await seen.set_fenced(fenced=False, reason="")
     java.restart()
-    await seen.look()
+    await seen.poll()
     assert (java.permission, java.takes_sends) == (2, True)
 
 
 @pytest.mark.looptime
-async def test_fence_is_noted_before_the_broker_can_be_told(tmp_path: Path) -> None:
+async def test_a_fence_is_saved_before_the_broker_can_obey_it(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
     java = group.brokers[1]
     java.trouble = BrokerGoneError("the broker does not listen")
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     view = await seen.set_fenced(fenced=True, reason="why")
     assert (view.fenced, view.broker_connected) == (True, False)
 
     seen = Sidecar(tmp_path, group)
     java.trouble = None
-    await seen.look()
+    await seen.poll()
     assert not java.takes_sends
 
 
 @pytest.mark.looptime
-async def test_end_of_a_fence_that_the_broker_did_not_hear_of(tmp_path: Path) -> None:
+async def test_end_of_a_fence_that_did_not_reach_the_broker(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup(writable_file=True)
     java = group.brokers[1]
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     await seen.set_fenced(fenced=True, reason="why")
     java.trouble = BrokerGoneError("the broker does not listen")
-    await seen.look()
+    await seen.poll()
     await seen.set_fenced(fenced=False, reason="")
     java.trouble = None
     java.restart()
-    await Sidecar(tmp_path, group).look()
+    await Sidecar(tmp_path, group).poll()
     assert (java.permission, java.takes_sends) == (6, True)
 
 
 @pytest.mark.looptime
-async def test_broker_that_refuses_to_be_told(tmp_path: Path) -> None:
+async def test_a_broker_that_refuses_its_new_settings(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
 
     async def refuse(*_: object) -> None:
         raise BrokerError("Can not update config in black list.")
 
     group.configure = refuse  # type: ignore[method-assign] # the one call that is to fail
-    with pytest.raises(NotDoneError, match=r"kept, and tried again until it is done; for now .* black list"):
+    with pytest.raises(NotDoneError, match=r"the fence is saved and will be applied again; for now .* black list"):
         await seen.set_fenced(fenced=True, reason="why")
     assert seen.get_replica().fenced
 
@@ -153,7 +153,7 @@ async def test_damaged_note_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / ".sidecar.observed").write_bytes(b"{")
     seen = Sidecar(tmp_path, group)
     for _ in range(2):
-        await seen.look()
+        await seen.poll()
     with pytest.raises(NotNowError, match="remove it"):
         await seen.set_fenced(fenced=False, reason="")
     assert group.brokers[1].told == []
@@ -166,7 +166,7 @@ async def test_fence_that_cannot_be_read_is_one(tmp_path: Path) -> None:
     (tmp_path / ".fenced").write_bytes(b"{")
     group = JavaGroup()
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     assert not group.brokers[1].takes_sends
     assert "cannot be read" in seen.get_replica().fence_reason
     assert not (await seen.set_fenced(fenced=False, reason="")).fenced
@@ -174,17 +174,17 @@ async def test_fence_that_cannot_be_read_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_broker_that_takes_long_to_be_told(tmp_path: Path) -> None:
+async def test_a_broker_that_takes_long_to_accept_its_new_settings(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     group = JavaGroup()
     seen = Sidecar(tmp_path, group)
-    await seen.look()
+    await seen.poll()
     group.answer = 3.0
     with pytest.raises(
-        NotDoneError, match="kept, and tried again until it is done; for now the broker has not answered"
+        NotDoneError, match="the fence is saved and will be applied again; for now the broker has not answered"
     ):
         await seen.set_fenced(fenced=True, reason="why")
-    await seen.look()
+    await seen.poll()
     assert not group.brokers[1].takes_sends
 
 
@@ -194,9 +194,9 @@ async def test_fence_before_the_brokers_first_start(tmp_path: Path) -> None:
     group = JavaGroup()
     group.brokers[1].trouble = BrokerGoneError("the broker does not listen")
     seen = Sidecar(folder, group)
-    await seen.look()
+    await seen.poll()
     assert (await seen.set_fenced(fenced=True, reason="why")).fenced
     keep_identity(folder)
     group.brokers[1].trouble = None
-    await seen.look()
+    await seen.poll()
     assert not group.brokers[1].takes_sends

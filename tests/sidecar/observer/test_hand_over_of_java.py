@@ -7,24 +7,24 @@ import msgspec
 import pytest
 
 from rocketmq_api.replica_view import NewMaster
-from rocketmq_sidecar.domain.observer_hand_over import Level, NoTargetError, candidates
-from rocketmq_sidecar.domain.observer_looks import GroupLook
+from rocketmq_sidecar.domain.observing.hand_over import CatchUpWatch, NoTargetError, candidates
+from rocketmq_sidecar.domain.observing.status import GroupStatus
 from rocketmq_sidecar.observer.broker import BrokerError
-from rocketmq_sidecar.replica_admin import NotDoneError, NotNowError, UnderWayError
+from rocketmq_sidecar.ports.replica_admin import NotDoneError, NotNowError, UnderWayError
 from tests.sidecar.observer.fakes import JavaGroup, Sidecar, keep_identity
 
 
 async def standing(folder: Path, group: JavaGroup) -> Sidecar:
     keep_identity(folder)
     seen = Sidecar(folder, group)
-    await seen.look()
+    await seen.poll()
     return seen
 
 
 # Whom
 
 
-GROUP = GroupLook(
+GROUP = GroupStatus(
     master_id=1,
     master_epoch=1,
     sync_state_set_epoch=1,
@@ -52,7 +52,7 @@ def test_candidates_are_alive_and_in_sync() -> None:
 
 
 def test_level_needs_a_log_that_stands_still() -> None:
-    level = Level()
+    level = CatchUpWatch()
     assert level.on_round(1000, 0, {2: 900, 3: 800}, {}) is None
     assert level.behind == "the furthest lacks 100 bytes"
     assert level.on_round(1000, 2, {2: 1000}, {}) is None
@@ -66,14 +66,14 @@ def test_level_needs_a_log_that_stands_still() -> None:
 
 def test_slave_that_is_further_than_the_master_was_means_that_it_grows() -> None:
     """Elected without what the other has, it would have the other cut it off: 90 s with 5.3.3."""
-    level = Level()
+    level = CatchUpWatch()
     assert level.on_round(1000, 0, {2: 1000, 3: 1000}, {}) is None
     assert level.on_round(1000, 0, {2: 1000, 3: 1100}, {}) is None
     assert level.on_round(1100, 0, {2: 1000, 3: 1100}, {}) == 3
 
 
 def test_what_a_broker_writes_for_itself_does_not_hold_it_up_for_ever() -> None:
-    level = Level()
+    level = CatchUpWatch()
     ends = (1000 + 10 * number for number in range(100))
     rounds = next(number for number, end in enumerate(ends) if level.on_round(end, 0, {2: end, 3: end + 10}, {}))
     assert rounds == 9
@@ -82,7 +82,7 @@ def test_what_a_broker_writes_for_itself_does_not_hold_it_up_for_ever() -> None:
 
 def test_lowest_priority_goes_first_among_equals() -> None:
     for priorities, first in (({}, 2), ({3: 1}, 3), ({2: 5, 3: 5}, 2)):
-        level = Level()
+        level = CatchUpWatch()
         assert level.on_round(1000, 0, {2: 1000, 3: 1000}, priorities) is None
         assert level.on_round(1000, 0, {2: 1000, 3: 1000}, priorities) == first
 
@@ -101,7 +101,7 @@ async def test_handed_over_and_open_again(tmp_path: Path) -> None:
     assert java.takes_sends
     assert java.permission == 6
     assert asyncio.get_running_loop().time() < 0.2
-    await seen.look()
+    await seen.poll()
     assert seen.standing.role == "slave"
 
 
@@ -144,7 +144,7 @@ async def test_candidate_that_hangs_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.looptime
 async def test_refusal_ends_by_itself(tmp_path: Path) -> None:
-    """The sidecar dies in the middle: nobody tells the broker to take sends again."""
+    """The sidecar dies in the middle and cannot have the broker accept sends again."""
     group = JavaGroup()
     seen = await standing(tmp_path, group)
     group.brokers[1].end = 5000
@@ -182,8 +182,8 @@ async def test_election_whose_answer_is_lost(tmp_path: Path) -> None:
     ("what", "wanted", "reason"),
     [
         ("alone", None, "no other replica"),
-        ("silent", None, "cannot be asked: nobody"),
-        ("slave", None, "no master: slave"),
+        ("silent", None, "cannot query the controllers: nobody"),
+        ("slave", None, "not master: slave"),
         ("behind", 3, "brokerId 3 is not in the SyncStateSet"),
         ("deposed", None, "2 is"),
         ("fenced", None, "fenced"),
@@ -243,7 +243,7 @@ async def test_end_of_the_sidecar(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_master_since_the_last_look(tmp_path: Path) -> None:
+async def test_master_since_the_last_poll(tmp_path: Path) -> None:
     keep_identity(tmp_path)
     for leave in (False, True):
         group = JavaGroup()
@@ -277,7 +277,7 @@ async def test_end_while_an_operator_hands_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_looks_become_rare_when_nothing_happens(tmp_path: Path) -> None:
+async def test_polls_become_rare_when_nothing_happens(tmp_path: Path) -> None:
     group = JavaGroup()
     keep_identity(tmp_path)
     seen = Sidecar(tmp_path, group)
@@ -295,17 +295,17 @@ async def test_looks_become_rare_when_nothing_happens(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_slave_is_told_where_its_new_master_is(tmp_path: Path) -> None:
+async def test_a_slave_gets_its_new_masters_address(tmp_path: Path) -> None:
     """5.3.3 asks a name server, which may still name the old one."""
     group = JavaGroup()
     seen = await standing(tmp_path, group)
     await group.elect(2)
     group.brokers[1].ha_address = "ha-1"
-    await seen.look()
+    await seen.poll()
     assert group.brokers[1].ha_address == "ha-2"
     group.in_sync = frozenset({1, 2})
     group.brokers[1].ha_address = "somebody's own wish"
-    await seen.look()
+    await seen.poll()
     assert group.brokers[1].ha_address == "somebody's own wish"
 
 
@@ -316,11 +316,11 @@ async def test_short_silence_changes_nothing(tmp_path: Path) -> None:
     seen = await standing(tmp_path, group)
     group.brokers[1].trouble = BrokerError("no answer")
     await asyncio.sleep(4)
-    await seen.look()
+    await seen.poll()
     assert seen.standing.role == "master"
     await asyncio.sleep(1)
-    await seen.look()
-    assert (seen.standing.role, seen.observer.unready()) == ("none", "no answer")
+    await seen.poll()
+    assert (seen.standing.role, seen.observer.unready()) == ("unknown", "no answer")
 
 
 @pytest.mark.looptime
@@ -329,10 +329,10 @@ async def test_hanging_broker(tmp_path: Path) -> None:
     seen = await standing(tmp_path, group)
     group.brokers[1].trouble = BrokerError("no answer")
     await asyncio.sleep(9)
-    await seen.look()
+    await seen.poll()
     assert seen.observer.hung() is None
     await asyncio.sleep(2)
     assert seen.observer.hung() is not None
     group.gone(1)
-    await seen.look()
+    await seen.poll()
     assert seen.observer.hung() is None

@@ -18,12 +18,12 @@ from rocketmq_formats.replication.frames import (
     encode_transfer_header,
 )
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_sidecar.domain.confirm import AckRule
-from rocketmq_sidecar.domain.flow_control import FlowControl
-from rocketmq_sidecar.domain.ha_master import MasterSession, Mastership, begun
-from rocketmq_sidecar.domain.ha_slave import Record, SlaveSession
-from rocketmq_sidecar.domain.sync_set import SyncSet
-from rocketmq_sidecar.domain.truncate import corrected
+from rocketmq_sidecar.domain.replication.confirm import AckRule
+from rocketmq_sidecar.domain.replication.ha_master import FlowControl, MasterSession
+from rocketmq_sidecar.domain.replication.ha_slave import Record, SlaveSession
+from rocketmq_sidecar.domain.replication.mastership import Mastership, begun
+from rocketmq_sidecar.domain.replication.sync_set import SyncSet
+from rocketmq_sidecar.domain.replication.truncate import corrected
 
 FILE_SIZE = 16
 STRICT = AckRule(strict=True)
@@ -71,7 +71,7 @@ class MemoryLink:
                 self.down += encode_master_handshake(self.master.max_offset, self.master.epochs)
             else:
                 self.server.on_ack(packet, now)
-        self.master.settle()
+        self.master.recompute()
         batch = self.server.next_batch(now) or self.server.heartbeat()
         if batch is not None:
             self.down += encode_transfer_header(
@@ -135,24 +135,22 @@ class MemoryGroup:
         self.links: dict[int, MemoryLink] = {}
         self.epoch = 0
         self.agreed = SyncStateSet()
-        self.wish: frozenset[int] | None = None
+        self.propose: frozenset[int] | None = None
         self.master: Mastership | None = None
         self.master_id = 0
         self.acked = b""
         self.now = 0.0
 
     def elect(self, broker_id: int, lost_tail: int = 0) -> None:
-        """A clean election: of a member, if there is a set. What the loser wrote and nobody has may be gone."""
+        """A clean election: of a member, if there is a set. What only the loser has may be lost."""
         if self.agreed.sync_state_set and broker_id not in self.agreed.sync_state_set:
             return
         self.links.clear()
         self.epoch += 1
         store = self.stores[broker_id]
         store.known_epoch = self.epoch
-        self.agreed = SyncStateSet(
-            sync_state_set=frozenset({broker_id}), sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1
-        )
-        self.wish = None
+        self._keep(broker_id)
+        self.propose = None
         store.epochs = begun(corrected(store.epochs, len(store.log)), self.epoch, len(store.log))
         self.master_id = broker_id
         self.master = Mastership(
@@ -161,7 +159,7 @@ class MemoryGroup:
             max_offset=len(store.log),
             min_offset=0,
             confirm=store.confirm,
-            sync_set=SyncSet(broker_id, self.agreed, self.now),
+            sync_set=SyncSet(broker_id, self.agreed, self.now, strict=True),
             rule=STRICT,
             file_size=FILE_SIZE,
             batch_size=5,
@@ -174,17 +172,20 @@ class MemoryGroup:
             return
         self.epoch += 1
         store = self.stores[self.master_id]
-        self.agreed = SyncStateSet(
-            sync_state_set=frozenset({self.master_id}), sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1
-        )
-        self.wish = None
+        self._keep(self.master_id)
+        self.propose = None
         store.epochs = begun(store.epochs, self.epoch, len(store.log))
-        sync_set = SyncSet(self.master_id, self.agreed, self.now)
+        sync_set = SyncSet(self.master_id, self.agreed, self.now, strict=True)
         self.master.renew(self.epoch, store.epochs, len(store.log), sync_set)
         for broker_id, link in self.links.items():
             self.stores[broker_id].known_epoch = self.epoch
             link.client.on_followed(self.epoch)
         self.check()
+
+    def _keep(self, broker_id: int) -> None:
+        """KeepsElectable: an election keeps all members."""
+        members = self.agreed.sync_state_set or frozenset({broker_id})
+        self.agreed = SyncStateSet(sync_state_set=members, sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1)
 
     def append(self, size: int) -> None:
         if self.master is None:
@@ -204,7 +205,7 @@ class MemoryGroup:
     def disconnect(self, broker_id: int) -> None:
         if self.links.pop(broker_id, None) is not None and self.master is not None:
             self.master.acks.pop(broker_id, None)
-            self.master.sync_set.left(broker_id)
+            self.master.sync_set.disconnected(broker_id)
             self.review()
 
     def turn(self, broker_id: int, up: int, down: int) -> None:
@@ -218,35 +219,36 @@ class MemoryGroup:
 
     def review(self) -> None:
         assert self.master is not None
-        wish = self.master.sync_set.wish(self.now, 1e9)
+        self.master.sync_set.copied(frozenset(self.master.sync_set.joins.values()))
+        wish = self.master.propose(self.now, 1e9)
         if wish is not None:
-            self.wish = wish
+            self.propose = wish
 
     def decide(self, how: str) -> None:
         """The controllers answer the last wish, or the answer is lost though they agreed. A wish names the set that it
         replaces: refused for any other reason than that, it proves that no earlier wish was agreed to."""
-        if self.wish is None or self.master is None:
+        if self.propose is None or self.master is None:
             return
-        wish, self.wish = self.wish, None
+        wish, self.propose = self.propose, None
         named = self.master.sync_set.epoch == self.agreed.sync_state_set_epoch
         if how == "refuse" or not named:
             if named:
-                self.master.sync_set.refused()
+                self.master.sync_set.proposal_refused()
             return
         self.agreed = SyncStateSet(sync_state_set=wish, sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1)
         if how == "agree":
-            self.hear()
+            self.receive()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """The master learns what the controllers have."""
         if self.master is not None:
             self.master.adopt(self.agreed, self.now)
-            self.master.settle()
+            self.master.recompute()
             self.check()
 
     def check(self) -> None:
         assert self.master is not None
-        self.master.settle()
+        self.master.recompute()
         store = self.stores[self.master_id]
         store.confirm = self.master.confirm
         promised = store.log[: self.master.acked]

@@ -7,26 +7,36 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from rocketmq_formats.remoting.codes import RequestCode
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
-from rocketmq_formats.replica_link import Hello
+from rocketmq_formats.replica_link import Hello, LogState
 from rocketmq_formats.replica_link import Replication as Progress
-from rocketmq_formats.store.message import encode_blank, record_size
-from rocketmq_runtime.server import Peer, RemotingServer
-from rocketmq_sidecar.replication import Replication, ReplicationSettings
-from rocketmq_store.segments import MappedFiles
+from rocketmq_runtime.remoting.server import Peer, RemotingServer
+from rocketmq_sidecar.replication.replication import Replication
+from rocketmq_sidecar.settings import SidecarSettings
+from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
-from tests.made_records import make_record
+from tests.records import blank_before, make_record
 
 FILE_SIZE = 64 * 1024
+secret = b""
+"""What the replicas prove themselves by; see `conftest`."""
 
 
 class Replica:
     """One replica; the methods that a broker or an agent would call on its own are called by the test."""
 
-    def __init__(self, folder: Path, broker_id: int, file_size: int = FILE_SIZE, **settings: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker_id: int,
+        file_size: int = FILE_SIZE,
+        *,
+        own_secret: bytes | None = None,
+        **settings: object,
+    ) -> None:
         self.folder, self.broker_id, self.file_size = folder, broker_id, file_size
         folder.mkdir(parents=True, exist_ok=True)
         self.lock = WriterLock(folder / "writer.lock")
@@ -41,48 +51,68 @@ class Replica:
         self.statuses: list[tuple[bytes, bytes]] = []
         self.troubles: list[str | None] = []
         self.levels: list[tuple[int, frozenset[int], bool]] = []
+        self.repaired: list[tuple[int, int]] = []
+        self.suspected: list[int] = []
+        self.known = LogState()
+        """What the broker says of the log's bytes."""
+        self.native = True
+        """Its broker says that it answers questions about the log."""
         self.changed = asyncio.Event()
         self.set_epoch = 0
         self.replication = Replication(
-            ReplicationSettings(
-                cluster_name="C",
-                broker_name="b",
-                store_path=folder,
-                commit_log_path=folder / "commitlog",
-                epoch_file=folder / "epochFileCheckpoint",
-                listen_host="127.0.0.1",
-                ha_listen_port=0,
-                **settings,  # type: ignore[arg-type]  # keys of tests
+            SidecarSettings(
+                **{  # type: ignore[arg-type]  # keys of tests
+                    "broker_cluster_name": "C",
+                    "broker_name": "b",
+                    "controller_addr": "127.0.0.1:1",
+                    "store_path_root_dir": str(folder),
+                    "bind_address": "127.0.0.1",
+                    **settings,
+                }
             ),
-            on_sync_set_wanted=self._on_wish,
+            ha_port=0,
+            secret=secret if own_secret is None else own_secret,
+            on_proposal=self._on_proposal,
             on_progress=self._on_progress,
             on_replicated=self._on_replicated,
             truncate_broker=self._truncate,
             on_status=self._on_status,
             on_trouble=self._on_trouble,
-            on_level=self._on_level,
+            on_replicas_caught_up=self._on_replicas_caught_up,
+            on_repaired=self._on_repaired,
+            on_suspected=self._on_suspected,
         )
         self.agree_at_once = True
+        self.copies = True
+        """Its broker says at once that slaves have its tables."""
         self._server = RemotingServer(self, host="127.0.0.1", port=0)
 
     async def start(self) -> None:
         await self._server.start()
         await self.replication.start()
         self.hello()
-        self.replication.identified(self.broker_id)
+        self.replication.set_broker_id(self.broker_id)
 
     def hello(self) -> None:
-        self.replication.opened(self.said())
+        self.replication.open_log(self.said())
 
     def said(self, address: str | None = None) -> Hello:
         """What the broker says first."""
         return Hello(
-            1, "C", "b", address or self.address, self.files.min_offset, self.end, self.confirm, self.file_size
+            1,
+            "C",
+            "b",
+            address or self.address,
+            self.files.min_offset,
+            self.end,
+            self.confirm,
+            self.file_size,
+            self.known,
         )
 
     async def settled(self) -> None:
         """What replication writes down beside its work is written."""
-        await self.replication._log.settled()
+        await self.replication._log.drained()
 
     async def stop(self) -> None:
         await self.replication.stop()
@@ -119,13 +149,12 @@ class Replica:
 
     def append(self, *bodies: bytes) -> int:
         for body in bodies:
-            size = record_size(1, len(body), 0)
-            left = self.file_size - self.end % self.file_size
-            if size + 8 > left:
-                self.files.write(self.end, encode_blank(left))
-                self.end += left
-            self.files.write(self.end, make_record(self.end, body))
-            self.end += size
+            if blank := blank_before(self.end, len(make_record(body=body)), self.file_size):
+                self.files.write(self.end, blank)
+                self.end += len(blank)
+            record = make_record(self.end, body)
+            self.files.write(self.end, record)
+            self.end += len(record)
         self.replication.appended(self.end, self.end)
         return self.end
 
@@ -146,7 +175,7 @@ class Replica:
 
     # callbacks
 
-    def _on_wish(self, wanted: SyncStateSet) -> None:
+    def _on_proposal(self, wanted: SyncStateSet) -> None:
         assert wanted.sync_state_set_epoch == self.set_epoch
         self.wishes.append(wanted.sync_state_set)
         if self.agree_at_once:
@@ -155,9 +184,13 @@ class Replica:
 
     def _on_progress(self, progress: Progress) -> None:
         self.progress = progress
+        if progress.joins and self.copies:
+            asyncio.get_running_loop().call_soon(
+                self.replication.copied, progress.epoch, frozenset(progress.joins.values())
+            )
         self.changed.set()
 
-    def _on_level(self, watch: int, level: frozenset[int], acked: bool) -> None:
+    def _on_replicas_caught_up(self, watch: int, level: frozenset[int], acked: bool) -> None:
         self.levels.append((watch, level, acked))
         self.changed.set()
 
@@ -169,6 +202,14 @@ class Replica:
     async def _truncate(self, offset: int) -> None:
         self.truncations.append(offset)
 
+    def _on_repaired(self, start: int, end: int) -> None:
+        self.repaired.append((start, end))
+        self.changed.set()
+
+    def _on_suspected(self, offset: int) -> None:
+        self.suspected.append(offset)
+        self.changed.set()
+
     def _on_status(self, epochs: bytes, ha: bytes) -> None:
         self.statuses.append((epochs, ha))
         self.changed.set()
@@ -177,13 +218,16 @@ class Replica:
         self.troubles.append(trouble)
         self.changed.set()
 
-    # rocketmq_runtime.server.Handler
+    # rocketmq_runtime.remoting.server.Handler
 
     def on_request(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         if request.code != RequestCode.EXCHANGE_BROKER_HA_INFO:
             return response(request, 3, "only 906 here")
         master = self.lock.held
-        header = ExchangeHAInfoHeader(master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None)
+        header = ExchangeHAInfoHeader(
+            master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None,
+            log_audit=self.native or None,
+        )
         return response(request, 0, header=header)
 
     def on_close(self, peer: Peer) -> None:

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, encode_epochs
-from rocketmq_runtime.filesystem import FileSystem, StorageError
-from rocketmq_sidecar import epoch_store
-from rocketmq_sidecar.epoch_store import EpochStore
+from rocketmq_runtime.files.filesystem import FileSystem, StorageError
+from rocketmq_sidecar.replication import epoch_store
+from rocketmq_sidecar.replication.epoch_store import EpochStore
 from tests.sim.disk import SimCrash, SimDisk
 
 OLD = EpochList.of([(1, 0)])

@@ -1,13 +1,14 @@
 """The follower's own life, without a master."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from rocketmq_runtime.client import ConnectError, RemotingClient
-from rocketmq_sidecar.follower import Follower
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
+from rocketmq_sidecar.replication import follower as follower_module
 from rocketmq_store.writer_lock import WriterLock
 
 
@@ -16,24 +17,45 @@ class NobodyThere:
         raise ConnectError(f"cannot connect to {address}")
 
 
-@pytest.mark.timeout(20)
-async def test_a_follower_that_is_stopped_in_the_turn_it_was_woken_stops(tmp_path: Path) -> None:
-    # Found by the simulation: it went on for ever, with the writer lock, and no broker could start beside it.
-    lock = WriterLock(tmp_path / "writer.lock")
-    follower = Follower(
-        cast("RemotingClient", NobodyThere()),
+def follower(
+    lock: WriterLock, on_trouble: Callable[[str | None], None], client: object | None = None
+) -> follower_module.Follower:
+    return follower_module.Follower(
+        cast("RemotingClient", client or NobodyThere()),
         lock,
         connect=lambda sock, epoch: pytest.fail("connected"),
         prepare=lambda: None,
-        on_trouble=lambda _: None,
+        on_trouble=on_trouble,
         on_change=lambda: None,
         on_lost=lambda: None,
     )
-    follower.aim(1, 1, "10.0.0.1:10911")
+
+
+@pytest.mark.timeout(20)
+async def test_a_follower_without_a_connection_reports_it_until_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_module, "PATIENCE", 0.05)
+    told: asyncio.Queue[str | None] = asyncio.Queue()
+    one = follower(WriterLock(tmp_path / "writer.lock"), told.put_nowait)
+    one.follow(1, 7, "10.0.0.1:10911")
+    assert await told.get() == ("cannot follow master 7 at 10.0.0.1:10911: cannot connect to 10.0.0.1:10911")
+    await one.stop()
+    while not told.empty():
+        last = told.get_nowait()
+    assert last is None
+
+
+@pytest.mark.timeout(20)
+async def test_a_follower_that_is_stopped_in_the_turn_it_was_woken_stops(tmp_path: Path) -> None:
+    # Found by the simulation: it continued for ever, with the writer lock, and no broker could start.
+    lock = WriterLock(tmp_path / "writer.lock")
+    one = follower(lock, lambda _: None)
+    one.follow(1, 1, "10.0.0.1:10911")
     while not lock.held:
         await asyncio.sleep(0)
     for _ in range(10):
         await asyncio.sleep(0)  # it waits for its next try
-    follower.aim(2, 1, "10.0.0.1:10911")
-    await follower.stop()
+    one.follow(2, 1, "10.0.0.1:10911")
+    await one.stop()
     assert not lock.held

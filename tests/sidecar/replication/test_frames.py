@@ -30,6 +30,8 @@ EPOCHS = EpochList.of([(1, 0), (4, 900)])
 
 def test_layouts() -> None:
     assert encode_slave_handshake(SlaveHandshake(7, True, False)) == struct.pack(">ihhq", 1, 1, 0, 7)
+    assert encode_slave_handshake(SlaveHandshake(7, False, True)) == struct.pack(">ihhq", 1, 0, 1, 7)
+    assert encode_slave_handshake(SlaveHandshake(7, native=True)) == struct.pack(">ihhq", 1, 0, 2, 7)
     assert encode_ack(2**40) == struct.pack(">iq", 2, 2**40)
     assert encode_master_handshake(1200, EPOCHS) == struct.pack(">iiqiiqiq", 1, 24, 1200, 4, 1, 0, 4, 900)
     assert encode_master_handshake(0, EpochList()) == struct.pack(">iiqi", 1, 0, 0, -1)
@@ -39,7 +41,9 @@ def test_layouts() -> None:
 @given(
     st.lists(
         st.one_of(
-            st.integers(-1, 2**62), st.builds(SlaveHandshake, st.integers(1, 2**31), st.booleans(), st.booleans())
+            st.integers(-1, 2**62),
+            st.builds(SlaveHandshake, st.integers(1, 2**31), st.booleans(), st.booleans()),
+            st.builds(SlaveHandshake, st.integers(1, 2**31), st.booleans(), native=st.booleans()),
         ),
         max_size=20,
     ),

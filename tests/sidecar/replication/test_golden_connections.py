@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,10 @@ from rocketmq_formats.replication.frames import (
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.message import Record as StoredRecord
 from rocketmq_formats.store.message import read_record
-from rocketmq_sidecar.domain.ha_slave import Record, SlaveSession
+from rocketmq_sidecar.domain.replication.ha_slave import Record, SlaveSession
+from tests.paths import GOLDEN_FILES
 
-FOLDER = Path(__file__).parents[2] / "golden" / "ha"
+FOLDER = GOLDEN_FILES / "ha"
 NAMES = [entry["name"] for entry in json.loads((FOLDER / "index.json").read_text())]
 
 
@@ -31,7 +31,7 @@ def said(name: str, who: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_java_slave_says_is_understood_and_said_alike(name: str) -> None:
+def test_messages_of_a_java_slave_are_decoded_and_encoded_again(name: str) -> None:
     data = said(name, "slave")
     first, *acks = SlaveStream().receive(data)
     assert isinstance(first, SlaveHandshake)
@@ -40,7 +40,7 @@ def test_what_a_java_slave_says_is_understood_and_said_alike(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_java_master_says_is_understood_and_said_alike(name: str) -> None:
+def test_messages_of_a_java_master_are_decoded_and_encoded_again(name: str) -> None:
     data = said(name, "master")
     position, again = 0, b""
     while position < len(data):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rocketmq_formats.replication.frames import SlaveHandshake, encode_master_handshake
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_sidecar.domain.ha_slave import SlaveSession
-from rocketmq_sidecar.epoch_store import EpochStore
-from rocketmq_sidecar.ha_client import MasterConnection
+from rocketmq_sidecar.domain.replication.ha_slave import SlaveSession
+from rocketmq_sidecar.replication.epoch_store import EpochStore
+from rocketmq_sidecar.replication.ha_client import MasterConnection
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_sidecar.log_mark import FILE_NAME, LogMark, LogMarkError
-from rocketmq_sidecar.replication import ReplicationError
+from rocketmq_sidecar.evidence.log_mark import FILE_NAME, LogMark, LogMarkError
+from rocketmq_sidecar.replication.replication import ReplicationError
+from rocketmq_store.log_cut import LogCut
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica, replicas
 
 
@@ -30,8 +31,8 @@ async def again(replica: Replica, *, identified: bool = True) -> str | None:
     try:
         await other.replication.start()
         if identified:
-            other.replication.identified(other.broker_id)
-        return other.replication.opened(other.said("127.0.0.1:1"))
+            other.replication.set_broker_id(other.broker_id)
+        return other.replication.open_log(other.said("127.0.0.1:1"))
     finally:
         await other.stop()
 
@@ -106,9 +107,9 @@ async def test_what_is_forgiven_is_missed_no_more(tmp_path: Path) -> None:
     (one.folder / FILE_NAME).write_text("1000")
     other = Replica(one.folder, 1)
     await other.replication.start()
-    other.replication.identified(1)
-    assert other.replication.opened(other.said("127.0.0.1:1")) is not None
-    other.replication.forgiven()
+    other.replication.set_broker_id(1)
+    assert other.replication.open_log(other.said("127.0.0.1:1")) is not None
+    other.replication.accept_loss()
     await other.stop()
     assert text(other) == "0\n"
     assert await again(other) is None
@@ -148,3 +149,32 @@ def test_what_was_measured_before_the_log_was_cut_does_not_count(tmp_path: Path)
     mark.write(500, mark.turn)
     mark.write(400, mark.turn)
     assert (mark.offset, mark.path.read_bytes()) == (500, b"500\n")
+
+
+async def test_a_log_that_recovery_cut_is_missed_until_a_master_has_made_it_whole(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 1) as (one,):
+        pass
+    LogCut(one.folder).write("the log was damaged at offset 7 and is cut there")
+    for _ in range(2):
+        lost = await again(one)
+        assert lost is not None
+        assert "damaged at offset 7" in lost
+        assert f"delete {one.folder / '.log.cut'}" in lost
+    other = Replica(one.folder, 1)
+    await other.replication.start()
+    other.replication.set_broker_id(1)
+    assert other.replication.open_log(other.said("127.0.0.1:1")) is not None
+    other.replication.accept_loss()
+    await other.stop()
+    assert await again(one) is None
+
+
+async def test_a_loss_of_power_does_not_explain_a_log_that_recovery_cut(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 1) as (one,):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await one.settled()
+    (one.folder / ".broker.boot").write_text("running another\n")
+    assert await again(one) is None
+    LogCut(one.folder).write("the log was damaged")
+    assert await again(one) is not None

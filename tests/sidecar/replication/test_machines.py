@@ -11,13 +11,12 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import HAConnectionState as State
 from rocketmq_formats.replication.frames import MasterHandshake, SlaveHandshake, TransferHeader
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_sidecar.domain import ha_master, ha_slave
-from rocketmq_sidecar.domain.confirm import AckRule
-from rocketmq_sidecar.domain.flow_control import FlowControl
-from rocketmq_sidecar.domain.ha_master import Batch, MasterSession, Mastership, PositionError, begun
-from rocketmq_sidecar.domain.ha_slave import FutureEpochError, OffsetError, Record, SlaveSession, Wait
-from rocketmq_sidecar.domain.replication_errors import StaleEpochError
-from rocketmq_sidecar.domain.sync_set import SyncSet
+from rocketmq_sidecar.domain.replication import ha_master, ha_slave
+from rocketmq_sidecar.domain.replication.confirm import AckRule
+from rocketmq_sidecar.domain.replication.ha_master import Batch, FlowControl, MasterSession, PositionError
+from rocketmq_sidecar.domain.replication.ha_slave import FutureEpochError, OffsetError, Record, SlaveSession, Wait
+from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun
+from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 
 EPOCHS = EpochList.of([(1, 0), (3, 900)])
 
@@ -94,7 +93,7 @@ def test_where_the_first_byte_is() -> None:
 
 
 def test_positions_that_cannot_be() -> None:
-    with pytest.raises(PositionError, match="behind this master's end"):
+    with pytest.raises(PositionError, match="after this master's end"):
         served(mastership(), 1201)
     with pytest.raises(PositionError, match="rebuilt"):
         served(mastership(end=5000, begin=2048), 2000)
@@ -104,7 +103,7 @@ def test_positions_that_cannot_be() -> None:
         session.on_ack(901, 0.0)
 
 
-def test_an_acknowledgement_that_goes_back_says_nothing_new() -> None:
+def test_an_acknowledgement_that_goes_back_has_no_effect() -> None:
     session = served(mastership(), 900)
     session.on_ack(100, 0.0)
     session.on_ack(-1, 0.0)
@@ -125,8 +124,8 @@ def test_a_repeated_handshake_is_not_answered_and_not_allowed_later() -> None:
 def test_flow_control() -> None:
     session = served(mastership(batch_size=2000), 0, limit=500)
     assert [batch.size for batch in batches(session, 10.0)] == [500]
-    assert session.starved
-    assert session.starved_until() == 11.0
+    assert session.throttled
+    assert session.throttled_until() == 11.0
     assert batches(session, 10.9) == []
     assert session.heartbeat() == Batch(500, 0, 1, 0)
     assert [batch.size for batch in batches(session, 11.0)] == [400, 100]
@@ -138,62 +137,75 @@ def test_when_a_slave_counts_as_caught_up() -> None:
     session.next_batch(20.0)
     master.max_offset = 2000
     session.on_ack(1000, 21.0)
-    assert master.sync_set.wish(22.0, 15.0) == {1}  # never had all there was
+    assert master.propose(22.0, 15.0) == {1}  # never had all there was
     master = mastership()
     session = served(master, 900)
     batches(session, 20.0)
     master.max_offset = 2000
     session.on_ack(1200, 30.0)  # all there was at 20
-    assert master.sync_set.wish(35.0, 15.0) is None
-    assert master.sync_set.wish(36.0, 15.0) == {1}
+    assert master.propose(35.0, 15.0) is None
+    assert master.propose(36.0, 15.0) == {1}
 
 
 def test_a_member_that_comes_back_with_less_than_was_promised_leaves_at_once() -> None:
     # A power cut: its old connection may look alive for long, and it could be elected meanwhile.
     master = mastership()
     served(master, 1200)
-    assert master.settle()
+    assert master.recompute()
     again = served(master, 1100)
-    assert master.sync_set.wish(0.0, 15.0) == {1}
+    assert master.propose(0.0, 15.0) == {1}
     batches(again, 1.0)
     again.on_ack(1200, 1.0)
-    assert master.sync_set.wish(1.0, 15.0) is None
+    assert master.propose(1.0, 15.0) is None
+
+
+@pytest.mark.parametrize(("record_end", "wish"), [(1300, None), (1200, {1}), (None, {1})])
+def test_a_part_of_a_record_is_no_loss(record_end: int | None, wish: set[int] | None) -> None:
+    # A slave had acknowledged the first part of a record, and cut it off when it was elected.
+    master = mastership()
+    master.sync_set = SyncSet(
+        1, SyncStateSet(sync_state_set=frozenset({1, 2}), sync_state_set_epoch=1), 0.0, strict=True
+    )
+    master._record_end = lambda offset: record_end if offset == 1100 else None
+    master.confirm = 1200
+    served(master, 1100)
+    assert master.propose(0.0, 15.0) == wish
 
 
 def test_a_learner_never_becomes_a_member() -> None:
     master = mastership()
-    master.sync_set.left(2)
+    master.sync_set.disconnected(2)
     session = served(master, 1200, async_learner=True)
     session.review(1.0)
-    assert master.sync_set.wish(1.0, 15.0) == {1}
+    assert master.propose(1.0, 15.0) == {1}
     assert master.acks == {2: 1200}
 
 
-def test_a_slave_whose_admission_was_refused_is_wished_for_again_without_a_new_message() -> None:
+def test_a_slave_whose_admission_was_refused_is_proposed_again_without_a_new_message() -> None:
     master = mastership()
-    master.sync_set.left(2)
+    master.sync_set.disconnected(2)
     session = served(master, 1200)
     assert master.adopt(SyncStateSet(sync_state_set=frozenset({1}), sync_state_set_epoch=50), 0.0)
     session.review(0.0)
-    assert master.sync_set.wish(0.0, 15.0) == {1, 2}
-    master.sync_set.refused()  # the controllers have not heard it yet
+    assert master.propose(0.0, 15.0) == {1, 2}
+    master.sync_set.proposal_refused()  # the controllers have not heard it yet
     session.review(1.0)
-    assert master.sync_set.wish(1.0, 15.0) == {1, 2}
-    master.sync_set.refused()
+    assert master.propose(1.0, 15.0) == {1, 2}
+    master.sync_set.proposal_refused()
     master.acked = 1300  # acknowledged by others meanwhile: it does not have what it must
     session.review(2.0)
-    assert master.sync_set.wish(2.0, 15.0) is None
+    assert master.propose(2.0, 15.0) is None
 
 
 def test_with_sync_flush_the_master_itself_counts_with_what_is_on_its_disk() -> None:
     master = mastership(sync_flush=True)
     served(master, 1200)
-    assert not master.settle()
+    assert not master.recompute()
     master.flushed = 1000
-    assert master.settle()
+    assert master.recompute()
     assert (master.acked, master.confirm) == (1000, 1000)
     master.flushed = 1300
-    master.settle()
+    master.recompute()
     assert (master.acked, master.confirm) == (1200, 1200)
 
 
@@ -203,7 +215,7 @@ def test_beginning_an_epoch() -> None:
     assert begun(EPOCHS, 3, 1200).starts() == [(1, 0), (3, 900)]  # a restart within it
     assert begun(EPOCHS, 4, 800).starts() == [(1, 0), (4, 800)]
     assert begun(EpochList(), 1, 500).starts() == [(1, 500)]
-    with pytest.raises(StaleEpochError, match="controllers lost"):
+    with pytest.raises(StaleEpochError, match="controllers lose"):
         begun(EPOCHS, 2, 1200)
 
 
@@ -302,8 +314,8 @@ def test_a_log_begins_where_a_file_begins() -> None:
         (TransferHeader(10, 1190, 3, 900, 0), "ends at 1200"),
         (TransferHeader(0, 1210, 3, 900, 0), "ends at 1200"),
         (TransferHeader(849, 1200, 3, 900, 0), "mappedFileSizeCommitLog"),
-        (TransferHeader(10, 1200, 2, 900, 0), "behind this log's end"),
-        (TransferHeader(10, 1200, 3, 901, 0), "behind this log's end"),
+        (TransferHeader(10, 1200, 2, 900, 0), "before this log's end"),
+        (TransferHeader(10, 1200, 3, 901, 0), "before this log's end"),
         (TransferHeader(10, 1200, 3, 1205, 0), "spans epoch"),
     ],
 )

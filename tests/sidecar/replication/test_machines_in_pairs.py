@@ -27,7 +27,7 @@ def test_a_slave_copies_joins_and_is_waited_for() -> None:
     assert (link.server.state, link.client.state) == (State.TRANSFER, State.TRANSFER)
     assert group.stores[2].log == group.stores[1].log
     assert group.stores[2].epochs == group.stores[1].epochs
-    assert group.wish == {1, 2}
+    assert group.propose == {1, 2}
     group.decide("agree")
     group.append(10)
     assert group.master.acked == 40
@@ -47,7 +47,7 @@ def test_batches_stay_within_an_epoch_and_a_file() -> None:
     assert group.stores[2].epochs.starts() == [(1, 0), (2, 20)]
 
 
-def test_the_old_master_gives_up_what_nobody_has() -> None:
+def test_the_old_master_truncates_what_no_other_replica_has() -> None:
     group = MemoryGroup(2)
     group.elect(1)
     group.append(5)
@@ -81,7 +81,7 @@ def test_an_epoch_without_bytes_does_not_lend_its_number() -> None:
     assert group.stores[1].log == group.stores[2].log == bytes([1] * 5 + [3] * 6)
 
 
-def test_a_member_whose_admission_was_not_heard_is_waited_for() -> None:
+def test_a_member_whose_admission_is_not_known_is_waited_for() -> None:
     """The answer to the wish is lost, the next wish is refused because it names the set before: that proves nothing."""
     group = MemoryGroup(3)
     group.elect(1)
@@ -91,16 +91,16 @@ def test_a_member_whose_admission_was_not_heard_is_waited_for() -> None:
     group.decide("agree")
     group.connect(3)
     drain(group, 3)
-    assert group.wish == {1, 2, 3}
+    assert group.propose == {1, 2, 3}
     group.decide("lose the answer")
     group.append(2)
     group.turn(2, 1000, 1000)
-    assert group.wish == {1, 2, 3}
+    assert group.propose == {1, 2, 3}
     group.decide("refuse")
     drain(group, 2)
     assert group.master is not None
-    assert group.master.acked == 12  # 3 has no more, and may be elected
-    group.hear()
+    assert group.master.acked == 12  # 3 only has that, and may be elected
+    group.receive()
     drain(group, 3)
     assert group.master.acked == 14
 
@@ -155,8 +155,8 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.group.decide(how)
 
     @rule()
-    def hear(self) -> None:
-        self.group.hear()
+    def receive(self) -> None:
+        self.group.receive()
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase

@@ -1,4 +1,4 @@
-"""Replicas with real stores and sockets: copying, acknowledging, joining, refusing, what is told of them."""
+"""Replicas with real stores and sockets: copying, acknowledging, joining, refusing, and reports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from rocketmq_formats.replication.frames import SlaveHandshake, encode_ack, encode_slave_handshake
-from rocketmq_sidecar.replication import Replication, ReplicationError
+from rocketmq_sidecar.replication.replication import Replication, ReplicationError
 from rocketmq_store.errors import NotWriterError
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica, acknowledged, epochs, in_sync, replicas
+
+pytestmark = pytest.mark.usefixtures("with_and_without_secret")
 
 
 async def test_copies_and_acknowledges(tmp_path: Path) -> None:
@@ -43,7 +45,7 @@ async def test_large_messages_cross_files_of_several_replicas(tmp_path: Path) ->
         assert one.end > 20 * FILE_SIZE
 
 
-async def test_a_slave_told_too_early_arrives_when_the_master_is_one(tmp_path: Path) -> None:
+async def test_a_slave_notified_too_early_follows_when_the_master_is_ready(tmp_path: Path) -> None:
     async with replicas(tmp_path, 2) as (one, two):
         await two.follow(one, 1)
         await two.follow(one, 1)
@@ -54,14 +56,14 @@ async def test_a_slave_told_too_early_arrives_when_the_master_is_one(tmp_path: P
         await acknowledged(one)
 
 
-async def test_who_has_everything_is_told_until_nobody_asks(tmp_path: Path) -> None:
+async def test_caught_up_replicas_are_reported_while_they_are_watched(tmp_path: Path) -> None:
     async with replicas(tmp_path, 3) as (one, two, three):
         await one.lead(1, 1)
         one.append(b"first")
         await in_sync(one, two)
-        one.replication.watch_level(1, None)
+        one.replication.watch_catch_up(1, None)
         assert one.levels == [(1, frozenset({2}), True)], "at once"
-        one.replication.watch_level(2, one.end + 1)
+        one.replication.watch_catch_up(2, one.end + 1)
         assert one.levels[-1] == (2, frozenset(), False)
         await three.follow(one, 1)
         one.append(b"second")
@@ -69,20 +71,20 @@ async def test_who_has_everything_is_told_until_nobody_asks(tmp_path: Path) -> N
         await two.replication.unfollow()
         await one.until(lambda: one.levels[-1][1] == frozenset({3}))
         told = len(one.levels)
-        one.replication.watch_level(0, None)
+        one.replication.watch_catch_up(0, None)
         await three.replication.unfollow()
         await one.until(lambda: one.progress.in_sync == 1)
         assert len(one.levels) == told
 
 
-async def test_nobody_is_told_after_a_mastership(tmp_path: Path) -> None:
+async def test_nothing_is_reported_after_a_mastership(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1) as (one,):
-        one.replication.watch_level(1, None)
+        one.replication.watch_catch_up(1, None)
         await one.lead(1, 1)
-        one.replication.watch_level(2, 10)
+        one.replication.watch_catch_up(2, 10)
         await one.replication.resign()
         one.append(b"x" * 20)
-        one.replication.watch_level(3, None)
+        one.replication.watch_catch_up(3, None)
         assert one.levels == [(2, frozenset(), False)]
 
 
@@ -93,7 +95,7 @@ async def test_elected_again_slaves_keep_their_connections(tmp_path: Path) -> No
         await in_sync(one, two)
         end = one.end
         await one.lead(2, 1, 2)
-        one.append(b"second")  # arrives before the slave was told of epoch 2
+        one.append(b"second")  # arrives before the slave knows epoch 2
         await two.replication.follow(2, 1, one.address)
         await acknowledged(one)
         assert one.progress.epoch == 2
@@ -147,7 +149,7 @@ async def test_strangers_are_turned_away_and_others_served(
         ] == []
 
 
-async def test_who_is_no_master_serves_nobody(tmp_path: Path) -> None:
+async def test_a_replica_that_is_not_master_serves_no_slave(tmp_path: Path) -> None:
     async with replicas(tmp_path, 1) as (one,):
         reader, writer = await asyncio.open_connection("127.0.0.1", one.replication.ha_port)
         assert await reader.read(1) == b""

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_runtime.filesystem import StorageError
-from rocketmq_sidecar.replication import StaleEpochError
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_sidecar.replication.replication import StaleEpochError
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica, acknowledged, epochs, in_sync, replicas
 
+pytestmark = pytest.mark.usefixtures("with_and_without_secret")
 
-async def test_masters_take_turns_and_the_old_one_gives_up_what_nobody_has(tmp_path: Path) -> None:
+
+async def test_masters_take_turns_and_the_old_one_gives_up_what_only_it_has(tmp_path: Path) -> None:
     async with replicas(tmp_path, 2) as (one, two):
         await one.lead(1, 1)
         one.append(b"kept")
@@ -70,7 +72,7 @@ async def test_a_truncation_that_is_interrupted_is_made_good(
             raise StorageError(client._log.epoch_store.path, "the disk is gone")
 
         if crash == "broker":
-            monkeypatch.setattr(client, "_truncate_broker", stuck)
+            monkeypatch.setattr(client._connector, "_truncate_broker", stuck)
         else:
             monkeypatch.setattr(client._log.epoch_store, "save", fail)
         await one.follow(two, 4)
@@ -146,7 +148,7 @@ async def test_what_the_log_lost_leaves_the_epoch_file(tmp_path: Path) -> None:
             await one.lead(0, 1)
 
 
-async def test_what_was_received_counts_though_the_broker_has_not_heard_of_it(tmp_path: Path) -> None:
+async def test_what_was_received_counts_before_the_broker_knows_it(tmp_path: Path) -> None:
     # Found by the simulation: only the link between the halves broke, and acknowledged bytes were cut off.
     async with replicas(tmp_path, 2) as (one, two):
         await one.lead(1, 1)

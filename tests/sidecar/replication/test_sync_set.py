@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_sidecar.domain.confirm import AckRule, acked_offset, confirm_offset
-from rocketmq_sidecar.domain.sync_set import SyncSet
+from rocketmq_sidecar.domain.replication.confirm import AckRule, offsets
+from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 
 STRICT = AckRule(strict=True)
+HOLDERS = frozenset(range(2, 10))
+"""Slaves that have everything that is acknowledged."""
 ALL = AckRule(strict=False, all_ack_in_sync_state_set=True)
 
 
@@ -23,8 +25,8 @@ def sync_set(*members: int) -> SyncSet:
 def test_members_leave_when_they_are_late_and_only_when_the_controllers_agree() -> None:
     group = sync_set(1, 2, 3)
     group.caught_up(2, 10.0)
-    assert group.wish(15.0, 15.0) is None
-    assert group.wish(16.0, 15.0) == {1, 2}
+    assert group.propose(15.0, 15.0, HOLDERS) is None
+    assert group.propose(16.0, 15.0, HOLDERS) == {1, 2}
     assert (group.members, group.union, group.size) == ({1, 2, 3}, {1, 2, 3}, 3)
     assert group.adopt(some(6, 1, 2), 16.0)
     assert (group.members, group.union, group.size) == ({1, 2}, {1, 2}, 2)
@@ -32,45 +34,55 @@ def test_members_leave_when_they_are_late_and_only_when_the_controllers_agree() 
 
 def test_a_closed_connection_leaves_at_once_and_the_master_never() -> None:
     group = sync_set(1, 2)
-    group.left(2)
-    assert group.wish(0.0, 15.0) == {1}
-    assert sync_set(2).wish(0.0, 15.0) is None
+    group.disconnected(2)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1}
+    assert sync_set(2).propose(0.0, 15.0, HOLDERS) is None
     assert sync_set(2).members == {1, 2}
 
 
-def test_both_sets_count_until_the_fate_of_the_wish_is_known() -> None:
+def test_both_sets_count_until_the_result_of_the_proposal_is_known() -> None:
     group = sync_set(1, 2)
     group.qualified(3)
-    assert group.wish(0.0, 15.0) == {1, 2, 3}
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
     assert (group.union, group.size) == ({1, 2, 3}, 3)
-    group.left(3)
-    assert group.wish(0.0, 15.0) is None
+    group.disconnected(3)
+    assert group.propose(0.0, 15.0, HOLDERS) is None
     assert group.union == {1, 2, 3}  # the controllers may have agreed to it
-    group.refused()
+    group.proposal_refused()
     assert (group.union, group.size) == ({1, 2}, 2)
 
 
-def test_a_wish_granted_while_another_one_is_on_its_way() -> None:
+def test_a_slave_that_lacks_what_was_acknowledged_since_it_qualified_waits() -> None:
+    group = SyncSet(1, some(5, 1, 2), now=0.0, strict=True)
+    group.acknowledged_epoch(2, 0.0)
+    group.qualified(3)
+    group.copied(frozenset(group.joins.values()))
+    assert group.propose(0.0, 15.0, {2}) is None
+    assert group.union == {1, 2}
+    assert group.propose(0.0, 15.0, {2, 3}) == {1, 2, 3}
+
+
+def test_a_proposal_accepted_while_another_one_is_under_way() -> None:
     group = sync_set(1)
     group.qualified(2)
-    assert group.wish(0.0, 15.0) == {1, 2}
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2}
     group.qualified(3)
-    assert group.wish(0.0, 15.0) == {1, 2, 3}
-    group.left(3)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
+    group.disconnected(3)
     assert group.adopt(some(6, 1, 2), 0.0)
-    assert (group.members, group.union) == ({1, 2}, {1, 2})  # it named epoch 5, nobody can agree to it any more
-    assert group.wish(0.0, 15.0) is None
+    assert (group.members, group.union) == ({1, 2}, {1, 2})  # it named epoch 5, so it can no longer be agreed to
+    assert group.propose(0.0, 15.0, HOLDERS) is None
 
 
 def test_who_left_before_the_controllers_agreed_is_not_waited_for() -> None:
     group = sync_set(1, 2)
     group.qualified(3)
-    assert group.wish(0.0, 15.0) == {1, 2, 3}
-    group.left(2)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
+    group.disconnected(2)
     assert group.adopt(some(6, 1, 2, 3), 0.0)
-    assert group.wish(0.0, 15.0) == {1, 3}
-    group.left(3)
-    assert group.wish(0.0, 15.0) == {1}
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 3}
+    group.disconnected(3)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1}
 
 
 def test_only_a_newer_set_counts() -> None:
@@ -80,10 +92,67 @@ def test_only_a_newer_set_counts() -> None:
     assert group.members == {1, 2}
 
 
-def test_nobody_is_late_because_we_slept() -> None:
+def test_no_slave_is_late_because_the_master_slept() -> None:
     group = sync_set(1, 2)
-    group.forgive(100.0)
-    assert group.wish(114.0, 15.0) is None
+    group.excuse_silence(100.0)
+    assert group.propose(114.0, 15.0, HOLDERS) is None
+
+
+def strict_set(*members: int) -> SyncSet:
+    return SyncSet(1, some(5, *members), now=0.0, strict=True)
+
+
+def test_a_strict_master_keeps_the_members_until_two_have_begun_its_epoch() -> None:
+    group = strict_set(1, 2, 3)
+    assert (group.propose(100.0, 15.0, HOLDERS), group.present) == (None, 1)
+    assert group.awaits(3)
+    group.acknowledged_epoch(3, 100.0)
+    assert group.changed
+    assert (group.propose(100.0, 15.0, HOLDERS), group.present) == ({1, 3}, 2)
+    assert group.union == {1, 2, 3}  # 2 may be elected until the controllers agree
+    assert not group.awaits(3)
+
+
+def test_a_strict_master_that_is_alone_removes_no_member() -> None:
+    group = strict_set(1, 2, 3)
+    group.acknowledged_epoch(2, 0.0)
+    group.acknowledged_epoch(3, 0.0)
+    group.disconnected(2)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 3}
+    assert group.adopt(some(6, 1, 3), 0.0)
+    group.disconnected(3)
+    assert (group.propose(0.0, 15.0, HOLDERS), group.members, group.present) == (None, {1, 3}, 1)
+    group.qualified(2)
+    group.copied(set(group.joins.values()))
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2}  # two again, and both have everything
+
+
+def test_a_strict_master_proposes_no_slave_that_lacks_its_tables() -> None:
+    group = strict_set(1, 2)
+    group.acknowledged_epoch(2, 0.0)
+    group.qualified(3)
+    (join,) = group.joins.values()
+    assert group.propose(0.0, 15.0, HOLDERS) is None
+    group.copied({join})
+    group.disconnected(3)
+    group.qualified(3)
+    group.copied({join})  # said of the connection before: what has it been since?
+    assert group.propose(0.0, 15.0, HOLDERS) is None
+    group.copied(set(group.joins.values()))
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
+    assert group.adopt(some(6, 1, 2, 3), 0.0)
+    assert not group.joins
+
+
+def test_a_member_that_lost_what_it_acknowledged_is_given_up_by_a_strict_master_too() -> None:
+    group = strict_set(1, 2, 3)
+    group.lost_data(2)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 3}  # 3 is away, but has everything
+    group.acknowledged_epoch(2, 0.0)  # before the controllers agreed it had everything again
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2}
+    alone = strict_set(1, 2)
+    alone.lost_data(2)
+    assert alone.propose(0.0, 15.0, HOLDERS) == {1}
 
 
 @pytest.mark.parametrize(
@@ -115,5 +184,4 @@ def test_offsets(
     rule: AckRule, members: tuple[int, ...], acks: dict[int, int], acked: int | None, confirmed: int | None
 ) -> None:
     group = sync_set(*members)
-    assert acked_offset(rule, group, 100, acks) == acked
-    assert confirm_offset(rule, group, 100, acks) == confirmed
+    assert offsets(rule, group, 100, acks) == (acked, confirmed)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rocketmq_formats.replication.frames import MasterHandshake
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_sidecar.domain.truncate import (
+from rocketmq_sidecar.domain.replication.truncate import (
     ConfirmedDataError,
     NoConsistentPointError,
     NotAlignedError,
@@ -16,7 +16,7 @@ from rocketmq_sidecar.domain.truncate import (
     consistent_point,
     corrected,
 )
-from tests.made_records import make_record
+from tests.records import make_record
 
 
 def point(ours: list[tuple[int, int]], end: int, theirs: list[tuple[int, int]], their_end: int, begin: int = 0) -> int:
@@ -115,7 +115,7 @@ def replicate(
 
 
 @given(histories())
-def test_what_is_kept_is_the_longest_common_prefix_that_epochs_can_tell(
+def test_the_longest_common_prefix_by_epochs_is_kept(
     logs: list[tuple[list[tuple[int, int]], bytes]],
 ) -> None:
     for ours, mine in logs:

@@ -1,5 +1,5 @@
-"""The Kubernetes objects that a ControllerCluster, a NameServer or a BrokerGroup shall have: pure functions from its
-spec to whole objects, for server-side apply. The plan compares and applies them; nothing here asks what there is.
+"""The desired Kubernetes objects of a ControllerCluster, a NameServer or a BrokerGroup: pure functions from the spec to
+whole objects for server-side apply. Actual state is not read here.
 
-Equal specs give equal objects in equal order, so that an apply without a change writes nothing.
+Equal specs give equal objects in equal order, so an apply without a change writes nothing.
 """

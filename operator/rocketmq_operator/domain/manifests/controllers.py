@@ -1,47 +1,55 @@
-"""What a ControllerCluster is made of: StatefulSet, headless Service, ConfigMap, Raft secret, disruption budget,
+"""The objects of a ControllerCluster: StatefulSet, headless Service, ConfigMap, Raft secret, disruption budget,
 network policy."""
 
 import base64
 from collections.abc import Mapping
 from typing import Final
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests import pods, volumes
-from rocketmq_operator.domain.manifests.config import Value, properties_text
 from rocketmq_operator.domain.manifests.disruption import disruption_budget
 from rocketmq_operator.domain.manifests.network_policies import Access, controller_policy
-from rocketmq_operator.domain.manifests.objects import Images, Owner, config_hash, config_map, headless_service
+from rocketmq_operator.domain.manifests.objects import (
+    Images,
+    Owner,
+    PropertyValue,
+    config_hash,
+    config_map,
+    headless_service,
+    properties_text,
+)
 from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.controller_cluster import ControllerCluster
+from rocketmq_resources import names
+from rocketmq_resources.controller_cluster import ControllerCluster
+from rocketmq_resources.decoding import Json
 
 REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
-"""Where the resource asks for nothing itself."""
+"""Requests unless the resource sets them."""
 
 CONFIG_FILE: Final = "controller.conf"
 START_SECONDS: Final = 300
-"""Reading journal and snapshot."""
+"""Time to read journal and snapshot."""
 
 _RAFT_SECRET: Final = "raft-secret"  # noqa: S105 - a volume's name
 _TLS: Final = "grpc-tls"
 
 
 def controller_cluster_objects(
-    cluster: ControllerCluster, images: Images, access: Access | None = None
+    cluster: ControllerCluster, images: Images, access: Access | None = None, *, replicas: int | None = None
 ) -> tuple[Json, ...]:
-    """Everything but the Raft secret, in the order to apply it."""
+    """All objects except the Raft secret, in the order to apply them. `replicas`: the pods, if not spec.members."""
+    replicas = replicas or cluster.spec.members
     owner, name = _owner(cluster), names.controller(cluster.name)
-    text = _config(cluster)
+    text = _config(cluster, replicas)
     embedded = cluster.spec.embedded_in_name_server
     return (
         config_map(owner, name, {CONFIG_FILE: text}),
         headless_service(owner, name, _ports(cluster)),
         *controller_policy(owner, name, access or Access(), name_server=embedded),
-        *disruption_budget(owner, name, replicas=cluster.spec.members, needed=cluster.quorum),
+        *disruption_budget(owner, name, replicas=replicas, needed=replicas // 2 + 1),
         stateful_set(
             owner,
             name,
-            replicas=cluster.spec.members,
+            replicas=replicas,
             pod=_pod(owner, cluster, images, text),
             claims=volumes.controller_claims(owner, cluster.spec.storage),
             claim_retention=volumes.retention(cluster.spec.storage.reclaim_policy),
@@ -51,10 +59,10 @@ def controller_cluster_objects(
 
 
 def raft_secret(cluster: ControllerCluster, secret_text: str) -> Json:
-    """The Secret with the text that all members share, at least 16 bytes: to be created once and then left alone, since
-    members with another secret do not understand each other."""
+    """The Secret that all members share, at least 16 bytes. It is created once and never changed, since members with
+    different secrets refuse each other."""
     data = {names.KEY_RAFT_SECRET: base64.b64encode(secret_text.encode()).decode()}
-    return _owner(cluster).made("v1", "Secret", names.raft_secret(cluster.name), type="Opaque", data=data)
+    return _owner(cluster).new_object("v1", "Secret", names.raft_secret(cluster.name), type="Opaque", data=data)
 
 
 def _owner(cluster: ControllerCluster) -> Owner:
@@ -73,12 +81,12 @@ def _ports(cluster: ControllerCluster) -> Mapping[str, int]:
     return ports
 
 
-def _config(cluster: ControllerCluster) -> str:
-    """Of all members: which one it is comes from the environment."""
+def _config(cluster: ControllerCluster, replicas: int) -> str:
+    """The same file for all members: the environment contains the id of the member."""
     spec, tuning = cluster.spec, cluster.spec.tuning
-    ours: dict[str, Value] = {
+    ours: dict[str, PropertyValue] = {
         "controllerDLegerGroup": cluster.name,
-        "controllerDLegerPeers": cluster.peers,
+        "controllerDLegerPeers": cluster.peers(replicas),
         "controllerStorePath": f"{names.PATH_DATA}/controller",
         "controllerRaftSecretFile": f"{names.PATH_RAFT_SECRET}/{names.KEY_RAFT_SECRET}",
         "controllerRaftPort": names.PORT_CONTROLLER_RAFT,

@@ -1,20 +1,20 @@
-"""How many pods a drain may take away at a time."""
+"""How many pods a drain may evict at a time."""
 
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_resources.decoding import Json
 
 
 def disruption_budget(owner: Owner, name: str, *, replicas: int, needed: int) -> tuple[Json, ...]:
     """The PodDisruptionBudget of `replicas` pods of which `needed` must run.
 
-    One at a time, so that each is back in sync before the next; none where all are needed: an eviction then waits until
-    somebody scales up or deletes the pod by hand. A single pod has no budget, because its node could never be drained.
-    A pod that is not ready may always go: it does nothing that its eviction would end.
+    One pod at a time, so that each is back in sync before the next. None if all are needed: an eviction then waits
+    until a user scales up or deletes the pod. A single pod has no budget, because its node could never be drained. A
+    pod that is not ready can always be evicted, since it serves nothing.
     """
     if replicas <= 1:
         return ()
     return (
-        owner.made(
+        owner.new_object(
             "policy/v1",
             "PodDisruptionBudget",
             name,

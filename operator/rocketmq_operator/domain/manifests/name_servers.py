@@ -1,27 +1,33 @@
-"""What a NameServer is made of: StatefulSet, headless Service, ConfigMap, disruption budget, network policy."""
+"""The objects of a NameServer: StatefulSet, headless Service, ConfigMap, disruption budget, network policy."""
 
 from typing import Final
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests import pods
-from rocketmq_operator.domain.manifests.config import properties_text
 from rocketmq_operator.domain.manifests.disruption import disruption_budget
 from rocketmq_operator.domain.manifests.network_policies import Access, name_server_policy
-from rocketmq_operator.domain.manifests.objects import Images, Owner, config_hash, config_map, headless_service
+from rocketmq_operator.domain.manifests.objects import (
+    Images,
+    Owner,
+    config_hash,
+    config_map,
+    headless_service,
+    properties_text,
+)
 from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
-from rocketmq_operator.domain.spec.common import Json
-from rocketmq_operator.domain.spec.name_server import NameServer
+from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.name_server import NameServer
 
 REQUESTS: Final = {"cpu": "50m", "memory": "128Mi"}
-"""Where the resource asks for nothing itself."""
+"""Requests unless the resource sets them."""
 
 CONFIG_FILE: Final = "namesrv.conf"
 PORTS: Final = {"namesrv": names.PORT_NAMESRV, "metrics": names.PORT_NAMESRV_METRICS}
 
 
 def name_server_objects(server: NameServer, images: Images, access: Access | None = None) -> tuple[Json, ...]:
-    """Everything, in the order to apply it. Name servers know nothing that brokers do not tell them again within
-    seconds, so Kubernetes may roll them by itself; the KV configuration lives as long as its pod."""
+    """All objects in the order to apply them. Kubernetes rolls name servers itself, since brokers register again within
+    seconds; the KV configuration lives as long as its pod."""
     owner, name = Owner("NameServer", "namesrv", server.metadata), names.namesrv(server.name)
     text = _config(server)
     return (

@@ -1,4 +1,4 @@
-"""Who may talk to which port. Ingress only; what pods may call is the cluster's affair.
+"""Which clients may connect to which port. Ingress only; the cluster decides about egress.
 
 Probes and `kubectl port-forward` come from the pod's own node and are not subject to policies.
 """
@@ -8,31 +8,33 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
 
 OPERATOR_NAME: Final = "rocketmq-operator"
 """Value of app.kubernetes.io/name on the operator's pods."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What the policies must know of the surroundings."""
+    """Facts about the installation that the policies need."""
 
     enabled: bool = True
-    """False: no policies are made."""
+    """False: no policies are created."""
     operator_namespace: str = ""
     """Empty: the operator may be in any namespace."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces that the operator watches; empty: all. Needed because any user can set labels in another namespace."""
     metrics_from: tuple[Json, ...] = ({"namespaceSelector": {}},)
-    """NetworkPolicyPeers that may read metrics: anywhere in the cluster unless restricted; empty: nobody."""
+    """NetworkPolicyPeers that may read metrics: anywhere in the cluster unless restricted; empty: none."""
 
 
 def broker_policy(owner: Owner, name: str, access: Access, *, verified: bool = False) -> tuple[Json, ...]:
-    """Clients, name servers and controllers reach the broker, from wherever they are; replicas replicate; the operator
-    and, where there is one, the verification ask sidecars."""
-    asking = [_operator(access)]
+    """Clients, name servers and controllers reach the broker from anywhere; replicas reach each other; the operator and
+    the verification (if any) reach sidecars."""
+    clients = [_operator(access)]
     if verified:
-        asking.append({"podSelector": {"matchLabels": names.selector("verify", owner.metadata.name)}})
+        clients.append({"podSelector": {"matchLabels": names.selector("verify", owner.metadata.name)}})
     return _policy(
         owner,
         name,
@@ -40,21 +42,18 @@ def broker_policy(owner: Owner, name: str, access: Access, *, verified: bool = F
         (
             _from(None, names.PORT_BROKER, names.PORT_BROKER_VIP),
             _from([_pods(owner)], names.PORT_HA),
-            _from(asking, names.PORT_SIDECAR_GRPC),
+            _from(clients, names.PORT_SIDECAR_GRPC),
             _from(access.metrics_from, names.PORT_SIDECAR_METRICS),
         ),
     )
 
 
 def controller_policy(owner: Owner, name: str, access: Access, *, name_server: bool) -> tuple[Json, ...]:
-    """Members talk Raft; brokers of ours in any namespace, the operator, and pods of the same namespace (mqadmin) reach
-    the controllers; clients the name servers in them."""
-    ours: Json = {
-        "namespaceSelector": {},
-        "podSelector": {"matchLabels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_COMPONENT: "broker"}},
-    }
+    """Members reach each other. Our brokers in the namespaces of the operator, the operator itself, and pods of the
+    same namespace with the label for tools reach the controllers; clients reach embedded name servers."""
+    tools: Json = {"podSelector": {"matchLabels": {names.LABEL_CONTROLLER_CLIENT: "true"}}}
     rules = [
-        _from([{"podSelector": {}}, ours, _operator(access)], names.PORT_CONTROLLER),
+        _from([_pods(owner), _brokers(access), tools, _operator(access)], names.PORT_CONTROLLER),
         _from([_pods(owner)], names.PORT_CONTROLLER_RAFT),
         _from([_pods(owner), _operator(access)], names.PORT_CONTROLLER_GRPC),
         _from(access.metrics_from, names.PORT_CONTROLLER_METRICS),
@@ -65,13 +64,13 @@ def controller_policy(owner: Owner, name: str, access: Access, *, name_server: b
 
 
 def name_server_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
-    """Everybody asks for routes."""
+    """All clients ask for routes."""
     rules = (_from(None, names.PORT_NAMESRV), _from(access.metrics_from, names.PORT_NAMESRV_METRICS))
     return _policy(owner, name, access, rules)
 
 
 def verification_policy(owner: Owner, name: str, access: Access) -> tuple[Json, ...]:
-    """Driver and executors talk to each other."""
+    """Driver and executors reach each other."""
     rules = (_from([_pods(owner)], names.PORT_SPARK_DRIVER, names.PORT_SPARK_BLOCKS),)
     return _policy(owner, name, access, rules)
 
@@ -79,9 +78,9 @@ def verification_policy(owner: Owner, name: str, access: Access) -> tuple[Json, 
 def _policy(owner: Owner, name: str, access: Access, rules: Sequence[Json]) -> tuple[Json, ...]:
     if not access.enabled:
         return ()
-    ingress = [rule for rule in rules if rule.get("from") != []]  # which Kubernetes takes for everybody
+    ingress = [rule for rule in rules if rule.get("from") != []]  # an empty list would allow all peers
     spec = {"podSelector": {"matchLabels": owner.selector}, "policyTypes": ["Ingress"], "ingress": ingress}
-    return (owner.made("networking.k8s.io/v1", "NetworkPolicy", name, spec=spec),)
+    return (owner.new_object("networking.k8s.io/v1", "NetworkPolicy", name, spec=spec),)
 
 
 def _from(peers: Sequence[Json] | None, *ports: int) -> Json:
@@ -92,6 +91,15 @@ def _from(peers: Sequence[Json] | None, *ports: int) -> Json:
 
 def _pods(owner: Owner) -> Json:
     return {"podSelector": {"matchLabels": owner.selector}}
+
+
+def _brokers(access: Access) -> Json:
+    namespaces: Json = {}
+    if access.namespaces:
+        watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted(access.namespaces)}
+        namespaces = {"matchExpressions": [watched]}
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_COMPONENT: "broker"}
+    return {"namespaceSelector": namespaces, "podSelector": {"matchLabels": labels}}
 
 
 def _operator(access: Access) -> Json:

@@ -1,16 +1,21 @@
-"""Metadata of everything that is made: names, labels, and who owns it."""
+"""What all objects have in common: names, labels, owner; Services and ConfigMaps."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.spec.common import Json, Metadata, PodTemplate
+from rocketmq_formats import properties
+from rocketmq_resources import names
+from rocketmq_resources.common import Metadata
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.schema.common import PodTemplate
+
+PropertyValue = str | int | bool
 
 
 class Images(msgspec.Struct, frozen=True):
-    """Where images come from when a resource names none: `repository/process:tag`."""
+    """Default images of a resource: `repository/process:tag`."""
 
     repository: str = "rocketmq-ha"
     tag: str = "latest"
@@ -27,7 +32,7 @@ class Images(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The resource that objects are made for."""
+    """The resource that owns objects."""
 
     kind: names.Kind
     component: names.Component
@@ -42,9 +47,9 @@ class Owner(msgspec.Struct, frozen=True):
         """Selects its pods."""
         return names.selector(self.component, self.metadata.name)
 
-    def made(self, api_version: str, kind: str, name: str, **content: object) -> Json:
-        """The object `name`, owned by the resource: when that is deleted Kubernetes deletes the object, and the
-        operator is told of the object's changes."""
+    def new_object(self, api_version: str, kind: str, name: str, **content: object) -> Json:
+        """The object `name`, owned by the resource: Kubernetes deletes the object with it, and changes of the
+        object cause a reconcile of the resource."""
         return {
             "apiVersion": api_version,
             "kind": kind,
@@ -67,7 +72,7 @@ class Owner(msgspec.Struct, frozen=True):
         }
 
     def pod_metadata(self, template: PodTemplate, annotations: Mapping[str, str | None]) -> Json:
-        """Metadata of its pods: the user's labels and annotations, ours over them; those that are None are left out."""
+        """Metadata of its pods: the user's labels and annotations, ours over them, without None values."""
         ours = {key: value for key, value in annotations.items() if value is not None}
         return {
             "labels": _sorted({**template.labels, **self.labels}),
@@ -76,9 +81,8 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 def headless_service(owner: Owner, name: str, ports: Mapping[str, int]) -> Json:
-    """Gives each pod its DNS name, before it is ready: a controller must find its peers to become ready, a slave its
-    master."""
-    return owner.made(
+    """Gives each pod a DNS name before it is ready: a controller needs its peers for that, a slave its master."""
+    return owner.new_object(
         "v1",
         "Service",
         name,
@@ -96,11 +100,24 @@ def headless_service(owner: Owner, name: str, ports: Mapping[str, int]) -> Json:
 
 def config_map(owner: Owner, name: str, files: Mapping[str, str]) -> Json:
     """The configuration files by name."""
-    return owner.made("v1", "ConfigMap", name, data=_sorted(files))
+    return owner.new_object("v1", "ConfigMap", name, data=_sorted(files))
+
+
+def properties_text(*layers: Mapping[str, PropertyValue]) -> str:
+    """Java properties text of `layers`, later ones over earlier ones: sorted by key, ASCII, escaped where Java's
+    `Properties.load` and our own reader would lose something; booleans are `true` and `false`."""
+    merged: dict[str, str] = {}
+    for layer in layers:
+        merged.update((key, _property(value)) for key, value in layer.items())
+    return properties.dump(merged).decode()
+
+
+def _property(value: PropertyValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def config_hash(texts: Iterable[str]) -> str:
-    """16 hex digits: an annotation of the pods, so that another configuration is another revision."""
+    """16 hex digits, an annotation of the pods, so that a changed configuration makes a new revision."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\0")

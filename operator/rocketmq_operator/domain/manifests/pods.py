@@ -6,16 +6,18 @@ Every container here is admitted by a namespace that enforces the restricted Pod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.common import Json, PodTemplate, Resource, Scheduling, Spec
+from rocketmq_resources import names
+from rocketmq_resources.common import Resource
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.schema.common import PodTemplate, Scheduling, Spec
 
 GRACE_SECONDS: Final = 30
-"""Between SIGTERM and SIGKILL: a hand-over takes a second or two, a broker that has accepted sends waits shutdownWaitMs
-for their copies, a Java broker flushes and closes for some seconds."""
+"""Between SIGTERM and SIGKILL. A hand-over takes a second or two, a broker that has accepted sends waits shutdownWaitMs
+for their copies, and a Java broker takes some seconds to flush and close."""
 
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
-"""Annotation: whose logs `kubectl logs` shows."""
+"""Annotation: the container whose logs `kubectl logs` shows."""
 TEMPORARY: Final = "tmp"
 CONFIG: Final = "config"
 
@@ -27,9 +29,10 @@ def pod(
     config_hash: str,
     containers: Sequence[Json],
     volumes: Sequence[Json],
+    annotations: Mapping[str, str] | None = None,
 ) -> Json:
-    """The pod template of a StatefulSet: metadata and spec. The first container is the main one; another `config_hash`
-    makes another revision. No pod of ours talks to the API server, so none has a token."""
+    """The pod template of a StatefulSet: metadata and spec. The first container is the main one. A changed
+    `config_hash` makes a new revision. Our pods do not call the API server, so they have no token."""
     template, pull_secrets = resource.spec.pod_template, resource.spec.image.pull_secrets
     spec: dict[str, object] = {
         "automountServiceAccountToken": False,
@@ -44,12 +47,13 @@ def pod(
         spec["imagePullSecrets"] = [{"name": name} for name in pull_secrets]
     if template.service_account_name:
         spec["serviceAccountName"] = template.service_account_name
-    annotations = {
+    ours = {
         names.ANNOTATION_CONFIG_HASH: config_hash,
         names.ANNOTATION_RESTARTED_AT: resource.restarted_at,
+        **(annotations or {}),
         DEFAULT_CONTAINER: str(containers[0]["name"]),
     }
-    return {"metadata": owner.pod_metadata(template, annotations), "spec": spec}
+    return {"metadata": owner.pod_metadata(template, ours), "spec": spec}
 
 
 def container(
@@ -80,29 +84,29 @@ def container(
     }
 
 
-def resources(asked: Json, defaults: Mapping[str, str]) -> Json:
-    """`resources` of a container: what was asked for, and a request from `defaults` for each resource of which neither
-    request nor limit was given. Limits are never made up: one on memory kills, one on CPU delays heartbeats."""
-    limits, requests = _amounts(asked, "limits"), _amounts(asked, "requests")
+def resources(wanted: Json, defaults: Mapping[str, str]) -> Json:
+    """`resources` of a container: as in the spec, with a request from `defaults` for each resource without request and
+    limit. There are no default limits: one on memory kills, one on CPU delays heartbeats."""
+    limits, requests = _amounts(wanted, "limits"), _amounts(wanted, "requests")
     for resource, amount in defaults.items():
         if resource not in limits:
             requests.setdefault(resource, amount)
-    return {**asked, "requests": requests} if requests else asked
+    return {**wanted, "requests": requests} if requests else wanted
 
 
 def http_probe(path: str, port: str | int, *, period: int, failures: int, timeout: int = 2) -> Json:
     """A probe by GET, times in seconds. The port of another container of the pod is given by number."""
-    return {"httpGet": {"path": path, "port": port, "scheme": "HTTP"}, **_rhythm(period, failures, timeout)}
+    return {"httpGet": {"path": path, "port": port, "scheme": "HTTP"}, **_probe_timing(period, failures, timeout)}
 
 
 def tcp_probe(port: str, *, period: int, failures: int, timeout: int = 2) -> Json:
-    """A probe that the port takes connections, times in seconds."""
-    return {"tcpSocket": {"port": port}, **_rhythm(period, failures, timeout)}
+    """A probe that connects to the port, times in seconds."""
+    return {"tcpSocket": {"port": port}, **_probe_timing(period, failures, timeout)}
 
 
 def own_probes(*, start_seconds: int) -> Mapping[str, Json]:
-    """Of a process of ours, at its port `metrics`: it has `start_seconds` to come up, lives while its event loop turns,
-    and says itself whether it does its part."""
+    """Probes of one of our processes at its port `metrics`: `start_seconds` to start, live while its event loop runs,
+    ready as the process reports."""
     return {
         "startupProbe": http_probe("/healthz", "metrics", period=1, failures=start_seconds),
         "livenessProbe": http_probe("/healthz", "metrics", period=5, failures=6),
@@ -124,7 +128,7 @@ def config_volume(config_map: str) -> Json:
 
 
 def secret_volume(name: str, secret: str) -> Json:
-    """Readable for the group and nobody else: the kubelet writes the files as root, and fsGroup makes them ours."""
+    """Readable only for the group: the kubelet writes the files as root, and fsGroup gives them our group."""
     return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
 
 
@@ -133,17 +137,17 @@ def mount(name: str, path: str, *, read_only: bool = False) -> Json:
 
 
 def common_mounts() -> list[Json]:
-    """Of the volumes CONFIG and TEMPORARY."""
+    """Mounts of the volumes CONFIG and TEMPORARY."""
     return [mount(CONFIG, names.PATH_CONFIG, read_only=True), mount(TEMPORARY, "/tmp")]  # noqa: S108 - its own volume
 
 
 def _environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
     """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
-    win over those of the same name."""
+    replace the user's of the same name."""
     identity = [
-        field("POD_NAME", "metadata.name"),
-        field("POD_IP", "status.podIP"),
-        field("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
+        field_variable("POD_NAME", "metadata.name"),
+        field_variable("POD_IP", "status.podIP"),
+        field_variable("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
     ]
     taken = {entry["name"] for entry in identity} | own.keys()
     users = [entry for entry in template.env if entry.get("name") not in taken]
@@ -151,7 +155,7 @@ def _environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
 
 
 def pod_security() -> Json:
-    """Of a pod. Volumes are given to the group; not file by file again at each start of a large store."""
+    """Security context of a pod. Volumes belong to the group; files of a large store are not changed at each start."""
     return {
         "runAsNonRoot": True,
         "runAsUser": names.USER_ID,
@@ -163,7 +167,7 @@ def pod_security() -> Json:
 
 
 def container_security() -> Json:
-    """Of a container."""
+    """Security context of a container."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -207,13 +211,13 @@ def _with_anti_affinity(owner: Owner, scheduling: Scheduling) -> Json:
     return {**scheduling.affinity, "podAntiAffinity": apart}
 
 
-def _amounts(asked: Json, part: str) -> dict[str, object]:
-    amounts = asked.get(part)
+def _amounts(wanted: Json, part: str) -> dict[str, object]:
+    amounts = wanted.get(part)
     return dict(amounts) if isinstance(amounts, Mapping) else {}
 
 
-def somewhere(spec: Spec) -> Json:
-    """Of a pod that helps a resource but is none of its members: nodes that take the members take it too."""
+def helper_scheduling(spec: Spec) -> Json:
+    """Scheduling of a helper pod of a resource: on the nodes that its members may use."""
     result: dict[str, object] = {}
     if spec.image.pull_secrets:
         result["imagePullSecrets"] = [{"name": name} for name in spec.image.pull_secrets]
@@ -224,10 +228,10 @@ def somewhere(spec: Spec) -> Json:
     return result
 
 
-def field(name: str, path: str) -> Json:
-    """An environment variable of what Kubernetes knows of the pod."""
+def field_variable(name: str, path: str) -> Json:
+    """An environment variable with a field of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
-def _rhythm(period: int, failures: int, timeout: int) -> Json:
+def _probe_timing(period: int, failures: int, timeout: int) -> Json:
     return {"periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": timeout, "successThreshold": 1}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_resources.decoding import Json
 
 
 def stateful_set(
@@ -35,4 +35,4 @@ def stateful_set(
         spec["volumeClaimTemplates"] = list(claims)
     if claim_retention is not None:
         spec["persistentVolumeClaimRetentionPolicy"] = claim_retention
-    return owner.made("apps/v1", "StatefulSet", name, spec=spec)
+    return owner.new_object("apps/v1", "StatefulSet", name, spec=spec)

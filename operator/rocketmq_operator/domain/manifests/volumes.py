@@ -1,16 +1,17 @@
-"""The volumes that outlive pods: claim templates of the StatefulSets, and what becomes of the claims."""
+"""The volumes that outlive pods: claim templates of the StatefulSets, and the retention of the claims."""
 
-from rocketmq_operator.domain import names
 from rocketmq_operator.domain.manifests.objects import Owner
-from rocketmq_operator.domain.spec.broker_group import BrokerStorage
-from rocketmq_operator.domain.spec.common import Json, ReclaimPolicy
-from rocketmq_operator.domain.spec.controller_cluster import ControllerStorage
+from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
+from rocketmq_resources.schema.broker_group import BrokerStorage
+from rocketmq_resources.schema.common import ReclaimPolicy
+from rocketmq_resources.schema.controller_cluster import ControllerStorage
 
 
 def broker_claims(owner: Owner, storage: BrokerStorage) -> list[Json]:
     """`volumeClaimTemplates` of a broker group. Sizes are those of the spec: Kubernetes refuses to change them in a
-    StatefulSet, so whoever grows a group enlarges the claims, deletes the StatefulSet with its pods left alone, and
-    applies this one."""
+    StatefulSet. So to grow a group, `storage` enlarges the claims and deletes the StatefulSet without its pods, then
+    this one is applied."""
     claims = [_claim(owner, names.VOLUME_DATA, storage.size, storage.storage_class_name)]
     if storage.commit_log is not None:
         second = storage.commit_log
@@ -24,9 +25,9 @@ def controller_claims(owner: Owner, storage: ControllerStorage) -> list[Json]:
 
 
 def retention(policy: ReclaimPolicy) -> Json:
-    """`persistentVolumeClaimRetentionPolicy`: claims go with the resource if it says so. Never with a smaller number of
-    pods: a hibernated group has none and needs every claim, and a replica that was scaled away is forgotten by the
-    controllers before the operator deletes its claims."""
+    """`persistentVolumeClaimRetentionPolicy`: claims are deleted with the resource if its policy says so. Never when
+    scaling down: a hibernated group has no pods and needs every claim, and the controllers forget a scaled-down
+    replica before the operator deletes its claims."""
     return {"whenDeleted": policy, "whenScaled": "Retain"}
 
 

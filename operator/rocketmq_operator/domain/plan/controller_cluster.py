@@ -1,131 +1,147 @@
 """The plan of a ControllerCluster: its objects, and a rolling update that keeps the quorum: one member at a time, and
-only while all others are connected; the leader last, after another has taken over."""
+only while all others are connected, vote and have all committed entries; the leader last, after a transfer."""
 
 from rocketmq_api.group_view import MemberView
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.actions import DeletePod, MakeRaftSecret, ResizeClaim, TransferLeadership
-from rocketmq_operator.domain.cluster_status import cluster_status
+from rocketmq_operator.domain.actions import DeletePod, EnsureRaftSecret, ResizeClaim, TransferLeadership
 from rocketmq_operator.domain.manifests.controllers import controller_cluster_objects
 from rocketmq_operator.domain.observed import ObservedCluster, Pod
-from rocketmq_operator.domain.plan.name_server import phase_notice
-from rocketmq_operator.domain.plan.objects import keep_claim_templates
-from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Plan, Progress, Step, combine
+from rocketmq_operator.domain.plan.cluster_status import catching_up, cluster_status
+from rocketmq_operator.domain.plan.groups.objects import keep_claim_templates
+from rocketmq_operator.domain.plan.membership import change_members, pods_needed
+from rocketmq_operator.domain.plan.name_server import phase_events
+from rocketmq_operator.domain.plan.step import (
+    CHANGING_REQUEUE_SECONDS,
+    NOTHING,
+    Blocked,
+    Plan,
+    PlanSettings,
+    Progress,
+    Step,
+    combine,
+)
+from rocketmq_resources import names
 
-LOOK_AGAIN = 2.0
-"""Seconds while something is under way: nobody tells us when a member is connected."""
-IDLE_LOOK = 10.0
-"""Seconds while somebody is missing."""
+IDLE_REQUEUE_SECONDS = 10.0
+"""Seconds while a member is missing."""
 
 
-def plan_controller_cluster(world: ObservedCluster, settings: PlanSettings, now: float) -> Plan:
+def plan_controller_cluster(observed: ObservedCluster, settings: PlanSettings, now: float) -> Plan:
     """What to do for one cluster now. `now`: seconds since 1970."""
-    cluster = world.cluster
+    cluster = observed.cluster
     if cluster.metadata.deleting:
         return Plan()
-    step = NOTHING if cluster.spec.paused else combine((_grow(world), _roll(world)))
-    status = cluster_status(world, step.progress, step.blocked, now)
+    step = NOTHING
+    if not cluster.spec.paused:
+        step = combine((_grow_volumes(observed), change_members(observed), _rolling_update(observed)))
+    status = cluster_status(observed, step.progress, step.blocked, now)
     requeue = step.requeue
     if requeue is None and status.get("phase") != "Running":
-        requeue = LOOK_AGAIN if status.get("phase") == "Creating" else IDLE_LOOK
-    notices = phase_notice(cluster.status, status)
+        requeue = CHANGING_REQUEUE_SECONDS if status.get("phase") == "Creating" else IDLE_REQUEUE_SECONDS
+    events = phase_events(cluster.status, status)
     if cluster.spec.paused:
-        return Plan(status=status, notices=notices, requeue=requeue)
+        return Plan(status=status, events=events, requeue=requeue)
     return Plan(
-        first=_secret(world),
+        first=_secret(observed),
         objects=tuple(
-            keep_claim_templates(made, world.stateful_set)
-            for made in controller_cluster_objects(cluster, settings.images, settings.access)
+            keep_claim_templates(desired, observed.stateful_set)
+            for desired in controller_cluster_objects(
+                cluster, settings.images, settings.access, replicas=pods_needed(observed)
+            )
         ),
         actions=step.actions,
         status=status,
-        notices=notices,
+        events=events,
         requeue=requeue,
     )
 
 
-def _secret(world: ObservedCluster) -> tuple[MakeRaftSecret, ...]:
-    """Looked for once in the operator's life. It is made before the pods that wait for it, and only then: a second one
-    would part the members that have the first from those that start later."""
-    if not world.cluster.own_raft_secret or world.secret_checked:
+def _secret(observed: ObservedCluster) -> tuple[EnsureRaftSecret, ...]:
+    """Checked once per operator process. The Secret is created before the pods that need it, and only then, since
+    members with different secrets refuse each other."""
+    if not observed.cluster.own_raft_secret or observed.secret_checked:
         return ()
-    used = any(pod.running for pod in world.pods)
-    return (MakeRaftSecret(world.cluster.raft_secret, may_make=not used),)
+    used = any(pod.running for pod in observed.pods)
+    return (EnsureRaftSecret(observed.cluster.raft_secret, may_create=not used),)
 
 
-def _roll(world: ObservedCluster) -> Step:
-    stateful_set = world.stateful_set
+def _rolling_update(observed: ObservedCluster) -> Step:
+    stateful_set = observed.stateful_set
     if stateful_set is None or stateful_set.deleting or not stateful_set.settled or not stateful_set.update_revision:
         return NOTHING
-    old = tuple(pod for pod in world.pods if pod.revision != stateful_set.update_revision and not pod.deleting)
+    old = tuple(pod for pod in observed.pods if pod.revision != stateful_set.update_revision and not pod.deleting)
     if not old:
         return NOTHING
-    useless = tuple(pod for pod in old if not pod.running)
-    if useless:
-        return _delete(world, useless[0], "it does not run")
-    return _replace(world, old)
+    stopped = tuple(pod for pod in old if not pod.running)
+    if stopped:
+        return _delete(observed, stopped[0], "it is not running")
+    return _replace(observed, old)
 
 
-def _replace(world: ObservedCluster, old: tuple[Pod, ...]) -> Step:
-    """One of the members that run and are out of date."""
-    members = {member.id: member for member in (() if world.quorum is None else world.quorum.members)}
-    missing = _missing(world, members)
-    if missing or world.quorum is None:
-        blocked = Blocked("MembersMissing", f"{missing}: replacing another one would endanger the quorum")
+def _replace(observed: ObservedCluster, old: tuple[Pod, ...]) -> Step:
+    """Replace one of the outdated members that run."""
+    members = {member.id: member for member in (() if observed.quorum is None else observed.quorum.members)}
+    missing = _missing(observed, members)
+    if missing or observed.quorum is None:
+        blocked = Blocked("MembersMissing", f"{missing}: replacing another member could lose the quorum")
         return Step(
-            busy=True, requeue=LOOK_AGAIN, blocked=blocked if _stuck(world) else None, progress=_progress(world)
+            busy=True,
+            requeue=CHANGING_REQUEUE_SECONDS,
+            blocked=blocked if _stuck(observed) else None,
+            progress=_progress(observed),
         )
-    followers = tuple(pod for pod in old if names.member_id(pod.ordinal) != world.quorum.leader_id)
+    followers = tuple(pod for pod in old if names.member_id(pod.ordinal) != observed.quorum.leader_id)
     if followers:
-        return _delete(world, followers[-1], "it follows")
-    target = _successor(world, members)
+        return _delete(observed, followers[-1], "it is a follower")
+    target = _successor(observed, members)
     if target is None:
-        return Step(busy=True, requeue=LOOK_AGAIN, progress=_progress(world))
-    message = f"{old[0].name} leads and has to be replaced: {target.id} takes over"
-    return Step(actions=(TransferLeadership(target.id, message),), busy=True, requeue=1.0, progress=_progress(world))
+        return Step(busy=True, requeue=CHANGING_REQUEUE_SECONDS, progress=_progress(observed))
+    message = f"{old[0].name} is the leader and has to be replaced: transferring leadership to {target.id}"
+    return Step(actions=(TransferLeadership(target.id, message),), busy=True, requeue=1.0, progress=_progress(observed))
 
 
-def _missing(world: ObservedCluster, members: dict[str, MemberView]) -> str:
-    """Who is not there, for people; empty: everybody is."""
-    quorum = world.quorum
-    if quorum is None or not quorum.leader_id or quorum.answered_by != quorum.leader_id:
+def _missing(observed: ObservedCluster, members: dict[str, MemberView]) -> str:
+    """Which member is missing, in words; empty: none."""
+    quorum = observed.quorum
+    if quorum is None or not quorum.from_leader:
         return "no leader answers"
-    pods = {pod.ordinal: pod for pod in world.pods}
-    for ordinal in range(world.cluster.spec.members):
+    pods = {pod.ordinal: pod for pod in observed.pods}
+    for ordinal in range(observed.cluster.spec.members):
         pod, member = pods.get(ordinal), members.get(names.member_id(ordinal))
-        name = names.pod_name(names.controller(world.cluster.name), ordinal)
+        name = names.pod_name(names.controller(observed.cluster.name), ordinal)
         if pod is None or pod.deleting or not pod.ready:
             return f"{name} is not ready"
         if member is None or not (member.connected or member.is_leader):
             return f"{name} is not connected"
+        if (why := catching_up(member, quorum.commit_index)) is not None:
+            return f"{name} {why}"
     return ""
 
 
-def _stuck(world: ObservedCluster) -> bool:
-    """Somebody is missing for a reason that waiting does not mend."""
-    return any(pod.trouble for pod in world.pods)
+def _stuck(observed: ObservedCluster) -> bool:
+    """A member is missing for a reason that needs a user."""
+    return any(pod.problem for pod in observed.pods)
 
 
-def _successor(world: ObservedCluster, members: dict[str, MemberView]) -> MemberView | None:
-    """The up-to-date member whose log is furthest."""
-    assert world.stateful_set is not None
+def _successor(observed: ObservedCluster, members: dict[str, MemberView]) -> MemberView | None:
+    """The up-to-date member with the longest log."""
+    assert observed.stateful_set is not None
     able = [
         members[names.member_id(pod.ordinal)]
-        for pod in world.pods
-        if pod.revision == world.stateful_set.update_revision and names.member_id(pod.ordinal) in members
+        for pod in observed.pods
+        if pod.revision == observed.stateful_set.update_revision and names.member_id(pod.ordinal) in members
     ]
     able = [member for member in able if member.connected and not member.is_leader]
     return max(able, key=lambda member: (member.match_index or 0, member.id), default=None)
 
 
-def _grow(world: ObservedCluster) -> Step:
-    wanted, size = world.cluster.storage_bytes, world.cluster.spec.storage.size
+def _grow_volumes(observed: ObservedCluster) -> Step:
+    wanted, size = observed.cluster.storage_bytes, observed.cluster.spec.storage.size
     actions, refused = [], []
-    for claim in world.claims:
+    for claim in observed.claims:
         if claim.deleting or claim.requested >= wanted:
             continue
         action = ResizeClaim(claim.name, claim.uid, size)
-        why = world.refused.get(action.memory_key or "")
+        why = observed.refused.get(action.memory_key or "")
         if why is None:
             actions.append(action)
         else:
@@ -134,14 +150,14 @@ def _grow(world: ObservedCluster) -> Step:
     return Step(actions=tuple(actions), blocked=blocked) if actions or refused else NOTHING
 
 
-def _delete(world: ObservedCluster, pod: Pod, why: str) -> Step:
-    message = f"Deleting pod {pod.name}, it is brought up to date: {why}"
+def _delete(observed: ObservedCluster, pod: Pod, why: str) -> Step:
+    message = f"Deleting pod {pod.name} to update it: {why}"
     action = DeletePod(pod.name, pod.uid, "RestartingMember", message)
-    return Step(actions=(action,), busy=True, requeue=LOOK_AGAIN, progress=_progress(world))
+    return Step(actions=(action,), busy=True, requeue=CHANGING_REQUEUE_SECONDS, progress=_progress(observed))
 
 
-def _progress(world: ObservedCluster) -> Progress:
-    assert world.stateful_set is not None
-    done = sum(1 for pod in world.pods if pod.revision == world.stateful_set.update_revision)
-    message = f"{done} of {world.cluster.spec.members} members are up to date"
+def _progress(observed: ObservedCluster) -> Progress:
+    assert observed.stateful_set is not None
+    done = sum(1 for pod in observed.pods if pod.revision == observed.stateful_set.update_revision)
+    message = f"{done} of {observed.cluster.spec.members} members are up to date"
     return Progress("Updating", "RollingUpdate", message)

@@ -1,52 +1,50 @@
-"""The plan of a NameServer: its objects. Kubernetes rolls them by itself, since name servers know nothing that
-brokers do not tell them again."""
+"""The plan of a NameServer: its objects. Kubernetes rolls its pods itself, since brokers register all routes again."""
 
-from rocketmq_operator.domain import names
-from rocketmq_operator.domain.actions import Notice
-from rocketmq_operator.domain.conditions import condition, find, merge, troubles
+from rocketmq_operator.domain.actions import Event
+from rocketmq_operator.domain.conditions import condition, find, merge, pod_problems
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.observed import ObservedNameServer
-from rocketmq_operator.domain.plan.settings import PlanSettings
-from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_operator.domain.plan.step import Plan, PlanSettings
+from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
 
 
-def plan_name_server(world: ObservedNameServer, settings: PlanSettings, now: float) -> Plan:
+def plan_name_server(observed: ObservedNameServer, settings: PlanSettings, now: float) -> Plan:
     """What to do for one name server now. `now`: seconds since 1970."""
-    server = world.name_server
+    server = observed.name_server
     if server.metadata.deleting:
         return Plan()
-    status = _status(world, now)
-    notices = phase_notice(server.status, status)
+    status = _status(observed, now)
+    events = phase_events(server.status, status)
     if server.spec.paused:
-        return Plan(status=status, notices=notices)
-    return Plan(objects=name_server_objects(server, settings.images, settings.access), status=status, notices=notices)
+        return Plan(status=status, events=events)
+    return Plan(objects=name_server_objects(server, settings.images, settings.access), status=status, events=events)
 
 
-def phase_notice(before: Json, after: Json) -> tuple[Notice, ...]:
-    """An Event for another phase, and for what has gone wrong."""
-    notices = []
-    if after.get("phase") not in (before.get("phase"), "Degraded"):  # of that the condition tells
-        notices.append(Notice(str(after.get("phase")), str(after.get("phaseReason") or after.get("phase"))))
+def phase_events(before: Json, after: Json) -> tuple[Event, ...]:
+    """Events for a new phase and for a new problem."""
+    events = []
+    if after.get("phase") not in (before.get("phase"), "Degraded"):  # the condition Degraded has an Event of its own
+        events.append(Event(str(after.get("phase")), str(after.get("phaseReason") or after.get("phase"))))
     was, is_ = find(before.get("conditions"), "Degraded"), find(after.get("conditions"), "Degraded")
     if is_.get("status") == "True" and was.get("reason") != is_.get("reason"):
-        notices.append(Notice(str(is_.get("reason")), str(is_.get("message")), warning=True))
-    return tuple(notices)
+        events.append(Event(str(is_.get("reason")), str(is_.get("message")), warning=True))
+    return tuple(events)
 
 
-def _status(world: ObservedNameServer, now: float) -> Json:
-    server, wanted = world.name_server, world.name_server.spec.replicas
-    ready = [pod for pod in world.pods if pod.ready and not pod.deleting]
-    update = "" if world.stateful_set is None else world.stateful_set.update_revision
-    old = [pod.name for pod in world.pods if update and pod.revision != update]
-    troubled = troubles(world.pods, now)
-    settled = world.stateful_set is not None and world.stateful_set.settled
-    if len(ready) >= wanted and settled and not old and len(world.pods) == wanted:
+def _status(observed: ObservedNameServer, now: float) -> Json:
+    server, wanted = observed.name_server, observed.name_server.spec.replicas
+    ready = [pod for pod in observed.pods if pod.ready and not pod.deleting]
+    update = "" if observed.stateful_set is None else observed.stateful_set.update_revision
+    old = [pod.name for pod in observed.pods if update and pod.revision != update]
+    troubled = pod_problems(observed.pods, now)
+    settled = observed.stateful_set is not None and observed.stateful_set.settled
+    if len(ready) >= wanted and settled and not old and len(observed.pods) == wanted:
         phase, reason = "Running", ""
     elif old:
-        phase, reason = "Updating", f"{', '.join(old)} to be replaced"
-    elif world.stateful_set is not None and len(world.pods) > wanted:
-        phase, reason = "Scaling", f"{len(world.pods)} pods, {wanted} wanted"
+        phase, reason = "Updating", f"{', '.join(old)} have to be replaced"
+    elif observed.stateful_set is not None and len(observed.pods) > wanted:
+        phase, reason = "Scaling", f"{len(observed.pods)} pods, {wanted} wanted"
     elif server.status.get("phase") in (None, "Pending", "Creating"):
         phase, reason = "Creating", f"{len(ready)} of {wanted} ready"
     elif not settled or server.status.get("phase") == "Updating":
@@ -63,7 +61,7 @@ def _status(world: ObservedNameServer, now: float) -> Json:
         condition(
             "Available",
             holds=bool(ready),
-            reason="Serving" if ready else "NobodyReady",
+            reason="Serving" if ready else "NoneReady",
             message=f"{len(ready)} answer" if ready else "no name server answers",
         ),
         condition(
@@ -84,11 +82,11 @@ def _status(world: ObservedNameServer, now: float) -> Json:
         "observedGeneration": server.metadata.generation,
         "phase": phase,
         "phaseReason": reason,
-        "replicas": len(world.pods),
+        "replicas": len(observed.pods),
         "readyReplicas": len(ready),
         "ready": f"{len(ready)}/{wanted}",
         "selector": names.selector_text("namesrv", server.name),
-        **({} if world.stateful_set is None else {"image": world.stateful_set.image}),
+        **({} if observed.stateful_set is None else {"image": observed.stateful_set.image}),
         "namesrvAddr": server.namesrv_addr,
         "conditions": merge(
             server.status.get("conditions"), conditions, generation=server.metadata.generation, now=now

@@ -1,16 +1,21 @@
-"""What each part of a plan says, and how the parts make one plan.
+"""The result of each part of a plan, and how the parts become one plan.
 
-A part looks at the whole world and returns a `Step`. The parts come in order of urgency; once one of them is `busy`,
-no later one may disrupt anything, so that a group has one thing done to it at a time.
+A part reads the whole observed state and returns a `Step`. The parts are in order of urgency. Once a part is `busy`, no
+later part may disrupt anything, so a group undergoes one disruptive change at a time.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import msgspec
 
-from rocketmq_operator.domain.actions import Action, Notice
-from rocketmq_operator.domain.spec.common import Json
+from rocketmq_operator.domain.actions import Action, Event
+from rocketmq_operator.domain.manifests.network_policies import Access
+from rocketmq_operator.domain.manifests.objects import Images
+from rocketmq_resources.decoding import Json
+
+CHANGING_REQUEUE_SECONDS: Final = 2.0
+"""While a quorum changes: no event reports that a member is connected or has caught up."""
 
 Phase = Literal[
     "Pending",
@@ -29,57 +34,57 @@ Phase = Literal[
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Something is under way."""
+    """A change is under way."""
 
     phase: Phase
     reason: str
-    """Of the condition Progressing."""
+    """The reason of the condition Progressing."""
     message: str
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Something is wanted and must not be done now."""
+    """A change is wanted but not allowed now."""
 
     reason: str
-    """Of the conditions Progressing (False) and Degraded (True)."""
+    """The reason of the conditions Progressing (False) and Degraded (True)."""
     message: str
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One part's answer."""
+    """The result of one part."""
 
     actions: tuple[Action, ...] = ()
     progress: Progress | None = None
     blocked: Blocked | None = None
     busy: bool = False
-    """Nothing else may disrupt the group now."""
+    """Later parts may not disrupt the group now."""
     requeue: float | None = None
-    """Seconds after which to look again even if nothing is heard; None: events tell."""
+    """Seconds after which to reconcile without an event; None: wait for events."""
 
 
 NOTHING = Step()
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do now. `objects` are levels: applied only where they differ from what is there."""
+    """What to do now. `objects` are the desired objects, applied only where they differ from the actual ones."""
 
     first: tuple[Action, ...] = ()
-    """Done before the objects are applied."""
+    """Performed before the objects are applied."""
     objects: tuple[Json, ...] = ()
     removals: tuple[tuple[str, str], ...] = ()
-    """Kind and name of objects that must not be there."""
+    """Kind and name of objects to delete."""
     actions: tuple[Action, ...] = ()
-    """In order; the first that fails ends this round."""
+    """In order; the first failure ends this reconcile."""
     status: Json | None = None
-    """All of it; None: leave it alone."""
-    notices: tuple[Notice, ...] = ()
+    """The whole status; None: do not write it."""
+    events: tuple[Event, ...] = ()
     requeue: float | None = None
-    announce: bool = False
-    """Write the status before the actions: one of them takes long enough to be watched."""
+    status_first: bool = False
+    """Write the status before the actions, because one of them takes long."""
 
 
 def combine(steps: Iterable[Step]) -> Step:
-    """One step of all: disruptive actions only of those up to the first busy one."""
+    """Combine steps: disruptive actions only of steps up to the first busy one."""
     actions: list[Action] = []
     progress: Progress | None = None
     blocked: Blocked | None = None
@@ -96,4 +101,8 @@ def combine(steps: Iterable[Step]) -> Step:
     return Step(actions=tuple(actions), progress=progress, blocked=blocked, busy=busy, requeue=requeue)
 
 
-Conditions = Mapping[str, tuple[str, str, str]]
+class PlanSettings(msgspec.Struct, frozen=True):
+    """What the operator decides for all resources, from its environment."""
+
+    images: Images = Images()
+    access: Access = Access()

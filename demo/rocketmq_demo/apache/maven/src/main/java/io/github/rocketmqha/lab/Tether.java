@@ -5,8 +5,8 @@ import java.io.OutputStream;
 import java.util.Arrays;
 
 /**
- * Runs the main class named by its first argument, and takes the JVM down when standard input ends: the other end is
- * held by whoever started us, so that not even a killed test leaves servers behind.
+ * Runs the main class named by its first argument, and takes the JVM down when standard input ends: the process
+ * that started us holds the other end, so that not even a killed test leaves servers behind.
  */
 public final class Tether {
     private Tether() {

@@ -1,0 +1,1 @@
+"""Pulls, consumer groups and their offsets, retries, delayed messages."""

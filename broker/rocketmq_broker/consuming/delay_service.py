@@ -1,0 +1,288 @@
+"""Delivers delayed messages: SCHEDULE_TOPIC_XXXX has a queue for each level, whose messages all wait equally long, so
+only its first undelivered message has a timer. The master delivers; slaves follow its progress and record when
+messages arrive, by the loop's clock, which never jumps: when a message is due at a new master does not depend on its
+wall clock (`domain/consuming/arrivals.py`).
+
+A level sleeps until its first message is due, or until one arrives: nothing is polled. A new master first searches
+the log from the place that its known progress belongs to: copies found there are not delivered again.
+Source: rocketmq-all-5.3.3: ScheduleMessageService.java.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
+from rocketmq_broker.domain.consuming.delay_history import Levels
+from rocketmq_broker.domain.consuming.delays import LevelProgress, is_copy, target_of
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.host import now_ms
+from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.tables.consumer_tables import DelayOffsets
+from rocketmq_formats.store.message import Record, RecordError, read_record
+from rocketmq_formats.store.message_properties import DELAY, find_property
+from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_store.errors import MessageIllegalError, StoreError
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import Draft
+
+log = structlog.get_logger(__name__)
+
+PORTION: Final = 64
+"""Messages that a level delivers in one turn of the loop."""
+RETRY_SECONDS: Final = 0.5
+"""After nothing could be appended: too few replicas in sync, a full disk."""
+SEARCH_PORTION: Final = 2048
+"""Records that a new master examines in one turn of the loop."""
+WAIT_SECONDS: Final = 0.05
+"""For the replicas to confirm what the log held when mastership began."""
+MAX_SEARCH: Final = 1024 * 1024 * 1024
+"""Bytes of the log searched for copies. In a running group the known progress is at most some ten seconds old; a lost
+table must not delay the levels for hours."""
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
+_DELAY: Final = f"{DELAY}\x01".encode()
+
+
+class DelayService:
+    """Delivers while this replica is master; records arrivals in every role."""
+
+    def __init__(
+        self,
+        *,
+        levels: Sequence[int],
+        role: ReplicaRole,
+        store: MessageStore,
+        writer: InnerWriter,
+        delays: DelayOffsets,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """`levels`: delays in ms, level n at n - 1. `clock`: the wall clock, in ms."""
+        self._levels = levels
+        self._role = role
+        self._store = store
+        self._writer = writer
+        self._delays = delays
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._progress: dict[int, LevelProgress] = {}
+        """By level, while levels are delivered."""
+        self._begun: dict[int, LevelProgress] = {}
+        """The same, while the log is searched."""
+        self._inherited: tuple[int, int] | None = None
+        """The part of the log (from, to) that a new master still has to search for copies that an earlier one
+        delivered."""
+        self._arrivals = {level: Arrivals(delay) for level, delay in enumerate(levels, 1)}
+        self._found: int | None = None
+        """Where the log ended when arrivals were first recorded: when earlier messages arrived is not known here."""
+        self._timers: dict[int, asyncio.Handle] = {}
+        """By level; 0: the search."""
+
+    def on_role_change(self) -> None:
+        """Master, slave or neither now, or another epoch."""
+        if self._role.role is not Role.NONE:
+            self._drop_foreign_ages()
+        if self._role.role is not Role.MASTER:
+            self.stop()
+        elif not self._progress and self._inherited is None:
+            self._take_over()
+
+    def ages(self) -> Mapping[int, Ages]:
+        """By level, for slaves."""
+        steady = self._steady()
+        return {level: ages for level, arrivals in self._arrivals.items() if (ages := arrivals.ages(steady))}
+
+    def merge_ages(self, ages: Mapping[int, Ages]) -> None:
+        """Ages sent by this slave's native master, whose queues may be longer than those here."""
+        for level, of_level in ages.items():
+            arrivals = self._arrivals.get(level)
+            if arrivals is not None and self._role.role is Role.SLAVE:
+                arrivals.merge(of_level, self._steady())
+
+    def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
+        """There are new messages; wakes levels that wait for one."""
+        for topic, queue_id in queues:
+            if topic == SCHEDULE_TOPIC and queue_id < len(self._levels):
+                self._observe(queue_id + 1)
+                if self._progress and queue_id + 1 not in self._timers:
+                    self._at(queue_id + 1, 0)
+
+    def log_cut(self) -> None:
+        """The queues were cut."""
+        for level, arrivals in self._arrivals.items():
+            arrivals.cut(self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)[1])
+
+    def stop(self) -> None:
+        """Stop delivering."""
+        self.settle()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._progress.clear()
+        self._inherited = None
+
+    def settle(self) -> None:
+        """Bring the table of offsets up to date."""
+        place = self._settled_place()
+        if self._progress and place is not None:
+            levels = {level: progress.settle(place) for level, progress in self._progress.items()}
+            self._delays.record(place, {level: offset for level, offset in levels.items() if offset})
+
+    # inside
+
+    def _settled_place(self) -> int | None:
+        """The end of a record up to which everything is confirmed; None while that is not known."""
+        place = self._store.dispatched_offset
+        return place if place <= self._store.confirm_offset else None
+
+    def _take_over(self) -> None:
+        for arrivals in self._arrivals.values():
+            arrivals.wall_clock(self._clock(), self._steady())
+        end = self._store.max_offset
+        place, levels = self._delays.at(end)
+        if end - place > MAX_SEARCH:
+            file_size = self._store.settings.file_size
+            place = min(-((MAX_SEARCH - end) // file_size) * file_size, end)  # where a file begins, a record does
+            log.warning("the log is not searched from where delayed messages were delivered", search_from=place)
+        self._inherited = place, end
+        self._begun = {level: LevelProgress(self._begin(level, levels)) for level in self._arrivals}
+        self._search()
+
+    def _search(self) -> None:
+        """Search one portion of what earlier masters may have delivered, as far as consumers see it; then start the
+        levels."""
+        assert self._inherited is not None
+        self._timers.pop(0, None)
+        place, end = self._inherited
+        visible = min(end, self._store.dispatched_offset)
+        for count, record in enumerate(self._store.records(place, visible), 1):
+            self._count_copy(record)
+            place = record.physical_offset + record.size
+            if count >= SEARCH_PORTION:
+                break
+        else:
+            place = max(visible, place)
+        self._inherited = place, end
+        if place < end:
+            self._timers[0] = self._loop.call_later(0 if place < visible else WAIT_SECONDS, self._search)
+            return
+        self._inherited = None
+        self._progress = self._begun
+        self.settle()  # deliveries from now on may be cut off again
+        for level in self._progress:
+            self._at(level, 0)
+
+    def _count_copy(self, record: Record) -> None:
+        """Advance past the next message if `record` is the copy that an earlier master delivered."""
+        if record.topic == _SCHEDULE_TOPIC or _DELAY not in record.properties:
+            return
+        level = find_property(record.properties, DELAY)
+        progress = self._begun.get(int(level)) if level and level.isascii() and level.isdecimal() else None
+        if progress is None or level is None:
+            return
+        view = self._store.record_of(SCHEDULE_TOPIC, int(level) - 1, progress.next)
+        try:
+            delayed = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        except RecordError:
+            return
+        if isinstance(delayed, Record) and is_copy(record, delayed):
+            progress.passed_over(progress.next + 1)
+
+    def _begin(self, level: int, levels: Levels) -> int:
+        """The offset in `levels`, limited to what the queue has: messages may have expired, or never have reached this
+        replica."""
+        smallest, _ = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
+        largest = self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1)
+        return max(min(levels.get(level, 0), largest), smallest)
+
+    def _drop_foreign_ages(self) -> None:
+        """A new mastership may begin: ages that the old master sent for messages not stored here may become wrong."""
+        if self._found is None:
+            self._found = self._store.max_offset
+        for level, arrivals in self._arrivals.items():
+            self._observe(level)
+            arrivals.cut(self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1))
+
+    def _observe(self, level: int) -> None:
+        _, end = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
+        arrivals = self._arrivals[level]
+        if self._found is None or self._store.dispatched_offset <= self._found:
+            arrivals.found(end, self._steady())
+        arrivals.observe(end, self._steady())
+
+    def _steady(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _at(self, level: int, seconds: float) -> None:
+        self._timers[level] = self._loop.call_later(seconds, self._deliver, level)
+
+    def _deliver(self, level: int) -> None:
+        del self._timers[level]
+        for _ in range(PORTION):
+            try:
+                sleep = self._deliver_one(level)
+            except (StoreError, OSError) as error:
+                log.error("delayed messages wait: check the disk", level=level, reason=str(error))
+                sleep = RETRY_SECONDS
+            if sleep is None:
+                return
+            if sleep > 0:
+                self._at(level, sleep)
+                return
+        self._at(level, 0)
+
+    def _deliver_one(self, level: int) -> float | None:
+        """Seconds until the level continues; None: when the next message arrives."""
+        progress = self._progress[level]
+        smallest, end = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
+        if progress.next < smallest:
+            log.warning("delayed messages expired", level=level, count=smallest - progress.next)
+            progress.passed_over(smallest)
+        if progress.next >= end:
+            return None
+        view = self._store.record_of(SCHEDULE_TOPIC, level - 1, progress.next)
+        try:
+            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        except RecordError as error:
+            return self._pass_over(level, str(error))
+        if view is None or not isinstance(record, Record):
+            return self._pass_over(level, "its record is missing")
+        wait = self._arrivals[level].due_in(progress.next, record.store_timestamp, self._steady())
+        return wait / 1000 if wait > 0 else self._append(level, record, view)
+
+    def _append(self, level: int, record: Record, view: memoryview) -> float:
+        """Deliver the message that is due; returns the seconds until the level continues."""
+        progress = self._progress[level]
+        progress.settle(self._settled_place() or 0)
+        if progress.full or self._writer.refusal() is not None:
+            return RETRY_SECONDS
+        target = target_of(record)
+        if target is None:
+            return self._pass_over(level, "it does not name its topic and queue")
+        draft = Draft(
+            topic=target.topic,
+            queue_id=target.queue_id,
+            body=record.body(view),
+            # as in Java, with the properties of its delay
+            properties=record.properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=record.store_host,
+            reconsume_times=record.reconsume_times,
+        )
+        try:
+            progress.delivered(self._writer.append(draft).end)
+        except MessageIllegalError as error:
+            return self._pass_over(level, str(error))
+        except StoreError:  # the store has logged it
+            return RETRY_SECONDS
+        return 0
+
+    def _pass_over(self, level: int, reason: str) -> float:
+        progress = self._progress[level]
+        log.error("delayed message cannot be delivered", level=level, queue_offset=progress.next, reason=reason)
+        progress.passed_over(progress.next + 1)
+        return 0

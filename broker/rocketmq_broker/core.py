@@ -1,0 +1,98 @@
+"""What the broker's processors share: store, role, tables, connected clients, and the requests that wait.
+
+`app.py` starts and ends it; `services.py` builds the processors on it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from rocketmq_broker.consuming.clients import ClientManager
+from rocketmq_broker.consuming.long_polling import HeldPulls
+from rocketmq_broker.domain.role import ReplicaRole
+from rocketmq_broker.domain.tables.topics import TopicTable
+from rocketmq_broker.host import numeric, own_address
+from rocketmq_broker.processor_table import ProcessorTable
+from rocketmq_broker.sending.waiting_sends import WaitingSends
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables.consumer_tables import ConsumerTables
+from rocketmq_broker.tables.table_file import TableFile, load_table
+from rocketmq_broker.traffic import Traffic
+from rocketmq_formats.store.config_files import TOPICS_FILE, EntryTexts, TopicsFile
+from rocketmq_formats.store.message_id import encode_host
+from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import StoreSettings
+
+
+class BrokerCore:
+    """Made from the settings alone; nothing is opened yet. Needs a running event loop."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        ip = settings.broker_ip1 or own_address()
+        self.address = f"{ip}:{settings.listen_port}"
+        self.ha_address = f"{settings.broker_ip2 or ip}:{settings.ha_port}"
+        self.store_host = encode_host(numeric(ip), settings.listen_port)
+        """As records have it."""
+        self.store = MessageStore(store_settings(settings))
+        self.role = ReplicaRole(settings.put_ok)
+        self.traffic = Traffic()
+        self.topics = TopicTable(
+            cluster=settings.broker_cluster_name,
+            broker_name=settings.name,
+            auto_create=settings.auto_create_topic_enable,
+            default_queue_nums=settings.default_topic_queue_nums,
+        )
+        self._topic_texts = EntryTexts()
+        self.topics_file = TableFile(settings.root / "config" / TOPICS_FILE, self._topics_snapshot)
+        self.tables = ConsumerTables(settings, self.role)
+        self.clients = ClientManager(groups=self.tables.groups, topics=self.topics, role=self.role)
+        self.waiting = WaitingSends(
+            self.role,
+            slave_timeout_ms=settings.slave_timeout,
+            capacity=settings.send_thread_pool_queue_capacity,
+            flushed_offset=(lambda: self.store.flushed_offset) if settings.flush_disk_type == "SYNC_FLUSH" else None,
+            flush_timeout_ms=settings.sync_flush_timeout,
+            traffic=self.traffic,
+        )
+        self.held = HeldPulls(settings.pull_thread_pool_queue_capacity)
+        self.client = RemotingClient()
+        self.processor_table = ProcessorTable()
+
+    def load_tables(self) -> None:
+        """Read topics, groups and offsets.
+
+        Raises:
+            TableDamagedError, OSError: see `load_table`.
+        """
+        file = load_table(self.settings.root / "config" / TOPICS_FILE, TopicsFile)
+        if file is not None:
+            self.topics.load(file.data_version, file.topic_config_table.values())
+        self.topics.on_change(self.topics_file.changed)
+        self.tables.load()
+
+    def _topics_snapshot(self) -> Callable[[], bytes]:
+        frame = TopicsFile(data_version=self.topics.version)
+        return partial(self._topic_texts.encode, frame, dict(self.topics.table))
+
+
+def store_settings(settings: BrokerSettings) -> StoreSettings:
+    """The store's part of the settings."""
+    return StoreSettings(
+        root=settings.root,
+        commit_log=settings.commit_log_path,
+        file_size=settings.mapped_file_size_commit_log,
+        consume_queue_file_size=-(-settings.mapped_file_size_consume_queue // 20) * 20,
+        max_message_size=settings.max_message_size,
+        delay_levels=settings.message_delay_level,
+        file_reserved_hours=settings.file_reserved_time,
+        delete_when=settings.delete_when,
+        disk_max_used_ratio=settings.disk_max_used_space_ratio,
+        disk_refuse_ratio=settings.disk_space_warning_level_ratio,
+        disk_clean_ratio=settings.disk_space_clean_forcibly_ratio,
+        in_memory_ratio=settings.access_message_in_memory_max_ratio,
+        max_bytes_in_memory=settings.max_transfer_bytes_on_message_in_memory,
+        max_count_in_memory=settings.max_transfer_count_on_message_in_memory,
+        max_bytes_on_disk=settings.max_transfer_bytes_on_message_in_disk,
+        max_count_on_disk=settings.max_transfer_count_on_message_in_disk,
+    )

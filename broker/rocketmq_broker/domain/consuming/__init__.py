@@ -1,0 +1,1 @@
+"""Rules of consuming: members, subscriptions, locks, retries, delays."""

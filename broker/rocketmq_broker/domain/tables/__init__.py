@@ -1,0 +1,1 @@
+"""The tables as values: topics, groups, offsets."""

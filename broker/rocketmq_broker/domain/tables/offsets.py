@@ -1,0 +1,226 @@
+"""How far consumer groups are: the next offset to consume of every queue, by `topic@group`.
+
+Clients commit and ask, pulls commit on the way, tools look, slaves copy. Each key's numbers are kept as text beside
+the numbers until they change, because the whole table is written to its file every few seconds.
+Source: rocketmq-all-5.3.3: ConsumerOffsetManager.java.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rocketmq_formats.steps import Steps
+from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, topic_at_group
+from rocketmq_formats.topics import DataVersion
+
+MAX_OFFSETS: Final = 1_000_000
+"""Queues times groups; above it commits for new ones are refused."""
+MAX_QUEUE_ID: Final = 65_535
+MAX_PULL_OFFSETS: Final = 200_000
+MAX_REMOVED: Final = 10_000
+"""Removed keys that are remembered for slaves; with more they copy the whole table."""
+SLICE: Final = 2000
+"""Keys whose texts are made in one step; 4 ms."""
+
+
+class Changed(NamedTuple):
+    """The next part of what a slave has to copy."""
+
+    keys: list[str]
+    removed: list[str]
+    until: int
+    """With it the slave has all changes up to this one."""
+    begins: bool
+    """It is the first part of a copy of the whole table."""
+
+
+class ConsumerOffsets:
+    """Committed offsets; implements `consumer_protocols.OffsetTable`.
+
+    `changes` counts what changed, so that others see whether they have the present state.
+    """
+
+    def __init__(self) -> None:
+        self._table: dict[str, dict[int, int]] = {}
+        self._pulled: dict[tuple[str, str, int], int] = {}
+        """By group, topic and queue; of this process alone."""
+        self._texts: dict[str, bytes] = {}
+        """Of keys that did not change since it was asked for: `0:12,1:7`."""
+        self._outdated: dict[str, None] = {}
+        """Keys without text."""
+        self._named: set[str] | None = None
+        """As a slave, in a copy of the whole table: the keys that its parts have named so far."""
+        self._count = 0
+        self._changed: dict[str, int] = {}
+        """Key -> `changes` when it changed last, in this order; removed keys too."""
+        self.floor = 0
+        """Removals before this number of `changes` are no longer known."""
+        self.version = DataVersion()
+        self.changes = 0
+        self.on_change: Callable[[], None] = _nothing
+
+    def __len__(self) -> int:
+        """Queues with an offset."""
+        return self._count
+
+    # reading
+
+    def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The group's committed offset of the queue; None if it never committed."""
+        queues = self._table.get(topic_at_group(topic, group))
+        return None if queues is None else queues.get(queue_id)
+
+    def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that the group pulls next; None if it did not pull here."""
+        return self._pulled.get((group, topic, queue_id))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics of which the group has committed offsets."""
+        suffix = TOPIC_GROUP_SEPARATOR + group
+        return [key.removesuffix(suffix) for key in self._table if key.endswith(suffix)]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have committed offsets of the topic."""
+        prefix = topic + TOPIC_GROUP_SEPARATOR
+        return [key.removeprefix(prefix) for key in self._table if key.startswith(prefix)]
+
+    def texts(self) -> Steps[dict[str, bytes]]:
+        """Every key with its numbers, `0:12,1:7` (the inside of a fastjson map with bare integer keys), in any order.
+        All are as they are at the last step."""
+        for _ in range(0, len(self._outdated), SLICE):
+            for key in list(islice(self._outdated, SLICE)):
+                self.text(key)
+            yield
+        for key in list(self._outdated):  # changed meanwhile
+            self.text(key)
+        return dict(self._texts)
+
+    def changed_since(self, changes: int, most: int, *, begun: int | None = None) -> Changed:
+        """The oldest changes after number `changes`, of at most `most` keys. If these are no longer known it is the
+        whole table, from the beginning, unless a copy of the whole table that began with `floor` at `begun` is at
+        `changes`."""
+        begins = changes > self.changes or (changes < self.floor and begun != self.floor) or changes < 0
+        since = 0 if begins else changes
+        numbers = self._changed
+        if self.changes - since <= most:
+            keys = [key for key in islice(reversed(numbers), self.changes - since) if numbers[key] > since]
+            until = self.changes
+        else:
+            start = bisect_right(list(numbers.values()), since)
+            keys = list(islice(numbers, start, start + most))
+            until = self.changes if start + most >= len(numbers) else numbers[keys[-1]]
+        present = [key for key in keys if key in self._table]
+        removed = [] if begins else [key for key in keys if key not in self._table]
+        return Changed(present, removed, until, begins)
+
+    def text(self, key: str) -> bytes:
+        """One key's numbers, see `texts`."""
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = b",".join([b"%d:%d" % item for item in sorted(self._table[key].items())])
+            self._outdated.pop(key, None)
+        return text
+
+    # changing
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Take over an offset, also one that is lower than before: operators reset groups. False: no such queue can
+        be, or the table is full."""
+        return self._put(topic_at_group(topic, group), queue_id, offset)
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group's next pull begins here."""
+        key = (group, topic, queue_id)
+        if len(self._pulled) >= MAX_PULL_OFFSETS and key not in self._pulled:
+            self._pulled.clear()  # the next pulls fill it again
+        self._pulled[key] = offset
+
+    def merge(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """A slave takes over its master's table (Java's putAll): the master's numbers win, higher or lower; entries
+        that the master lacks stay."""
+        for key, queues in table.items():
+            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            if topic and separator and group and TOPIC_GROUP_SEPARATOR not in group:
+                for queue_id, offset in queues.items():
+                    self._put(key, queue_id, offset)
+
+    def take_changes(
+        self,
+        table: Mapping[str, Mapping[int, int]],
+        removed: Iterable[str],
+        *,
+        begins: bool = False,
+        ends: bool = True,
+    ) -> None:
+        """A slave takes over its master's changes: queues of some keys, and removed keys. `begins` and `ends`: first
+        and last part of a copy of the whole table; at its end, keys that no part has named are removed."""
+        if begins:
+            self._named = set()
+        if self._named is not None:
+            self._named.difference_update(removed)
+            self._named.update(table)
+        outdated = [key for key, queues in table.items() if self._table.get(key, {}).keys() - queues.keys()]
+        self._remove([key for key in dict.fromkeys((*removed, *outdated)) if key in self._table])
+        self.merge(table)
+        if ends and self._named is not None:
+            named, self._named = self._named, None
+            self._remove([key for key in self._table if key not in named])
+
+    @property
+    def copying(self) -> bool:
+        """A copy of the whole table has begun and not ended."""
+        return self._named is not None
+
+    def load(self, version: DataVersion, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over what a file kept."""
+        self.merge(table)
+        self.version = version
+
+    def remove_group(self, group: str) -> None:
+        """Forget where a group is in every topic."""
+        self._remove([key for key in self._table if key.endswith(TOPIC_GROUP_SEPARATOR + group)])
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget where groups are in a topic."""
+        self._remove([key for key in self._table if key.startswith(topic + TOPIC_GROUP_SEPARATOR)])
+
+    def _put(self, key: str, queue_id: int, offset: int) -> bool:
+        if not 0 <= queue_id <= MAX_QUEUE_ID or not 0 <= offset < 2**63:
+            return False
+        queues = self._table.get(key)
+        before = None if queues is None else queues.get(queue_id)
+        if before == offset:
+            return True
+        if before is None:
+            if self._count >= MAX_OFFSETS:
+                return False
+            self._count += 1
+        if queues is None:
+            queues = self._table[key] = {}
+        queues[queue_id] = offset
+        self._mark_changed(key)
+        return True
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._count -= len(self._table.pop(key))
+            self._mark_changed(key)
+        if len(self._changed) - len(self._table) > MAX_REMOVED:
+            self._changed = {key: number for key, number in self._changed.items() if key in self._table}
+            self.floor = self.changes
+
+    def _mark_changed(self, key: str) -> None:
+        self._texts.pop(key, None)
+        if key in self._table:
+            self._outdated[key] = None
+        else:
+            self._outdated.pop(key, None)
+        self.changes += 1
+        self._changed.pop(key, None)
+        self._changed[key] = self.changes
+        self.on_change()
+
+
+def _nothing() -> None:
+    pass

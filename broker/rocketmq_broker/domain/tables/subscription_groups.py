@@ -1,0 +1,144 @@
+"""The consumer groups of this broker: the table, which groups are created automatically, and the table's version.
+
+Pulls and retries look groups up, heartbeats create them, admin requests change them, a slave takes its master's table.
+It does no I/O: a shell saves the table, notified by `on_change`.
+Source: rocketmq-all-5.3.3: SubscriptionGroupManager.java, TopicValidator.java, Validators.java.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from rocketmq_broker.domain.tables.topics import name_problem
+from rocketmq_formats.topics import MAX_TOPIC_LENGTH, RETRY_PREFIX, DataVersion, SubscriptionGroupConfig
+
+MAX_GROUPS: Final = 100_000
+"""A client that makes up names must not fill the memory: above it no group is created automatically."""
+MAX_GROUP_LENGTH: Final = MAX_TOPIC_LENGTH - len(RETRY_PREFIX)
+"""A longer name makes retry records of the V2 layout, which an official broker in controller mode cannot load again."""
+MAX_LONG_GROUP_LENGTH: Final = 248
+"""With such names allowed: what the 255 characters of a retry topic's name leave."""
+
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+_BUILT_IN: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+_SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
+
+
+class SubscriptionGroups:
+    """Groups by name with their version; implements `consumer_protocols.GroupTable`."""
+
+    def __init__(
+        self,
+        *,
+        auto_create: bool,
+        allow_long_names: bool,
+        may_change: Callable[[], bool],
+        state_version: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`may_change`: this replica is master; else its table is its master's, and nothing is created automatically.
+        `state_version`: the master epoch, for the versions of changes."""
+        self._auto_create = auto_create
+        self._longest = MAX_LONG_GROUP_LENGTH if allow_long_names else MAX_GROUP_LENGTH
+        self._may_change = may_change
+        self._state_version = state_version
+        self._now_ms = now_ms
+        self._listeners: list[Callable[[], None]] = []
+        self._table = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
+        self.forbidden: Mapping[str, Mapping[str, int]] = {}
+        """group -> topic -> bits; kept for official brokers, not used here."""
+        self.version = DataVersion()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """`listener` is called after every change of the table."""
+        self._listeners.append(listener)
+
+    @property
+    def table(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """All groups by name."""
+        return self._table
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group as it is in the table."""
+        return self._table.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, created if that is allowed; None if it does not exist. Not stored at a slave."""
+        found = self._table.get(group)
+        if found is not None:
+            return found
+        if not self._auto_create and not group.startswith(_SYSTEM_PREFIX):
+            return None
+        if self.name_problem(group) is not None or len(self._table) >= MAX_GROUPS:
+            return None
+        created = SubscriptionGroupConfig(group_name=group)
+        if self._may_change():
+            self.put(created)
+        return created
+
+    def name_problem(self, group: str) -> str | None:
+        """What is wrong with a group's name, in Java's words; None if it can be one."""
+        if not group.strip():
+            return "The specified group is blank."
+        if not _LEGAL.fullmatch(group) or name_problem(RETRY_PREFIX + group) is not None:
+            return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        if len(group) > self._longest:
+            return f"The specified group is longer than group max length {self._longest}."
+        return None
+
+    # changing
+
+    def load(
+        self,
+        version: DataVersion,
+        groups: Iterable[SubscriptionGroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """Take over what a file kept; it goes over the built-in groups."""
+        self.version = version
+        self._table.update((group.group_name, group) for group in groups)
+        self.forbidden = forbidden
+
+    def replace(
+        self,
+        version: DataVersion,
+        groups: Mapping[str, SubscriptionGroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        """A slave's table becomes its master's."""
+        self.version = version
+        self._table = dict(groups)
+        self.forbidden = forbidden
+        self._changed()
+
+    def put(self, group: SubscriptionGroupConfig) -> bool:
+        """Create or change one; False if nothing changed (then the version stays too)."""
+        if self._table.get(group.group_name) == group:
+            return False
+        self._table[group.group_name] = group
+        self._next_version()
+        return True
+
+    def delete(self, group: str) -> bool:
+        """Delete one; False if it did not exist."""
+        if self._table.pop(group, None) is None:
+            return False
+        self._next_version()
+        return True
+
+    def _next_version(self) -> None:
+        self.version = self.version.next(self._state_version(), self._now_ms())
+        self._changed()
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()

@@ -1,0 +1,203 @@
+"""The topics of this broker: the table, which topics are created automatically, and the table's version.
+
+The send path looks topics up and creates them from a template, admin requests change them, a slave takes its master's
+table, the registration sends it to the name servers. It does no I/O: a shell saves the table, notified by `on_change`.
+Source: rocketmq-all-5.3.3: TopicConfigManager.java, TopicValidator.java.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from rocketmq_formats.topics import (
+    AUTO_CREATE_TOPIC,
+    DLQ_PREFIX,
+    MAX_TABLE_TOPIC_LENGTH,
+    MAX_TOPIC_LENGTH,
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYNC_MEMBER_PREFIX,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    DataVersion,
+    TopicConfig,
+)
+
+DELAY_LEVELS: Final = 18
+READ_WRITE: Final = PERM_READ | PERM_WRITE
+MAX_TOPICS: Final = 40_000
+"""A client that makes up names must not fill the memory: above it nothing is created. With names of 127 characters so
+many still fit the frames of a registration (103) and of a slave's copy (21); with more, the name servers would lose
+the broker."""
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+_FORBIDDEN: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        SELF_TEST_TOPIC,
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_SYSTEM: Final = _FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+_SYSTEM_PREFIX: Final = "rmq_sys_"
+
+
+def name_problem(topic: str) -> str | None:
+    """What is wrong with a topic's name, in Java's words; None if it is legal."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not _LEGAL.fullmatch(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    longest = MAX_TABLE_TOPIC_LENGTH if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC_LENGTH
+    if len(topic) > longest:
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+def forbidden_to_producers(topic: str) -> bool:
+    """Topics that only the broker itself writes to."""
+    return topic in _FORBIDDEN
+
+
+class TopicTable:
+    """Topics by name with their version; changed only through its methods.
+
+    `state_version` of a change is the master epoch, so that at the name servers the newer master's table wins.
+    """
+
+    def __init__(self, *, cluster: str, broker_name: str, auto_create: bool, default_queue_nums: int) -> None:
+        self._auto_create = auto_create
+        self._listeners: list[Callable[[], None]] = []
+        self._table: dict[str, TopicConfig] = {}
+        self.version = DataVersion()
+        built_in = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
+        self._system = frozenset(topic.topic_name for topic in built_in) | _SYSTEM
+        for topic in built_in:
+            self._table[topic.topic_name] = topic
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """`listener` is called after every change of the table or its version."""
+        self._listeners.append(listener)
+
+    # reading
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        """All topics by name."""
+        return self._table
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._table.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Topics that no tool may change."""
+        return topic in self._system or topic.startswith(_SYSTEM_PREFIX)
+
+    # changing
+
+    def load(self, version: DataVersion, topics: Iterable[TopicConfig]) -> None:
+        """Take over what a file kept; it goes over the built-in topics."""
+        self.version = version
+        self._table.update((topic.topic_name, topic) for topic in topics if topic.topic_name)
+        self._changed()
+
+    def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
+        """A slave's table becomes its master's."""
+        self.version = version
+        self._table = dict(topics)
+        self._changed()
+
+    def put(self, topic: TopicConfig, *, state_version: int, now_ms: int) -> bool:
+        """Create or change one; False if nothing changed (then the version stays too)."""
+        if self._table.get(topic.topic_name) == topic:
+            return False
+        self._table[topic.topic_name] = topic
+        self.next_version(state_version, now_ms)
+        return True
+
+    def delete(self, topic: str, *, state_version: int, now_ms: int) -> bool:
+        """Delete one; False if it did not exist."""
+        if self._table.pop(topic, None) is None:
+            return False
+        self.next_version(state_version, now_ms)
+        return True
+
+    def next_version(self, state_version: int, now_ms: int) -> None:
+        """Something changed, or this broker's role did."""
+        self.version = self.version.next(state_version, now_ms)
+        self._changed()
+
+    def create_plain(
+        self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0, state_version: int, now_ms: int
+    ) -> TopicConfig | None:
+        """The topic as it is, or made (retry and dead letter topics); None if the table is full."""
+        config = self.planned(topic, queue_nums, perm=perm, sys_flag=sys_flag)
+        if config is not None:
+            self.put(config, state_version=state_version, now_ms=now_ms)
+        return config
+
+    # topics that may be created: the caller `put`s them if it stores a message
+
+    def planned(self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig | None:
+        """The topic as it is, or as `create_plain` would make it; None if the table is full."""
+        existing = self._table.get(topic)
+        if existing is not None or len(self._table) >= MAX_TOPICS:
+            return existing
+        return TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=perm,
+            topic_sys_flag=sys_flag,
+        )
+
+    def planned_from_template(
+        self, topic: str, template: str, client_queue_nums: int, *, sys_flag: int
+    ) -> TopicConfig | None:
+        """The topic that a send asks for, as `template` says; None if the template is missing or not to be inherited
+        from, or the table is full."""
+        source = self._table.get(template)
+        if source is None or not source.inherited or len(self._table) >= MAX_TOPICS:
+            return None
+        if template == AUTO_CREATE_TOPIC and not self._auto_create:
+            return None
+        queue_nums = max(min(client_queue_nums, source.write_queue_nums), 1)
+        return TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=source.perm & ~PERM_INHERIT,
+            topic_filter_type=source.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _built_in(cluster: str, broker_name: str, *, auto_create: bool, default_queue_nums: int) -> list[TopicConfig]:
+    def topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    topics = [topic(AUTO_CREATE_TOPIC, default_queue_nums, READ_WRITE | PERM_INHERIT)] if auto_create else []
+    return [
+        *topics,
+        topic(cluster, 16, READ_WRITE | PERM_INHERIT),
+        topic(broker_name, 1, READ_WRITE | PERM_INHERIT),
+        topic(SELF_TEST_TOPIC, 1),
+        topic("BenchmarkTest", 1024),
+        topic("OFFSET_MOVED_EVENT", 1),
+        topic(SCHEDULE_TOPIC, DELAY_LEVELS),
+        topic(f"{cluster}_REPLY_TOPIC", 1),
+        topic(f"{SYNC_MEMBER_PREFIX}{broker_name}", 1, PERM_INHERIT),
+        topic(TRANS_HALF_TOPIC, 1),
+        topic(TRANS_OP_HALF_TOPIC, 1),
+    ]

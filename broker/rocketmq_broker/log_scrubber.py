@@ -1,0 +1,182 @@
+"""Reads the log again while the broker runs, to find damage: the last files at once after an unclean stop, then all
+files slowly in endless rounds, and files that are suspected of damage. Used by `app.py`.
+
+It reads in its own thread, a slice at a time. Damage is logged once and reported to the sidecar, which keeps an
+unchecked or damaged replica from being elected, and repairs it.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import structlog
+
+from rocketmq_broker.traffic import Traffic
+from rocketmq_commitlog.token_bucket import TokenBucket
+from rocketmq_formats.replica_link import LogState
+from rocketmq_store.log.log_check import Damage, LogCheck
+from rocketmq_store.message_store import MessageStore
+
+log = structlog.get_logger(__name__)
+
+TAIL_BYTES_PER_SECOND: Final = 256 * 1024 * 1024
+"""For the tail, which an election waits for: a file of 1 GiB in a few seconds."""
+REST_SECONDS: Final = 60.0
+"""Minimum time between two rounds."""
+MAX_URGENT: Final = 64
+"""Ranges to read soon; the slow rounds find the others."""
+
+
+def _ignore(_state: LogState) -> None:
+    pass
+
+
+class LogScrubber:
+    """`tail_checked`: the last files have been read since the start, or need not be; they are whole if `damage` is
+    None."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        traffic: Traffic,
+        *,
+        bytes_per_second: int,
+        on_change: Callable[[LogState], None] = _ignore,
+    ) -> None:
+        """`bytes_per_second`: of the slow rounds; 0: no rounds. `on_change`: called with the current state."""
+        self._store = store
+        self._traffic = traffic
+        self._rate = bytes_per_second
+        self._on_change = on_change
+        self._ended = False
+        self._urgent: list[tuple[int, int | None]] = []
+        """Ranges to read before anything else; an end of None is the log's end."""
+        self._woken = threading.Event()
+        self._thread = ThreadPoolExecutor(1, "log-scrubber")
+        self._task: asyncio.Task[None] | None = None
+        self.tail_checked = False
+        self.damage: Damage | None = None
+
+    def start(self, check_from: int) -> None:
+        """`check_from`: see `Recovered`."""
+        if check_from >= 0:
+            self._urgent.append((check_from, None))
+        else:
+            self.tail_checked = True
+        self._report_state()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        self._ended = True
+        self._woken.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+        self._thread.shutdown()
+
+    def suspect(self, offset: int) -> None:
+        """There may be damage at `offset`: read its file soon."""
+        size = self._store.files.file_size
+        start = offset - offset % size
+        if len(self._urgent) < MAX_URGENT and (start, start + size) not in self._urgent:
+            self._urgent.append((start, start + size))
+            self._woken.set()
+
+    def repaired(self, start: int) -> None:
+        """The records from `start` were copied again: check whether they are whole now."""
+        if self.damage is not None and self.damage.offset >= start:
+            self.damage = None
+            self._traffic.counts.log_damaged = 0
+        self.suspect(start)
+        self._woken.set()
+
+    def bytes_removed(self, *, before: int = 0, behind: int | None = None) -> None:
+        """What lies `before` an offset has expired; or the log was cut at `behind`."""
+        damage = self.damage
+        if damage is not None and (damage.offset < before or (behind is not None and damage.offset >= behind)):
+            self.damage = None
+            self._traffic.counts.log_damaged = 0
+            self._woken.set()
+            self._report_state()
+
+    async def _run(self) -> None:
+        slow: LogCheck | None = None
+        rest_until = 0.0
+        while not self._ended:
+            self._woken.clear()
+            if self._urgent and self.damage is None:
+                await self._scan_urgent()
+            elif self._rate and self.damage is None and time.monotonic() >= rest_until:
+                slow = await self._scan_round(slow)
+                rest_until = 0.0 if slow is not None else time.monotonic() + REST_SECONDS
+            else:
+                left = None if not self._rate or self.damage is not None else rest_until - time.monotonic()
+                await self._in_thread(partial(self._woken.wait, left))
+
+    async def _scan_urgent(self) -> None:
+        began, (start, end) = time.perf_counter(), self._urgent[0]
+        check = await self._scan(self._store.log_check(start, end), TAIL_BYTES_PER_SECOND, interruptible=False)
+        if self._ended or not self._store.is_valid(check):
+            return  # the log was cut meanwhile: read again
+        self._urgent.pop(0)
+        if check.damage is not None:
+            self._urgent.insert(0, (check.damage.offset, end))  # continue here once it is repaired
+            self._report_damage(check.damage)
+        if not self._urgent or self.damage is not None:
+            self.tail_checked = True
+            seconds = time.perf_counter() - began
+            log.info("log read again", start=start, end=check.offset, seconds=seconds, damage=self.damage)
+        self._report_state()
+
+    async def _scan_round(self, check: LogCheck | None) -> LogCheck | None:
+        """Read a part of a slow round; None at its end."""
+        if check is None or not self._store.is_valid(check):
+            check = self._store.log_check(0)
+        await self._scan(check, self._rate, interruptible=True)
+        if not self._store.is_valid(check):
+            return None
+        if check.damage is not None:
+            self._report_damage(check.damage)
+            self._report_state()
+            return None
+        return check if self._urgent else None
+
+    async def _scan(self, check: LogCheck, rate: int, *, interruptible: bool) -> LogCheck:
+        await self._in_thread(partial(self._steps, check, rate, interruptible=interruptible))
+        return check
+
+    def _steps(self, check: LogCheck, rate: int, *, interruptible: bool) -> bool:
+        """In the thread."""
+        bucket = TokenBucket(rate)
+        while not self._ended and not (interruptible and self._urgent):
+            size = check.step()
+            if not size:
+                return True
+            self._traffic.counts.log_checked += size
+            wait = bucket.take(size, time.monotonic())
+            if wait > 0:
+                self._woken.wait(wait)
+        return False
+
+    def _report_damage(self, damage: Damage) -> None:
+        self.damage = damage
+        self._traffic.counts.log_damaged = 1
+        log.error(
+            "the log is damaged: unless it is repaired from its master, rebuild this replica from another one;"
+            " check its disk",
+            offset=damage.offset,
+            path=str(damage.path),
+            reason=damage.reason,
+        )
+
+    def _report_state(self) -> None:
+        damage = self.damage
+        state = LogState(self.tail_checked) if damage is None else LogState(True, damage.offset, str(damage))
+        self._on_change(state)
+
+    async def _in_thread(self, work: Callable[[], bool]) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -1,0 +1,1 @@
+"""From a producer's request to its acknowledgement."""

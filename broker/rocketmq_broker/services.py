@@ -1,0 +1,210 @@
+"""Builds the processors for producers, consumers, tools and other brokers, and the services behind them.
+
+One place that shows all of them; each lives in the module of its subject. `app.py` starts and ends them.
+"""
+
+from collections.abc import Collection
+
+from rocketmq_broker.consuming.delay_service import DelayService
+from rocketmq_broker.consuming.lock_api import LockApi
+from rocketmq_broker.consuming.offset_api import OffsetApi
+from rocketmq_broker.consuming.pull import PullProcessor
+from rocketmq_broker.consuming.queue_queries import QueryProcessor
+from rocketmq_broker.consuming.send_back import SendBack
+from rocketmq_broker.core import BrokerCore
+from rocketmq_broker.replica import Replica
+from rocketmq_broker.replica_api import ReplicaApi
+from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.sending.send import SendProcessor
+from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.slave_sync import SlaveSync
+from rocketmq_broker.tables.slave_tables import SlaveTables
+from rocketmq_broker.tables.table_copies import TableCopies
+from rocketmq_broker.tools.flows import Flows
+from rocketmq_broker.tools.group_admin import GroupAdmin
+from rocketmq_broker.tools.offset_reset import OffsetReset
+from rocketmq_broker.tools.runtime_info import RuntimeInfo
+from rocketmq_broker.tools.stats import TrafficStats
+from rocketmq_broker.tools.topic_admin import TopicAdmin
+from rocketmq_broker.tools.topic_info import TopicInfo
+from rocketmq_formats.store.delay_levels import parse_levels
+
+
+class Services:
+    """Everything between the ports and the core; registers every processor at `core.processor_table`."""
+
+    def __init__(self, core: BrokerCore, replica: Replica) -> None:
+        self._core = core
+        self.lane = SlowLane(core.processor_table.unreadable)
+        writer = InnerWriter(
+            role=core.role,
+            store=core.store,
+            store_host=core.store_host,
+            traffic=core.traffic,
+            on_appended=replica.log_grew,
+        )
+        locks = LockApi()
+        core.clients.on_scan = locks.expire
+        self._serve_producers(replica, locks)
+        self._serve_consumers(writer, locks)
+        self._serve_tools(replica)
+        core.processor_table.register(
+            ReplicaApi(
+                role=core.role, replica=replica, store=core.store, address=core.address, ha_address=core.ha_address
+            ).processors
+        )
+
+    def _serve_producers(self, replica: Replica, locks: LockApi) -> None:
+        core = self._core
+        self.sends = SendProcessor(
+            settings=core.settings,
+            store_host=core.store_host,
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            groups=core.tables.groups,
+            waiting=core.waiting,
+            traffic=core.traffic,
+            in_order=locks.any_held,
+            on_appended=replica.log_grew,
+        )
+        core.processor_table.register(self.sends.processors)
+
+    def _serve_consumers(self, writer: InnerWriter, locks: LockApi) -> None:
+        core = self._core
+        levels = parse_levels(core.settings.message_delay_level)
+        self._delay = DelayService(
+            levels=levels, role=core.role, store=core.store, writer=writer, delays=core.tables.delays
+        )
+        core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._delay.ages
+        self.pulls = PullProcessor(
+            settings=core.settings,
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            groups=core.tables.groups,
+            consumers=core.clients.consumers,
+            offsets=core.tables.offsets,
+            held=core.held,
+            traffic=core.traffic,
+        )
+        core.processor_table.on_peer_closed(core.held.peer_closed)
+        core.processor_table.on_peer_closed(core.clients.peer_closed)
+        self._offset_api = OffsetApi(
+            role=core.role, offsets=core.tables.offsets, groups=core.tables.groups, topics=core.topics, store=core.store
+        )
+        send_back = SendBack(
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            groups=core.tables.groups,
+            writer=writer,
+            waiting=core.waiting,
+            delay_levels=len(levels),
+            flows=core.traffic.flows,
+        )
+        queries = QueryProcessor(role=core.role, store=core.store)
+        for api in (self.pulls, queries, core.clients, locks, self._offset_api, send_back):
+            core.processor_table.register(api.processors)
+
+    def _serve_tools(self, replica: Replica) -> None:
+        core, tables, lane = self._core, self._core.tables, self.lane
+        group_admin = GroupAdmin(groups=tables.groups, offsets=tables.offsets, file=tables.groups_file, lane=lane)
+        topic_info = TopicInfo(
+            broker_name=core.settings.name,
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            topics_file=core.topics_file,
+            offsets=tables.offsets,
+            consumers=core.clients.consumers,
+            lane=lane,
+            flows=core.traffic.flows,
+        )
+        topic_admin = TopicAdmin(topics=core.topics, file=core.topics_file, role=core.role)
+        self._copies = TableCopies(
+            role=core.role,
+            topics=core.topics,
+            tables=tables,
+            topics_body=topic_info.all.steps,
+            groups_body=group_admin.all.steps,
+            on_copied=replica.copied,
+        )
+        # what a tool changes is answered when the slaves that may become master have it too
+        for admin in (group_admin, topic_info, topic_admin):
+            admin.replication_barrier = self._copies.replication_barrier
+        self._offset_api.commit_answer = self._copies.commit_answer
+        offset_reset = OffsetReset(
+            broker_name=core.settings.name,
+            store=core.store,
+            topics=core.topics,
+            offsets=tables.offsets,
+            consumers=core.clients.consumers,
+            lane=lane,
+        )
+        self._stats = TrafficStats(core.traffic)
+        self._flows = Flows(core.traffic.flows)
+        runtime_info = RuntimeInfo(
+            settings=core.settings,
+            role=core.role,
+            store=core.store,
+            waiting=core.waiting,
+            traffic=core.traffic,
+            stats=self._stats,
+        )
+        slave_tables = SlaveTables(tables, lane)
+        for api in (group_admin, topic_info, topic_admin, self._copies, offset_reset, slave_tables):
+            core.processor_table.register(api.processors)
+        for statistics in (self._flows, runtime_info):
+            core.processor_table.register(statistics.processors)
+        self._sync = SlaveSync(
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            topics_file=core.topics_file,
+            tables=tables,
+            client=core.client,
+            on_ages=self._delay.merge_ages,
+        )
+
+    def start(self) -> None:
+        """The store is open."""
+        self._core.tables.start()
+        self._core.clients.start()
+        self._sync.start()
+        self._stats.start()
+        self._flows.start()
+
+    async def stop(self) -> None:
+        """Deliver and copy nothing any longer; save what is new. The ports are closed."""
+        await self._sync.stop()
+        self._core.clients.stop()
+        self._stats.stop()
+        self._flows.stop()
+        self._delay.stop()
+        await self._core.tables.stop()
+
+    def on_role_change(self) -> None:
+        """Master, slave or neither now, or another epoch."""
+        self._core.clients.on_role_change()
+        self._delay.on_role_change()
+        self._copies.on_role_change()
+        self._sync.on_role_change()
+
+    def on_members(self) -> None:
+        """The SyncStateSet, or the slaves that may enter it, changed."""
+        self._copies.on_members()
+
+    async def before_hand_over(self) -> None:
+        """Sends are held back; returns when the slaves have the tables that a next master needs."""
+        await self._copies.hand_over()
+
+    async def log_cut(self, end: int) -> None:
+        """The log is going to be cut at `end`. Raises as `ConsumerTables.log_cut`."""
+        self._delay.log_cut()
+        await self._core.tables.log_cut(end)
+
+    def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
+        """Consumers may see new messages in `queues`."""
+        self.pulls.on_visible(queues)
+        self._delay.on_visible(queues)

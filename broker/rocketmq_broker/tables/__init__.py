@@ -1,0 +1,1 @@
+"""What a replica stores besides its log: topics, groups and offsets; their files, and their copies at slaves."""

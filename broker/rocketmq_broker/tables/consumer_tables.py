@@ -1,0 +1,301 @@
+"""The tables about consumers and their files in `{storePathRootDir}/config`: groups, offsets, delivered delays.
+
+`app.py` makes one, loads it before anything answers and saves it at the end. Groups are written at every change,
+offsets every flushConsumerOffsetInterval if there was a commit, as in Java.
+Source: rocketmq-all-5.3.3: ConfigManager.java, SubscriptionGroupManager.java, ConsumerOffsetManager.java.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import structlog
+
+from rocketmq_broker.domain.consuming.arrivals import Ages
+from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory, Levels, State
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.offsets import SLICE, Changed, ConsumerOffsets
+from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
+from rocketmq_broker.host import now_ms
+from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables.table_file import TableFile, load_table
+from rocketmq_formats.json.bodies import encode_body
+from rocketmq_formats.steps import Steps
+from rocketmq_formats.store.config_files import (
+    CONSUMER_OFFSETS_FILE,
+    DELAY_OFFSETS_FILE,
+    SUBSCRIPTION_GROUPS_FILE,
+    ConsumerOffsetsFile,
+    DelayOffsetsFile,
+    EntryTexts,
+    SubscriptionGroupsFile,
+    decode_history,
+    encode_ages,
+    encode_config,
+    encode_levels,
+)
+from rocketmq_formats.store.delay_levels import MAX_LEVELS
+from rocketmq_formats.topics import DataVersion
+
+log = structlog.get_logger(__name__)
+
+DELAY_SAVE_SECONDS = 10.0
+"""flushDelayOffsetInterval of Java. What was delivered since is found in the log."""
+AT_THE_END = 2**62
+"""Place of what an official broker wrote: `log_cut` puts it where the log ends."""
+COUNTED_BYTES = 64 * 1024 * 1024
+"""So much more of the log in which nothing was delivered is worth a write: it need not be searched again."""
+
+
+class DelayOffsets:
+    """How far each delay level is delivered for good. A slave's is its master's."""
+
+    def __init__(self) -> None:
+        self._history = DeliveryHistory()
+        self.version = DataVersion()
+        self.changes = 0
+        self._counted = 0
+        """The newest state's place when `changes` was last raised."""
+
+    @property
+    def table(self) -> Levels:
+        """Level -> next offset of its queue, the newest state."""
+        return self._history.newest[1]
+
+    @property
+    def history(self) -> list[State]:
+        """Older states too, see `DeliveryHistory`."""
+        return self._history.states
+
+    def at(self, end: int) -> State:
+        """The state to continue from with a log that ends at `end`."""
+        return self._history.at(end)
+
+    def record(self, place: int, levels: Levels) -> None:
+        """The records before `place` have delivered this much."""
+        changed = levels != self.table
+        self._history.record(place, levels)
+        if changed or place - self._counted >= COUNTED_BYTES:
+            self._changed()
+
+    def replace(self, states: Iterable[State]) -> None:
+        """A slave's states become its master's, or those of a file."""
+        history = DeliveryHistory(states)
+        if history.states != self._history.states:
+            self._history = history
+            self._changed()
+
+    def cut(self, end: int) -> bool:
+        """The log is cut at `end`, or will be; whether that changed anything."""
+        changed = self._history.cut(end)
+        if changed:
+            self._changed()
+        return changed
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._counted = self._history.newest[0]
+
+
+class ConsumerTables:
+    """Groups, offsets and delay offsets, with their files."""
+
+    def __init__(self, settings: BrokerSettings, role: ReplicaRole) -> None:
+        self._role = role
+        self._interval = settings.flush_consumer_offset_interval / 1000
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self.groups = SubscriptionGroups(
+            auto_create=settings.auto_create_subscription_group,
+            allow_long_names=settings.allow_long_group_names,
+            may_change=lambda: role.role is Role.MASTER,
+            state_version=lambda: role.epoch,
+            now_ms=now_ms,
+        )
+        self.offsets = ConsumerOffsets()
+        self.delays = DelayOffsets()
+        self.settle_delays: Callable[[], None] = _nothing
+        """Brings `delays` up to date; set by the service that delivers."""
+        self.delay_ages: Callable[[], Mapping[int, Ages]] = dict
+        """By level, for slaves; set by the same."""
+        self._config = settings.root / "config"
+        self._group_texts = EntryTexts()
+        self.groups_file = TableFile(self._config / SUBSCRIPTION_GROUPS_FILE, self._groups_now)
+        self._offsets_changes = _Changes(self.offsets, role)
+        self._delays_changes = _Changes(self.delays, role)
+        self._offsets_file = TableFile(self._config / CONSUMER_OFFSETS_FILE, self._offsets_now)
+        self._delays_file = TableFile(self._config / DELAY_OFFSETS_FILE, self._delays_now)
+
+    def load(self) -> None:
+        """Take over what the files kept.
+
+        Raises:
+            TableDamagedError, OSError: see `load_table`.
+        """
+        groups = load_table(self._config / SUBSCRIPTION_GROUPS_FILE, SubscriptionGroupsFile)
+        if groups is not None:
+            self.groups.load(groups.data_version, groups.subscription_group_table.values(), groups.forbidden_table)
+        self.groups.on_change(self.groups_file.changed)
+        offsets = load_table(self._config / CONSUMER_OFFSETS_FILE, ConsumerOffsetsFile)
+        if offsets is not None:
+            self.offsets.load(offsets.data_version, offsets.offset_table)
+        delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
+        if delays is not None:
+            self.delays.version = delays.data_version
+            self.delays.replace(states_of(delays, AT_THE_END))
+        self._offsets_changes.loaded()
+        self._delays_changes.loaded()
+
+    def start(self) -> None:
+        """Begin to save now and then."""
+        self._again(self._interval, self._save_offsets)
+        self._again(DELAY_SAVE_SECONDS, self._save_delays)
+
+    async def stop(self) -> None:
+        """Save what is new."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._save_offsets()
+        self._save_delays()
+        for file in (self.groups_file, self._offsets_file, self._delays_file):
+            await file.close()
+
+    # bodies for slaves
+
+    def encode_offsets(self) -> Steps[bytes]:
+        """Body of the answer to 43: a `ConsumerOffsetWrapper`, written from the numbers' texts."""
+        texts = yield from self.offsets.texts()
+        self._offsets_changes.version()
+        version = self.offsets.version
+        entries, parts = list(texts.items()), []
+        for first in range(0, len(entries), SLICE):
+            parts += [b"%b:{%b}" % (encode_body(key), text) for key, text in entries[first : first + SLICE]]
+            yield
+        return b'{"dataVersion":%b,"groupTopicMap":{},"offsetTable":{%b}}' % (encode_body(version), b",".join(parts))
+
+    def encode_changed_offsets(self, changed: Changed) -> bytes:
+        """A `ConsumerOffsetChanges` of what has just changed."""
+        self._offsets_changes.version()
+        table = b",".join([b"%b:{%b}" % (encode_body(key), self.offsets.text(key)) for key in changed.keys])
+        return b'{"dataVersion":%b,"full":%b,"more":%b,"offsetTable":{%b},"removed":%b}' % (
+            encode_body(self.offsets.version),
+            b"true" if changed.begins else b"false",
+            b"true" if changed.until < self.offsets.changes else b"false",
+            table,
+            encode_body(changed.removed),
+        )
+
+    def encode_delays(self) -> bytes:
+        """Body of the answer to 45: a `DelayOffsetWrapper`, with bare integer keys, as Java's slave expects."""
+        self.settle_delays()
+        self._delays_changes.version()
+        table = b",".join([b"%d:%d" % item for item in sorted(self.delays.table.items())])
+        return b'{"ages":%b,"dataVersion":%b,"history":%b,"offsetTable":{%b}}' % (
+            encode_body(encode_ages(self.delay_ages())),
+            encode_body(self.delays.version),
+            encode_body(_texts(self.delays.history)),
+            table,
+        )
+
+    async def log_cut(self, end: int) -> None:
+        """The log is cut at `end`, or will be: forget, durably, what was delivered behind it.
+
+        Raises:
+            StorageError: it is forgotten only until a restart.
+        """
+        if self.delays.cut(end):
+            log.info("deliveries of delayed messages behind the end of the log are forgotten", end=end)
+            self._delays_changes.version()
+            self._delays_changes.to_save()
+            self._delays_file.changed()
+        await self._delays_file.saved()
+
+    # inside
+
+    def _again(self, seconds: float, act: Callable[[], None]) -> None:
+        def run() -> None:
+            self._again(seconds, act)  # first, so that a defect does not end the cycle
+            act()
+
+        self._timers[act] = self._loop.call_later(seconds, run)
+
+    def _save_offsets(self) -> None:
+        self._offsets_changes.version()
+        if self._offsets_changes.to_save():
+            self._offsets_file.changed()
+
+    def _save_delays(self) -> None:
+        self.settle_delays()
+        self._delays_changes.version()
+        if self._delays_changes.to_save():
+            self._delays_file.changed()
+
+    # the contents of the files; see `table_file.Snapshot`
+
+    def _groups_now(self) -> Callable[[], bytes]:
+        frame = SubscriptionGroupsFile(data_version=self.groups.version, forbidden_table=self.groups.forbidden)
+        return partial(self._group_texts.encode, frame, dict(self.groups.table))
+
+    def _offsets_now(self) -> Steps[Callable[[], bytes]]:
+        texts = yield from self.offsets.texts()
+        return partial(_offsets_text, self.offsets.version, texts)
+
+    def _delays_now(self) -> Callable[[], bytes]:
+        table = dict(sorted(self.delays.table.items()))
+        history = _texts(self.delays.history)
+        file = DelayOffsetsFile(data_version=self.delays.version, offset_table=table, history=history)
+        return partial(encode_config, file)
+
+
+def states_of(file: DelayOffsetsFile, place: int) -> list[State]:
+    """The states in a file or an answer; `place` is the place of its table where it gives none.
+
+    Raises:
+        ConfigFileError: its history is malformed.
+    """
+    table = {level: offset for level, offset in file.offset_table.items() if 1 <= level <= MAX_LEVELS and offset >= 0}
+    states = decode_history(file.history or {})
+    # an official broker that used this folder has dropped the history
+    return sorted(states.items()) or [(place, table)]
+
+
+def _texts(states: Iterable[State]) -> dict[str, str]:
+    return {str(place): encode_levels(levels) for place, levels in states}
+
+
+def _offsets_text(version: DataVersion, texts: Mapping[str, bytes]) -> bytes:
+    """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts."""
+    frame = encode_config(ConsumerOffsetsFile(data_version=version))
+    head, _, tail = frame.rpartition(b"{}")
+    lines = b",".join([b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in sorted(texts.items())])
+    return b"%b{%b\n\t}%b" % (head, lines, tail) if lines else frame
+
+
+class _Changes:
+    """Which changes of a table have a version, which are in its file."""
+
+    def __init__(self, table: ConsumerOffsets | DelayOffsets, role: ReplicaRole) -> None:
+        self._table, self._role = table, role
+        self._versioned = self._saved = table.changes
+
+    def loaded(self) -> None:
+        """What the table holds is what the file holds."""
+        self._versioned = self._saved = self._table.changes
+
+    def version(self) -> None:
+        """The changes since the last call make a version; a slave's version is its master's."""
+        if self._versioned != self._table.changes:
+            self._versioned = self._table.changes
+            if self._role.role is not Role.SLAVE:
+                before = self._table.version
+                # a broker that is stopping has forgotten its epoch
+                self._table.version = before.next(max(self._role.epoch, before.state_version), now_ms())
+
+    def to_save(self) -> bool:
+        """Whether the file lacks changes; marks them as saved."""
+        before, self._saved = self._saved, self._table.changes
+        return before != self._saved
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,331 @@
+"""Copies the master's tables while this replica is slave: topics, groups, consumer offsets, delay offsets.
+
+From a native master it requests what is newer (COPY_TABLES, see `table_copies.py`); the answer comes when there is
+something, so a change arrives within a round trip. From an official one it requests the whole tables (21, 201, 43, 45):
+at once, then every second while they are small, up to Java's 10 s as they grow. What was not copied when that master
+died is recovered from the log (topics) or lost (offsets: consumers repeat messages). Topics and groups are taken over
+when their version differs.
+
+Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
+reset, and keeping the higher one would undo it at the next failover. Delay offsets are the master's too, with the
+places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of delayed messages.
+Message request modes (402) and timers (60, 61) are not copied: this broker has neither.
+Source: rocketmq-all-5.3.3: SlaveSynchronize.java.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from rocketmq_broker.domain.consuming.arrivals import Ages
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
+from rocketmq_broker.tables.consumer_tables import ConsumerTables, states_of
+from rocketmq_broker.tables.table_file import TableFile
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import BodyError, FormatError
+from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.remoting.broker_admin import SubscriptionGroupWrapper
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.registration import TopicConfigSerializeWrapper
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetWrapper, decode_ages, decode_config
+from rocketmq_formats.table_copies import (
+    NOTHING,
+    ConsumerOffsetChanges,
+    CopyTablesRequestHeader,
+    CopyTablesResponseHeader,
+    split_tables,
+)
+from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError, parse_address
+from rocketmq_settings.replica import FAST_PORT_DISTANCE
+from rocketmq_store.message_store import MessageStore
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS: Final = (1.0, 10.0)
+"""Minimum and maximum between two copies."""
+BYTES_PER_SECOND: Final = 50_000
+"""Bounds the master's effort for copies."""
+MAX_TOPICS_COPIED: Final = 100_000
+"""More than can be created here: an official master may have them."""
+RETRY_SECONDS: Final = 1.0
+NOT_MASTER_SECONDS: Final = 0.1
+CALL_SECONDS: Final = 3.0
+
+
+_NOTHING_COPIED: Final = CopyTablesResponseHeader(
+    token="",
+    topics=NOTHING,
+    groups=NOTHING,
+    offsets=NOTHING,
+    topics_length=0,
+    groups_length=0,
+    offsets_length=0,
+    delays_length=0,
+)
+
+
+class _NotSlaveError(Exception):
+    """The role changed while an answer was awaited: the answer must not be used."""
+
+
+class _NotMasterError(Exception):
+    """The broker that the controllers elected is not yet, or no longer, master."""
+
+
+class SlaveSync:
+    """One task, which sleeps while this replica is not slave."""
+
+    def __init__(
+        self,
+        *,
+        role: ReplicaRole,
+        store: MessageStore,
+        topics: TopicTable,
+        topics_file: TableFile,
+        tables: ConsumerTables,
+        client: RemotingClient,
+        on_ages: Callable[[Mapping[int, Ages]], None],
+    ) -> None:
+        """`on_ages`: takes the ages of delayed messages by level, which a native master sends."""
+        self._role = role
+        self._store = store
+        self._on_ages = on_ages
+        self._topics = topics
+        self._topics_file = topics_file
+        self._tables = tables
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._master: str | None = None
+        self._copied: dict[RequestCode, bytes] = {}
+        """The last bodies taken over."""
+        self._copied_changes = _NOTHING_COPIED
+        """The last answer of a native master."""
+        self._official: str | None = None
+        """The master, if it is an official broker."""
+        self._topics_version = self._groups_version = DataVersion()
+        """As copied last."""
+        self._offsets_changes = 0
+        """Of the table when it was copied last."""
+        self._offsets_differ = False
+        """The table was changed here since it was copied as a whole."""
+        self._failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; the first copy follows when there is a master."""
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop copying."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def on_role_change(self) -> None:
+        """Master, slave or neither now, or another epoch: copy at once from a new master."""
+        if self._role.role is not Role.SLAVE or self._role.master_address != self._master:
+            self._copied.clear()
+            self._copied_changes = _NOTHING_COPIED
+            self._official = None
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            wait: float | None = None
+            if self._role.role is Role.SLAVE and self._role.master_address is not None:
+                wait = await self._copy(self._role.master_address)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _copy(self, master: str) -> float:
+        """Copy what is due; seconds until the next time."""
+        self._master = master
+        try:
+            if self._official != master:
+                if await self._copy_changes(master):
+                    self._succeeded(master)
+                    return 0
+                self._official = master
+            size = await self._copy_topics(master)
+            size += await self._copy_groups(master)
+            size += await self._copy_offsets(master)
+            await self._copy_delays(master)
+        except _NotSlaveError:
+            return 0
+        except _NotMasterError:
+            return NOT_MASTER_SECONDS
+        except (RemotingError, FormatError, StorageError, ValueError) as error:
+            if not self._failing:
+                log.warning("the master's tables are not copied, retrying", master=master, reason=str(error))
+            self._failing = True
+            return RETRY_SECONDS
+        except Exception:
+            # if this task ended here, only a failover with old tables would show it
+            log.exception("unexpected error while copying the master's tables, retrying", master=master)
+            self._failing = True
+            return PERIOD_SECONDS[1]
+        self._succeeded(master)
+        at_least, at_most = PERIOD_SECONDS
+        return min(max(size / BYTES_PER_SECOND, at_least), at_most)
+
+    def _succeeded(self, master: str) -> None:
+        if self._failing:
+            log.info("the master's tables are copied again", master=master)
+        self._failing = False
+
+    # from a native master
+
+    async def _copy_changes(self, master: str) -> bool:
+        """Confirm what is held, take over what is newer; False: the master is an official broker. Raises as
+        `_request`."""
+        held = self._copied_changes
+        self._compare_offsets()
+        header = CopyTablesRequestHeader(
+            broker_id=self._role.broker_id or 0,
+            token=held.token,
+            # a table that was changed here meanwhile is not a copy
+            topics=held.topics if self._topics.version == self._topics_version else NOTHING,
+            groups=held.groups if self._tables.groups.version == self._groups_version else NOTHING,
+            offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
+            parts=True,
+        )
+        answer = await self._call(master, request(RequestCode.COPY_TABLES, header))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return False
+        if answer.code == ResponseCode.SYSTEM_BUSY:
+            raise _NotMasterError
+        _check(RequestCode.COPY_TABLES, answer)
+        news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
+        topics, groups, offsets, delays = split_tables(news, answer.body)
+        if topics:
+            self._take_topics(master, topics)
+        if groups:
+            self._take_groups(master, groups)
+        if offsets:
+            self._take_changed_offsets(offsets)
+        if delays:
+            self._take_delays(delays)
+        if topics or groups:
+            # for the master, the next request confirms that they are durable here
+            await self._topics_file.saved()
+            await self._tables.groups_file.saved()
+        if self._role.role is Role.SLAVE and self._role.master_address == master:
+            self._copied_changes = news
+        return True
+
+    def _take_changed_offsets(self, body: bytes) -> None:
+        changes = decode_config(ConsumerOffsetChanges, body)
+        offsets = self._tables.offsets
+        self._compare_offsets()
+        if changes.full:
+            self._offsets_differ = False
+        offsets.take_changes(changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more)
+        offsets.version = changes.data_version
+        self._offsets_changes = offsets.changes
+
+    def _compare_offsets(self) -> None:
+        if self._tables.offsets.changes != self._offsets_changes:
+            self._offsets_changes = self._tables.offsets.changes
+            self._offsets_differ = True
+
+    # from an official one; each returns the size of its table in bytes
+
+    async def _copy_topics(self, master: str) -> int:
+        host, port = parse_address(master)
+        fast = f"[{host}]:{port - FAST_PORT_DISTANCE}" if ":" in host else f"{host}:{port - FAST_PORT_DISTANCE}"
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        body = await self._request(master, code, address=fast)
+        if body != self._copied.get(code) or self._topics.version != self._topics_version:
+            self._take_topics(master, body)
+            self._copied[code] = body
+        return len(body)
+
+    def _take_topics(self, master: str, body: bytes) -> None:
+        wrapper = decode_body(TopicConfigSerializeWrapper, body)
+        self._topics_version = wrapper.data_version
+        if wrapper.data_version == self._topics.version:
+            return
+        table = {}
+        for name, topic in wrapper.topic_config_table.items():
+            if name != topic.topic_name or name_problem(name) is not None:
+                log.warning("a topic of the master is skipped: illegal name", topic=name[:300])
+            else:
+                table[name] = topic
+        if len(table) > MAX_TOPICS_COPIED:
+            raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS_COPIED}")
+        self._topics.replace(wrapper.data_version, table)
+        log.info("topics copied", master=master, count=len(table))
+
+    async def _copy_groups(self, master: str) -> int:
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        body = await self._request(master, code)
+        if body != self._copied.get(code) or self._tables.groups.version != self._groups_version:
+            self._take_groups(master, body)
+            self._copied[code] = body
+        return len(body)
+
+    def _take_groups(self, master: str, body: bytes) -> None:
+        groups = self._tables.groups
+        wrapper = decode_body(SubscriptionGroupWrapper, body)
+        self._groups_version = wrapper.data_version
+        if wrapper.data_version == groups.version:
+            return
+        # an official master may have longer names than can be created here; they are kept
+        table = {name: group for name, group in wrapper.subscription_group_table.items() if name == group.group_name}
+        groups.replace(wrapper.data_version, table, wrapper.forbidden_table)
+        log.info("groups copied", master=master, count=len(table))
+
+    async def _copy_offsets(self, master: str) -> int:
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        body = await self._request(master, code)
+        offsets = self._tables.offsets
+        if body != self._copied.get(code) or offsets.changes != self._offsets_changes:
+            # integer keys are bare here, as in the file
+            wrapper = decode_config(ConsumerOffsetsFile, body)
+            offsets.merge(wrapper.offset_table)
+            offsets.version = wrapper.data_version
+            self._copied[code], self._offsets_changes = body, offsets.changes
+        return len(body)
+
+    async def _copy_delays(self, master: str) -> None:
+        self._take_delays(await self._request(master, RequestCode.GET_ALL_DELAY_OFFSET))
+
+    def _take_delays(self, body: bytes) -> None:
+        wrapper = decode_config(DelayOffsetWrapper, body)
+        # an official master does not send the place of the log that its table belongs to
+        self._tables.delays.replace(states_of(wrapper, self._store.dispatched_offset))
+        self._tables.delays.version = wrapper.data_version
+        self._on_ages(decode_ages(wrapper.ages or {}))
+
+    async def _request(self, master: str, code: RequestCode, *, address: str | None = None) -> bytes:
+        """The body of the answer, from `master` itself unless its `address` is another.
+
+        Raises:
+            _NotSlaveError: this replica is no longer the slave of `master`.
+            RemotingError, BodyError: no answer, or one with an error.
+        """
+        answer = await self._call(master, request(code), address=address)
+        _check(code, answer)
+        return answer.body
+
+    async def _call(self, master: str, command: RemotingCommand, *, address: str | None = None) -> RemotingCommand:
+        answer = await self._client.call(address or master, command, timeout=CALL_SECONDS)
+        if self._role.role is not Role.SLAVE or self._role.master_address != master:
+            raise _NotSlaveError
+        return answer
+
+
+def _check(code: RequestCode, answer: RemotingCommand) -> None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise BodyError(f"{code.name} is answered with {answer.code}: {answer.remark}")

@@ -1,0 +1,55 @@
+"""The tables that slaves, ours and Java's, copy from their master beside topics (21) and groups (201): consumer offsets
+(43), delay offsets (45), message request modes (402), and the timer's (60, 61), which are always empty here.
+
+Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, SlaveSynchronize.java.
+"""
+
+from rocketmq_broker.host import now_ms
+from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.consumer_tables import ConsumerTables
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import encode_body
+from rocketmq_formats.remoting.broker_admin import MessageRequestModeWrapper, TimerCheckpoint, TimerMetricsWrapper
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_runtime.remoting.server import Answer, Peer
+from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
+
+
+class SlaveTables:
+    def __init__(self, tables: ConsumerTables, lane: SlowLane) -> None:
+        self._tables = tables
+        self._lane = lane
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        return {
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self._offsets,
+            RequestCode.GET_ALL_DELAY_OFFSET: lambda request, _peer: _body(request, self._tables.encode_delays()),
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _modes,
+            RequestCode.GET_TIMER_CHECK_POINT: _timer_checkpoint,
+            RequestCode.GET_TIMER_METRICS: _timer_metrics,
+        }
+
+    def _offsets(self, request: RemotingCommand, peer: Peer) -> Answer:
+        async def make(pace: Pace) -> RemotingCommand:
+            return _body(request, await in_steps(self._tables.encode_offsets(), pace))
+
+        return self._lane.answer(request, peer, make)
+
+
+def _modes(request: RemotingCommand, _peer: Peer) -> Answer:
+    return _body(request, encode_body(MessageRequestModeWrapper()))
+
+
+def _timer_checkpoint(request: RemotingCommand, _peer: Peer) -> Answer:
+    """Nothing waits, so everything until now is read."""
+    return _body(request, TimerCheckpoint(last_read_time_ms=now_ms() // 1000 * 1000).encode())
+
+
+def _timer_metrics(request: RemotingCommand, _peer: Peer) -> Answer:
+    return _body(request, encode_body(TimerMetricsWrapper()))
+
+
+def _body(request: RemotingCommand, body: bytes) -> RemotingCommand:
+    return response(request, ResponseCode.SUCCESS, None, None, body)

@@ -1,0 +1,381 @@
+"""Copies a master's tables to its native slaves (COPY_TABLES), and delays answers until the slaves have them.
+
+A slave's request is answered when something is newer than what it holds; its next request confirms that it holds it. So
+with strict durability an administrator's change is acknowledged when every member of the SyncStateSet has it, like a
+message (NothingGoesBack), and so is a commit of a consumer offset that wants an answer. One-way commits reach the
+slaves a round trip later.
+
+That is as safe as a message, because waiting for a member begins before it joins. The sidecar first names a slave that
+could enter the set (`Replication.joins`). It proposes it to the controllers when this broker has reported that the
+slave holds everything acknowledged, and that nothing is acknowledged without it from then on (`Copied`).
+
+Replicas of official brokers copy by themselves every 10 s and are not waited for; the sidecar reports which these are.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import structlog
+
+from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.offsets import Changed
+from rocketmq_broker.domain.tables.topics import TopicTable
+from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.tables.consumer_tables import ConsumerTables
+from rocketmq_broker.tables.table_file import Barrier, no_barrier
+from rocketmq_broker.tables.waiting_commits import WaitingCommits
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.replica_link import Copied
+from rocketmq_formats.steps import Steps
+from rocketmq_formats.table_copies import NOTHING, CopyTablesRequestHeader, CopyTablesResponseHeader
+from rocketmq_runtime.remoting.peer import Deferred
+from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
+from rocketmq_runtime.remoting.slow_lane import Lane, LaneFullError, in_steps
+
+log = structlog.get_logger(__name__)
+
+ADMIN_SECONDS: Final = 2.5
+"""How long a change may wait for the slaves: longer than one whose broker hangs stays in the SyncStateSet
+(brokerHangTimeoutMs), and shorter than tools wait."""
+HOLD_SECONDS: Final = 0.5
+"""How long a hand-over may wait for the slaves."""
+LONG_POLL_SECONDS: Final = 1.0
+"""After this a slave gets an answer without tables; it carries the delay offsets."""
+BATCH_SECONDS: Final = 0.01
+"""Between two answers to a slave where only offsets changed: commits come in thousands."""
+POLL_SECONDS: Final = 0.05
+"""The SyncStateSet may change during a wait."""
+DELAYS_SECONDS: Final = 0.5
+"""Minimum time between two copies of delay offsets: a new master finds later ones in its log."""
+MAX_PART: Final = 4 * 1024 * 1024
+"""Bytes of an answer above which the next table waits for the next answer."""
+PART: Final = 2000
+"""Keys of offsets in one answer: bounds how long they hold a turn of the loop, here and at the slave."""
+ALL: Final = 2**62
+"""Keys of an answer to a slave that takes no parts."""
+MAX_SLAVES: Final = 256
+
+
+class Serials(NamedTuple):
+    """Changes of each table since the start."""
+
+    topics: int
+    groups: int
+    offsets: int
+
+    def reaches(self, other: "Serials") -> bool:
+        return self.topics >= other.topics and self.groups >= other.groups and self.offsets >= other.offsets
+
+
+_NONE: Final = Serials(NOTHING, NOTHING, NOTHING)
+
+
+class _PendingCopy(NamedTuple):
+    """A slave's request that waits for something newer."""
+
+    request: RemotingCommand
+    peer: Peer
+    held: Serials
+    parts: bool
+    timer: asyncio.TimerHandle
+
+
+class _Join(NamedTuple):
+    """A slave on its way into the SyncStateSet."""
+
+    number: int
+    wanted: Serials | None
+    """The tables' state at its first request; from then on answers wait for it. None: no request yet."""
+
+
+class TableCopies:
+    """One per broker; idle while it is not master."""
+
+    def __init__(
+        self,
+        *,
+        role: ReplicaRole,
+        topics: TopicTable,
+        tables: ConsumerTables,
+        topics_body: Callable[[], Steps[bytes]],
+        groups_body: Callable[[], Steps[bytes]],
+        on_copied: Callable[[Copied], None],
+    ) -> None:
+        """`topics_body`, `groups_body`: as of 21 and 201. `on_copied`: informs the sidecar."""
+        self._role = role
+        self._tables = tables
+        self._topics_body = topics_body
+        self._groups_body = groups_body
+        self._loop = asyncio.get_running_loop()
+        self._topics = self._groups = 0
+        self._token = ""
+        self._held: dict[int, Serials] = {}
+        """By broker id, what slaves have confirmed since this mastership began."""
+        self._joins: dict[int, _Join] = {}
+        """By broker id."""
+        self._on_copied = on_copied
+        self._copied = frozenset[int]()
+        """Last reported."""
+        self._pending: dict[int, _PendingCopy] = {}
+        self._copying: dict[int, int] = {}
+        """By broker id, `ConsumerOffsets.floor` at the start of its unfinished copy of all offsets."""
+        self._lane = Lane()
+        """Separate from the tools' lane, because changes wait for slaves."""
+        self._making: set[asyncio.Task[None]] = set()
+        self._delays_sent: dict[int, float] = {}
+        """By broker id, loop time."""
+        self._wake: asyncio.TimerHandle | None = None
+        self._progressed = asyncio.Event()
+        self._commits = WaitingCommits(lambda changes: self._problem(Serials(NOTHING, NOTHING, changes)))
+        topics.on_change(self._topics_changed)
+        tables.groups.on_change(self._groups_changed)
+        tables.offsets.on_change = self._offsets_changed
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        return {RequestCode.COPY_TABLES: self._copy_tables}
+
+    def on_role_change(self) -> None:
+        """Another role or epoch: slaves have to confirm again what they hold."""
+        self._token = secrets.token_hex(8) if self._role.role is Role.MASTER else ""
+        self._held.clear()
+        self._copying.clear()
+        self._delays_sent.clear()
+        self._joins.clear()
+        self._copied = frozenset()
+        self._commits.end()
+        pending, self._pending = self._pending, {}
+        for copy in pending.values():
+            copy.timer.cancel()
+            copy.peer.answer_later(copy.request, _not_master(copy.request))
+        self._progressed.set()
+
+    def on_members(self) -> None:
+        """The sidecar has sent the SyncStateSet and the slaves that may enter it."""
+        joins = self._role.joins
+        if not joins and not self._joins:
+            return  # as with every acknowledged message
+        if len(joins) == len(self._joins) and all(
+            joins.get(slave) == join.number for slave, join in self._joins.items()
+        ):
+            return
+        self._joins = {
+            slave: join
+            if (join := self._joins.get(slave)) is not None and join.number == number
+            else _Join(number, None)
+            for slave, number in joins.items()
+        }
+        for slave, join in self._joins.items():
+            if join.wanted is None:
+                # what it held before it left proves nothing: it has to confirm again
+                self._held.pop(slave, None)
+                if slave in self._pending:
+                    self._answer_one(slave)
+        self._report_copied()
+
+    def replication_barrier(self) -> Barrier:
+        """A wait until every member of the SyncStateSet holds the tables as they are now. It returns None, or why they
+        may be lost; at once without strict durability."""
+        if not self._role.durability.strict or self._role.role is not Role.MASTER:
+            return no_barrier()
+        return partial(self._wait_for_members, self._token, self._serials, ADMIN_SECONDS)
+
+    def commit_answer(self, request: RemotingCommand, peer: Peer) -> Answer:
+        """The answer to a commit of a consumer offset that was just applied."""
+        if request.is_oneway or not self._role.durability.strict:
+            return response(request, ResponseCode.SUCCESS)
+        if self._role.role is not Role.MASTER:
+            return _not_master(request)  # the master's table will replace it
+        return self._commits.wait(request, peer, self._tables.offsets.changes, ADMIN_SECONDS)
+
+    async def hand_over(self) -> None:
+        """Another replica may become master: wait until the slaves have all commits and changes, if that is possible in
+        time."""
+        if self._role.role is not Role.MASTER:
+            return
+        problem = await self._wait_for_members(self._token, self._serials, HOLD_SECONDS)
+        if problem is not None:
+            log.warning("the tables are not at all replicas in sync", reason=problem)
+
+    # inside
+
+    async def _wait_for_members(self, token: str, wanted: Serials, seconds: float) -> str | None:
+        until = self._loop.time() + seconds
+        while token == self._token:
+            problem = self._problem(wanted)
+            if problem is None:
+                return None
+            left = until - self._loop.time()
+            if left <= 0:
+                return (
+                    f"it is applied here, but {problem} within {seconds:g} s and a failover could undo it:"
+                    " send the request again"
+                )
+            self._progressed.clear()
+            try:
+                async with asyncio.timeout(min(left, POLL_SECONDS)):
+                    await self._progressed.wait()
+            except TimeoutError:
+                pass
+        return "this broker ceased to be master meanwhile: check whether the next master has it, or send it there again"
+
+    @property
+    def _serials(self) -> Serials:
+        return Serials(self._topics, self._groups, self._tables.offsets.changes)
+
+    def _problem(self, wanted: Serials) -> str | None:
+        """The replicas that lack this, in words."""
+        role = self._role
+        if role.members is None:
+            return "the sidecar has not sent the SyncStateSet yet"
+        joining = {slave for slave, join in self._joins.items() if join.wanted is not None}
+        others = (role.members | joining) - {role.broker_id} - self._officials
+        missing = sorted(number for number in others if not self._held.get(number, _NONE).reaches(wanted))
+        return f"replicas {missing} of the SyncStateSet have not copied it" if missing else None
+
+    @property
+    def _officials(self) -> frozenset[int]:
+        return self._role.officials - self._held.keys()
+
+    def _report_copied(self) -> None:
+        ready = frozenset(
+            join.number
+            for slave, join in self._joins.items()
+            if slave in self._officials
+            or (join.wanted is not None and self._held.get(slave, _NONE).reaches(join.wanted))
+        )
+        if ready != self._copied:
+            self._copied = ready
+            self._on_copied(Copied(self._role.epoch, ready))
+
+    def _join_asked(self, slave: int) -> None:
+        join = self._joins.get(slave)
+        if join is not None:
+            if join.wanted is None:
+                self._joins[slave] = join._replace(wanted=self._serials)
+            self._report_copied()
+
+    def _copy_tables(self, request: RemotingCommand, peer: Peer) -> Answer:
+        if self._role.role is not Role.MASTER:
+            return _not_master(request)
+        header = decode_header(CopyTablesRequestHeader, request.ext_fields or {})
+        number = header.broker_id
+        if number not in self._held and len(self._held) >= MAX_SLAVES:
+            raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, f"more than {MAX_SLAVES} slaves")
+        held = Serials(header.topics, header.groups, header.offsets) if header.token == self._token else _NONE
+        self._held[number] = held
+        self._join_asked(number)
+        self._progressed.set()
+        self._commits.check()
+        before = self._pending.pop(number, None)
+        if before is not None:
+            before.timer.cancel()
+            self._answer_later(before, number)
+        parts = header.parts
+        if not held.reaches(self._serials):
+            return self._answer(request, peer, number, held, parts=parts)
+        timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
+        self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
+        return DEFERRED
+
+    def _topics_changed(self) -> None:
+        self._topics += 1
+        self._answer_soon(0)
+
+    def _groups_changed(self) -> None:
+        self._groups += 1
+        self._answer_soon(0)
+
+    def _offsets_changed(self) -> None:
+        if self._pending and self._wake is None:
+            self._answer_soon(BATCH_SECONDS)
+
+    def _answer_soon(self, seconds: float) -> None:
+        if self._pending:
+            if self._wake is not None:
+                self._wake.cancel()
+            self._wake = self._loop.call_later(seconds, self._answer_all)
+
+    def _answer_all(self) -> None:
+        self._wake = None
+        for number in list(self._pending):
+            self._answer_one(number)
+
+    def _answer_one(self, number: int) -> None:
+        pending = self._pending.pop(number)
+        pending.timer.cancel()
+        self._answer_later(pending, number)
+
+    def _answer_later(self, pending: _PendingCopy, number: int) -> None:
+        answer = self._answer(pending.request, pending.peer, number, pending.held, parts=pending.parts)
+        if answer is not DEFERRED:
+            pending.peer.answer_later(pending.request, answer)
+
+    def _answer(
+        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, *, parts: bool
+    ) -> RemotingCommand | Deferred:
+        """At once if one step is enough."""
+        steps = self._render(request, number, held, PART if parts else ALL)
+        made = self._lane.first_step(steps)
+        if made is not None:
+            return made[0]
+        task = self._loop.create_task(self._make(steps, request, peer, number))
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+        return DEFERRED
+
+    async def _make(self, steps: Steps[RemotingCommand], request: RemotingCommand, peer: Peer, number: int) -> None:
+        token = self._token
+        try:
+            answer = await self._lane.run(number, partial(in_steps, steps))
+        except LaneFullError as error:
+            answer = response(request, ResponseCode.SYSTEM_BUSY, str(error))
+        peer.answer_later(request, answer if token == self._token else _not_master(request))
+
+    def _render(self, request: RemotingCommand, number: int, held: Serials, most: int) -> Steps[RemotingCommand]:
+        topics = groups = offsets = b""
+        now = held
+        # a serial is taken in the same step as the table's entries
+        if held.topics < self._topics:
+            now = now._replace(topics=self._topics)
+            topics = yield from self._topics_body()
+        if held.groups < self._groups and len(topics) < MAX_PART:
+            now = now._replace(groups=self._groups)
+            groups = yield from self._groups_body()
+        if held.offsets < self._tables.offsets.changes and len(topics) + len(groups) < MAX_PART:
+            changed = self._changed_since(number, held.offsets, most)
+            offsets, now = self._tables.encode_changed_offsets(changed), now._replace(offsets=changed.until)
+        delays = b""
+        if self._loop.time() - self._delays_sent.get(number, float("-inf")) >= DELAYS_SECONDS:
+            self._delays_sent[number] = self._loop.time()
+            delays = self._tables.encode_delays()
+        header = CopyTablesResponseHeader(
+            token=self._token,
+            topics=now.topics,
+            groups=now.groups,
+            offsets=now.offsets,
+            topics_length=len(topics),
+            groups_length=len(groups),
+            offsets_length=len(offsets),
+            delays_length=len(delays),
+        )
+        return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays)))
+
+    def _changed_since(self, number: int, since: int, most: int) -> Changed:
+        offsets = self._tables.offsets
+        changed = offsets.changed_since(since, most, begun=self._copying.get(number))
+        if changed.begins:
+            self._copying[number] = offsets.floor
+        if changed.until == offsets.changes:
+            self._copying.pop(number, None)
+        return changed
+
+
+def _not_master(request: RemotingCommand) -> RemotingCommand:
+    return response(request, ResponseCode.SYSTEM_BUSY, "this broker is not master")

@@ -1,0 +1,1 @@
+"""What administrators ask of a broker, and the numbers that dashboards show."""

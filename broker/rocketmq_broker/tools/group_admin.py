@@ -1,0 +1,86 @@
+"""Requests of tools and slaves for the table of consumer groups: 200 and 207 change it, 201 and 352 read it.
+
+The answer to a change leaves when the table is on disk and, with strict durability, at the slaves in sync. As in Java a
+slave accepts changes too; they last until it copies its master's table.
+Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
+"""
+
+import asyncio
+
+import structlog
+
+from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.domain.tables.subscription_groups import MAX_GROUPS, SubscriptionGroups
+from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.table_body import TableBody
+from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_request_body, encode_body
+from rocketmq_formats.remoting.broker_admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    SubscriptionGroupWrapper,
+)
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.topics import SubscriptionGroupConfig
+from rocketmq_runtime.remoting.server import Answer, Peer
+
+log = structlog.get_logger(__name__)
+
+
+class GroupAdmin:
+    """The table of groups by request."""
+
+    def __init__(
+        self, *, groups: SubscriptionGroups, offsets: ConsumerOffsets, file: TableFile, lane: SlowLane
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._file = file
+        self.replication_barrier: MakeBarrier = no_barrier
+        self.all = TableBody(
+            lane,
+            b"subscriptionGroupTable",
+            version=lambda: groups.version,
+            table=lambda: groups.table,
+            around=lambda: SubscriptionGroupWrapper(forbidden_table=groups.forbidden, data_version=groups.version),
+        )
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._update,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all.answer,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._get,
+        }
+
+    def _update(self, request: RemotingCommand, peer: Peer) -> Answer:
+        group = decode_request_body(SubscriptionGroupConfig, request.body)
+        problem = self._groups.name_problem(group.group_name)
+        if problem is None and self._groups.get(group.group_name) is None and len(self._groups.table) >= MAX_GROUPS:
+            problem = f"there are {MAX_GROUPS} groups already"
+        if problem is not None:
+            raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        if self._groups.put(group):
+            log.info("consumer group changed", group=group.group_name, by=peer.address)
+        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
+
+    def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
+        if header.clean_offset:
+            self._offsets.remove_group(header.group_name)
+        if self._groups.delete(header.group_name):
+            log.info("consumer group deleted", group=header.group_name, by=peer.address, offsets=header.clean_offset)
+        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
+
+    def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
+        header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields or {})
+        group = self._groups.get(header.group)
+        if group is None:
+            remark = f"No group in this broker. group: {header.group}"
+            raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return response(request, ResponseCode.SUCCESS, None, None, encode_body(group))

@@ -1,0 +1,1 @@
+"""Replicas compare their logs while they run, and repair damage."""

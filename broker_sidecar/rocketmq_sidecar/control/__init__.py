@@ -1,0 +1,1 @@
+"""Carries out what the control machine decides: controllers, broker, identity, fence."""

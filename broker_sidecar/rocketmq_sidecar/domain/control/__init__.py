@@ -1,0 +1,1 @@
+"""The control machine: events in, actions out."""

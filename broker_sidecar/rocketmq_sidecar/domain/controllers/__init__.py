@@ -1,0 +1,1 @@
+"""What a replica does with the controllers: leader, identity, master, write lease, SyncStateSet."""

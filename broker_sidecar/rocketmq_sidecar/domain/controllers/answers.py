@@ -1,0 +1,56 @@
+"""Decodes controllers' answers for the control machine. Pure; raises `FormatError` for what cannot be read."""
+
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import HeaderError
+from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import (
+    ElectMasterResponseBody,
+    ElectMasterResponseHeader,
+    GetMetaDataResponseHeader,
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoResponseHeader,
+    RegisterBrokerToControllerResponseHeader,
+    SyncStateSet,
+)
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_sidecar.domain.controllers.group_state import GroupView
+
+
+def quorum(answer: RemotingCommand) -> GetMetaDataResponseHeader:
+    """1005."""
+    return decode_header(GetMetaDataResponseHeader, answer.ext_fields or {})
+
+
+def next_broker_id(answer: RemotingCommand) -> int:
+    """1012: the id to apply for, from 1."""
+    found = decode_header(GetNextBrokerIdResponseHeader, answer.ext_fields or {}).next_broker_id
+    if found is None or found < 1:
+        raise HeaderError(f"no usable nextBrokerId in the answer: {found}")
+    return found
+
+
+def agreed(answer: RemotingCommand) -> SyncStateSet:
+    """1001: the set and its epoch after the change."""
+    return decode_body(SyncStateSet, answer.body)
+
+
+def group_view(code: RequestCode, answer: RemotingCommand) -> GroupView | None:
+    """1002, 1003, 1004: who is master; None if the request was refused. 2011 (the master lives) is not a refusal."""
+    fields = answer.ext_fields or {}
+    if code is RequestCode.CONTROLLER_ELECT_MASTER:
+        if answer.code not in {ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST}:
+            return None
+        elected = decode_header(ElectMasterResponseHeader, fields)
+        members = decode_body(ElectMasterResponseBody, answer.body).sync_state_set or frozenset()
+        in_sync = SyncStateSet(sync_state_set=members, sync_state_set_epoch=elected.sync_state_set_epoch or 0)
+        return GroupView(code, elected.master_epoch, elected.master_broker_id, elected.master_address, in_sync)
+    if answer.code != ResponseCode.SUCCESS:
+        return None
+    if code is RequestCode.CONTROLLER_REGISTER_BROKER:
+        registered = decode_header(RegisterBrokerToControllerResponseHeader, fields)
+        return GroupView(
+            code, registered.master_epoch, registered.master_broker_id, registered.master_address, agreed(answer)
+        )
+    replica = decode_header(GetReplicaInfoResponseHeader, fields)
+    return GroupView(code, replica.master_epoch, replica.master_broker_id, replica.master_address, agreed(answer))

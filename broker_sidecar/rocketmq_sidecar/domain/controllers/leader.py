@@ -1,0 +1,92 @@
+"""Finds the leading controller: asks all of them at once (1005), and repeats that until one is known. Pure.
+
+A leader is given up when it answers that it does not lead (2007), when its connection breaks, and when it has not
+answered for a while. The others name a controller that hangs for some time, so then only its own answer counts.
+"""
+
+from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
+from rocketmq_sidecar.domain.actions import Request
+from rocketmq_sidecar.domain.controllers.requests import metadata
+
+
+class LeaderFinder:
+    """`leader` is the address of the leading controller, if known."""
+
+    def __init__(self, controllers: tuple[str, ...], *, interval: float) -> None:
+        """`interval`: seconds between two rounds of asking."""
+        self.leader: str | None = None
+        self._controllers = controllers
+        self._interval = interval
+        self._asked: dict[str, Request] = {}
+        self._suspects: set[str] = set()
+        self._named: str | None = None
+        self._round_at = float("-inf")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every controller, and the leader, even if its name differs from the configured ones."""
+        if self.leader is None or self.leader in self._controllers:
+            return self._controllers
+        return (*self._controllers, self.leader)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to call `requests` next; None if only events matter."""
+        return self._round_at if self.leader is None else None
+
+    def requests(self, now: float) -> tuple[Request, ...]:
+        """The requests that are due now."""
+        if self.leader is None and self._named is not None and now >= self._round_at:
+            self.leader, self._named = self._named, None
+        if self.leader is not None or now < self._round_at:
+            return ()
+        self._round_at = now + self._interval
+        requests = tuple(metadata(address, now) for address in self._controllers if address not in self._asked)
+        self._asked.update((request.address, request) for request in requests)
+        return requests
+
+    def on_answer(self, request: Request, answer: GetMetaDataResponseHeader | None) -> None:
+        """A controller's answer about the quorum; None if there was none that can be read."""
+        if self._asked.get(request.address) is not request:
+            return  # from before a `reset`
+        del self._asked[request.address]
+        if answer is None:
+            return
+        self.on_response(request.address)
+        named = answer.controller_leader_address or None
+        if self.leader is not None:
+            return
+        if answer.is_leader:
+            self.leader, self._named = request.address, None
+        elif named is not None and named not in self._suspects:
+            if named in self._controllers:
+                self.leader = named
+            else:
+                # This may be a configured controller under another name, whose own answer is under way.
+                self._named = named
+
+    def on_response(self, address: str) -> None:
+        """It answered, so it does not hang."""
+        self._suspects.discard(address)
+
+    def not_leader(self, address: str) -> None:
+        """It answered that it does not lead."""
+        self._give_up(address)
+
+    def suspect(self, address: str) -> None:
+        """It does not answer, or cannot be reached."""
+        self._suspects.add(address)
+        self._give_up(address)
+
+    def reset(self) -> None:
+        """All connections are closed; answers can no longer come."""
+        self.leader = self._named = None
+        self._asked.clear()
+        self._suspects.clear()
+        self._round_at = float("-inf")
+
+    def _give_up(self, address: str) -> None:
+        if address == self.leader:
+            self.leader = None
+        if address == self._named:
+            self._named = None

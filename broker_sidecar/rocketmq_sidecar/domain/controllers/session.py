@@ -1,0 +1,420 @@
+"""A replica's session with its controllers: who leads, its own id, who is master, the write lease. Pure.
+
+There is no fixed sequence: after every event `next` chooses from all that is known. So a lost answer, a restart and a
+new leading controller need no path of their own. The parts:
+
+    leader                which controller leads (1005)
+    identity              brokerId, from the files or by 1012 and 1013; then 1003, and 1002 if the group has no master
+    heartbeats            904 to every controller, so that a new leader has the state of all replicas
+    polls                 when to ask who is master (1004)
+    group_state           master, epochs and SyncStateSet, by the newest answer
+    lease                 until when a master may accept sends
+    sync_set_proposal     1001: the set that a master proposes
+    designated_election   1002: another master in place of this one
+    request_slots         one request of each kind under way, and when to repeat it
+
+Whenever the broker comes back, the session begins with 1003 over new connections, before the first heartbeat: this is
+how the controllers recognise a restarted master. A master sends 1004 with each heartbeat: its lease needs both.
+
+Source: rocketmq-all-5.3.3: ReplicasManager.java, persistent_unique_broker_id.md; RIP-44, section Elect Master.
+"""
+
+import msgspec
+
+from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import FormatError
+from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.replica_link import LogState
+from rocketmq_sidecar.domain.actions import (
+    AcceptLoss,
+    Action,
+    Actions,
+    Heartbeat,
+    LogLine,
+    MarkProven,
+    ProposalRefused,
+    Request,
+    Stored,
+)
+from rocketmq_sidecar.domain.controllers import answers
+from rocketmq_sidecar.domain.controllers.designated_election import DesignatedElection
+from rocketmq_sidecar.domain.controllers.group_state import GroupState, GroupView
+from rocketmq_sidecar.domain.controllers.heartbeats import Heartbeats
+from rocketmq_sidecar.domain.controllers.identity import IdentityKeeper
+from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
+from rocketmq_sidecar.domain.controllers.lease import Lease
+from rocketmq_sidecar.domain.controllers.polls import Polls
+from rocketmq_sidecar.domain.controllers.refusals import Refusals, unknown_id
+from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot, RequestSlots
+from rocketmq_sidecar.domain.controllers.requests import Requests
+from rocketmq_sidecar.domain.controllers.sync_set_proposal import SyncSetProposal
+from rocketmq_sidecar.domain.options import Options
+
+_UNREGISTERED = frozenset(
+    {ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST}
+)
+
+
+class ControllerSession:
+    """Sends nothing between `close` and `open`, nor before the first `open`."""
+
+    def __init__(self, options: Options, *, identity: BrokerIdentity | None, applied: AppliedIdentity | None) -> None:
+        """`identity` and `applied` are what the two files hold."""
+        timing = self._timing = options.timing
+        self.identity = IdentityKeeper(options, identity=identity, applied=applied)
+        self.finder = LeaderFinder(options.controllers, interval=timing.find)
+        self.group = GroupState()
+        self.lease = Lease(timing.lease)
+        self.registered = False
+        self.trouble: str | None = None
+        """What needs an operator: a file that cannot be written, controllers that do not know this replica."""
+        self.lost: str | None = None
+        """What is missing from the log. While this replica is in the SyncStateSet it then sends no heartbeats and asks
+        for no election, until the log has all that a master has."""
+        self.unproven: str | None = None
+        """Why the log may lack what was acknowledged: heartbeats report it, and no election is requested."""
+        self.log = LogState()
+        """The broker's check of the log's bytes: a log that is unchecked or damaged counts as unproven too."""
+        self._options = options
+        self._requests = Requests(options.cluster_name, options.broker_name, strict=not options.relaxed)
+        self._address: str | None = None
+        self._last_leader: str | None = None
+        self._heartbeats = Heartbeats(timing, self.finder, self.group, relaxed=options.relaxed)
+        self._refusals = Refusals()
+        slots = self._slots = RequestSlots(timing)
+        self._polls = Polls(timing, slots.poll, self._requests)
+        self._proposal = SyncSetProposal(slots.alter, self.group, self._requests)
+        self.election = DesignatedElection(slots.elect, self.group, self.lease, self._requests, relaxed=options.relaxed)
+
+    @property
+    def broker_id(self) -> int | None:
+        """The id at the controllers, once it is kept."""
+        return None if self.identity.identity is None else self.identity.identity.broker_id
+
+    @property
+    def address(self) -> str | None:
+        """The broker's address; None without a broker."""
+        return self._address
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the newest view names this replica."""
+        return self.registered and self.group.master_id is not None and self.group.master_id == self.broker_id
+
+    @property
+    def reported_unproven(self) -> str | None:
+        """Why heartbeats report that the log may lack what was acknowledged (`unproven`), or None."""
+        if self.unproven is not None:
+            return self.unproven
+        if not self.log.checked:
+            return "after an unclean stop the last files of the log are read again with their checksums"
+        if self.log.damage >= 0:
+            return f"the log is damaged: {self.log.reason}; it is repaired from a master, or rebuild this replica"
+        return None
+
+    # What happens
+
+    def open(self, address: str, check_code: str) -> None:
+        """The broker is connected, at `address`. `check_code` (`address;millis`) is for an id applied for from now
+        on."""
+        self._address = address
+        self.identity.offer_check_code(check_code)
+
+    def close(self) -> None:
+        """The connections to the controllers are closed; answers over them no longer count."""
+        self._address, self.registered, self.lost, self.unproven = None, False, None, None
+        self.log = LogState()
+        self.group.forget()
+        self.lease.reset()
+        self.finder.reset()
+        self._last_leader = None
+        self._heartbeats.on_answered()
+        self._proposal.forget()
+        self._slots.drop_requests()
+
+    def heartbeat_now(self) -> None:
+        """Send a heartbeat now, because its content has changed."""
+        self._heartbeats.at_once()
+
+    def poll_for_master(self, now: float) -> None:
+        """The connection to the master ended: ask often who is master, until another is known or some time has passed.
+        The controllers notify slaves late, because Java's slaves need that."""
+        self._polls.search(now)
+
+    def designate(self, ids: tuple[int, ...]) -> None:
+        """As master: have one of these replicas elected in this one's place; empty: stay master."""
+        if self.election.set_targets(ids) and self._options.relaxed:
+            self._heartbeats.announce_again()
+
+    def drop_proposal(self) -> None:
+        """A mastership has ended."""
+        self._proposal.forget()
+
+    def propose(self, wanted: SyncStateSet) -> None:
+        """As master: propose this SyncStateSet, with the epoch of the one it replaces."""
+        self._proposal.set(wanted)
+
+    def on_notice(self, now: float) -> None:
+        """1008: there may have been an election. Any peer can send it, so it only makes this replica ask a
+        controller."""
+        if self.registered:
+            self._polls.hint(now)
+
+    def on_caught_up(self) -> Actions:
+        """The log has all that the master had when the connection was made, so all that was acknowledged until then.
+        Since then nothing was acknowledged without this replica, while it is in the SyncStateSet."""
+        proven = self.on_proven()
+        if self.lost is None:
+            return proven
+        return (*proven, *self._log_complete("the log has recovered what it had lost"))
+
+    def on_proven(self) -> Actions:
+        """The log has all that was acknowledged."""
+        if self.unproven is None:
+            return ()
+        self.unproven = None
+        self._heartbeats.at_once()
+        return (MarkProven(), LogLine("the log has all that was acknowledged", {}))
+
+    def on_log(self, state: LogState) -> None:
+        """The broker has checked the log's bytes."""
+        if state != self.log:
+            self.log = state
+            self._heartbeats.at_once()
+
+    def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:
+        """A controller answered, or did not (None: whether it acted is unknown)."""
+        slot = self._slots.take(request)
+        if answer is not None:
+            self.finder.on_response(request.address)
+        try:
+            if request.code is RequestCode.CONTROLLER_GET_METADATA_INFO:
+                self.finder.on_answer(request, None if answer is None else answers.quorum(answer))
+            elif slot is None:
+                return ()  # it came too late: the request has been repeated
+            elif answer is None:
+                self._suspect(request.address)
+            elif answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
+                self.finder.not_leader(request.address)
+            else:
+                return self._handle(request, answer, slot, now)
+        except FormatError as error:
+            if slot is not None:
+                slot.refused(now)
+            return (LogLine("answer not understood", {"code": request.code.name, "reason": str(error)}, "warning"),)
+        return ()
+
+    def on_heartbeat(self, address: str, sent_at: float, *, accepted: bool) -> None:
+        """A controller accepted a heartbeat, or whether it did is not known."""
+        if accepted:
+            self.finder.on_response(address)
+        if address != self.finder.leader:
+            return
+        if accepted:
+            if self._heartbeats.counts(sent_at):
+                self.lease.on_acknowledged(sent_at)
+                self.election.on_lease_announced()
+            self._heartbeats.on_answered()
+        else:
+            self._suspect(address)
+
+    def on_stored(self, action: Stored, error: str | None, now: float) -> Actions:
+        """An identity file was written durably; or `error` says why not, and it is tried again."""
+        if not self._slots.main.take(action):
+            return ()
+        before, self.trouble = self.trouble, error
+        if error is None:
+            self._slots.main.succeeded()
+            self.identity.on_stored(action)
+            return ()
+        self._slots.main.not_before = now + self._timing.store_retry
+        return () if error == before else (LogLine("identity cannot be written", {"reason": error}, "error"),)
+
+    def on_tick(self, now: float) -> None:
+        """Time has passed: a leading controller that does not answer may hang."""
+        for late in self._slots.overdue(now):
+            self._suspect(late.address)
+        leader = self.finder.leader
+        if leader is not None and self._heartbeats.unanswered(now):
+            self._suspect(leader)
+
+    def wake_times(self) -> list[float | None]:
+        """When to call `on_tick` and `next`; the caller ignores None and times that have passed."""
+        if self._address is None:
+            return []
+        times = [self.finder.wake_at, self._heartbeats.patience_ends_at, *self._slots.wake_times()]
+        return [*times, self._heartbeats.due_at, self._polls.due_at] if self.registered else times
+
+    # What to do next
+
+    def next(self, now: float, begun: int | None) -> Actions:
+        """All requests and heartbeats that are due. `begun` is the epoch that this replica's replication serves."""
+        if self._address is None:
+            return ()
+        requests = self.finder.requests(now)
+        if self.finder.leader not in {None, self._last_leader}:
+            # The new leader must accept a heartbeat and answer a 1004 before the lease can be extended.
+            self._last_leader = self.finder.leader
+            self._heartbeats.at_once()
+            self.lease.on_leader_changed()
+            self.election.on_leader_changed()
+        actions: list[Action] = [*requests, *self._heartbeats_due(self._address, now)]
+        for slot, request in (
+            (self._slots.main, self._main_request(self._address, now)),
+            (self._slots.poll, self._poll_request(now)),
+            (self._proposal.slot, self._alter_request(begun, now)),
+            (self.election.slot, self._elect_request(now)),
+        ):
+            if request is not None:
+                slot.pending = request
+                actions.append(request)
+        return tuple(actions)
+
+    def _heartbeats_due(self, address: str, now: float) -> Actions:
+        broker_id, is_master = self.broker_id, self.is_master
+        if not self.registered or broker_id is None or self.lost is not None:
+            return ()
+        lease = is_master and not self.election.lease_returned
+        heartbeat = self._heartbeats.next(broker_id, address, now, lease=lease)
+        if heartbeat is None:
+            return ()
+        if is_master:
+            self._polls.at_once()
+        if self.reported_unproven is None:
+            return (heartbeat,)
+        whole_to = -1 if not self.log.checked else None if self.log.damage < 0 else self.log.damage
+        return (msgspec.structs.replace(heartbeat, unproven=True, whole_to=whole_to),)
+
+    def return_lease(self, now: float) -> Heartbeat | None:
+        """The heartbeat that ends an announced lease, once the broker no longer acknowledges anything."""
+        if self._address is None or self.broker_id is None:
+            return None
+        return self._heartbeats.return_lease(self.broker_id, self._address, now)
+
+    def _main_request(self, address: str, now: float) -> Request | Stored | None:
+        if not self._slots.main.free(now):
+            return None
+        leader, broker_id = self.finder.leader, self.broker_id
+        if broker_id is None:
+            return self.identity.next(leader, now)
+        if leader is None:
+            return None
+        if not self.registered:
+            return self._requests.register(leader, broker_id, address, now)
+        vacant = self.group.vacant and self.lost is None and self.reported_unproven is None
+        return self._requests.elect(leader, broker_id, now) if vacant else None
+
+    def _poll_request(self, now: float) -> Request | None:
+        leader = self.finder.leader
+        return self._polls.request(leader, now) if leader is not None and self.registered else None
+
+    def _alter_request(self, begun: int | None, now: float) -> Request | None:
+        leader, broker_id = self.finder.leader, self.broker_id
+        if leader is None or broker_id is None or not self.is_master or begun != self.group.master_epoch:
+            return None
+        return self._proposal.request(leader, broker_id, now)
+
+    def _elect_request(self, now: float) -> Request | None:
+        return self.election.request(self.finder.leader, self.broker_id, now) if self.is_master else None
+
+    def _confirmed(self, sent_at: float) -> None:
+        if not self.election.lease_suspended:
+            self.lease.on_confirmed(self.group.master_epoch, sent_at)
+
+    # What answers mean
+
+    def _handle(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
+        if slot is self.election.slot:
+            return self._handle_election(request, answer, slot, now)
+        match request.code:
+            case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID | RequestCode.CONTROLLER_APPLY_BROKER_ID:
+                if not self.identity.on_answer(request.code, answer):
+                    return self._refused(request, answer, slot, now)
+                slot.succeeded()
+                return ()
+            case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+                return self._handle_alter(request, answer, now)
+            case _:
+                return self._handle_view(request, answer, slot, now)
+
+    def _handle_alter(self, request: Request, answer: RemotingCommand, now: float) -> Actions:
+        if self._proposal.accepted(answer):
+            self._confirmed(request.sent_at)
+            return ()
+        self._polls.at_once()
+        refused = self._refused(request, answer, self._proposal.slot, now)
+        return (*refused, ProposalRefused()) if self._proposal.certainly_refused(answer) else refused
+
+    def _handle_election(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
+        group_view = answers.group_view(request.code, answer)
+        if group_view is None:
+            self.election.on_refused(answer)
+            return self._refused(request, answer, slot, now)
+        slot.succeeded()
+        learnt = self._update_group(group_view, None)
+        if group_view.master_id == self.broker_id:
+            self.election.on_named_master(group_view.master_epoch, request.sent_at)
+        return learnt
+
+    def _handle_view(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
+        group_view = answers.group_view(request.code, answer)
+        if group_view is None:
+            if answer.code in _UNREGISTERED:
+                self._not_registered(request)
+            return self._refused(request, answer, slot, now)
+        slot.succeeded()
+        self._refusals.forget()
+        if request.code is RequestCode.CONTROLLER_REGISTER_BROKER:
+            self.registered, self.trouble = True, None
+            self._heartbeats.at_once()
+            self._polls.answered(now)
+        return self._update_group(group_view, request.sent_at)
+
+    def _update_group(self, group_view: GroupView, sent_at: float | None) -> Actions:
+        group = self.group
+        before = group.master_epoch, group.master_id
+        changed = group.update(group_view)
+        if group_view.master_epoch is not None and group_view.master_epoch < group.master_epoch:
+            return ()
+        if group.master_id != self.broker_id:
+            self.lease.on_denied()
+        elif sent_at is not None:
+            self._confirmed(sent_at)
+        accepted = self._after_leaving_set(group_view)
+        if not changed:
+            return accepted
+        self._polls.found()
+        if self._options.relaxed and self.is_master:
+            self._heartbeats.at_once()  # the lease begins with the first one that announces it
+        return (*accepted, group.log_line(self.broker_id, before, group_view.source))
+
+    def _after_leaving_set(self, group_view: GroupView) -> Actions:
+        """Once this replica is out of the SyncStateSet, the loss no longer matters: it cannot be elected, and cannot
+        come back without the master's log. Nor without a heartbeat, so the set of an older answer is good enough."""
+        asked = group_view.source in {RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_GET_REPLICA_INFO}
+        if self.lost is None or not asked or self.broker_id in group_view.agreed.sync_state_set:
+            return ()
+        return self._log_complete("the group continues without what this log has lost")
+
+    def _log_complete(self, why: str) -> Actions:
+        self.lost = None
+        self._heartbeats.at_once()
+        return (AcceptLoss(), LogLine(why, {}, "warning"))
+
+    def _not_registered(self, request: Request) -> None:
+        self.registered = False
+        self.group.forget()
+        self.lease.on_denied()
+        if request.code is RequestCode.CONTROLLER_REGISTER_BROKER:
+            self.trouble = unknown_id(self._options.cluster_name, self._options.broker_name, self.broker_id)
+
+    def _refused(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
+        slot.refused(now)
+        return self._refusals.log_lines(request, answer, self.trouble)
+
+    def _suspect(self, address: str) -> None:
+        if address == self.finder.leader:
+            self._heartbeats.on_answered()
+        self.finder.suspect(address)

@@ -1,0 +1,1 @@
+"""What the sidecar beside an official broker decides."""

@@ -1,0 +1,1 @@
+"""The AutoSwitchHA protocol without sockets: master, slave, and who is in sync."""

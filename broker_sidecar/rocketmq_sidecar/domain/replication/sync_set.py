@@ -1,0 +1,124 @@
+"""The SyncStateSet at the master: the set that the controllers agreed to, and the one that it proposes. Pure.
+
+The agreed set changes only when the controllers agree. From a proposal until its result is known, a message needs the
+copies of both sets, because the next master may be elected from either. `now` is monotonic seconds.
+Source: rocketmq-all-5.3.3: AutoSwitchHAService.java, ReplicasManager.java; RIP-44, section SyncStateSet change.
+"""
+
+from collections.abc import Set as AbstractSet
+
+from rocketmq_formats.remoting.controller import SyncStateSet
+
+
+class SyncSet:
+    """The SyncStateSet of one mastership."""
+
+    def __init__(self, own_id: int, agreed: SyncStateSet, now: float, *, strict: bool = False) -> None:
+        """`agreed` is the controllers' set when this replica becomes master; its members get time to connect.
+
+        `strict`: every member has all that was acknowledged, and nothing is acknowledged without all of them, so no
+        member is dropped without need. An election leaves them in the set. They stay until two replicas, this one
+        included, have acknowledged the epoch; then the others leave at once. A slave is proposed when it has the
+        master's tables (`copied`), whose changes are acknowledged like messages.
+        """
+        self.own_id = own_id
+        self.members = agreed.sync_state_set | {own_id}
+        self.epoch = agreed.sync_state_set_epoch
+        self.union = self.members
+        """Members of the agreed set, and of proposed sets whose result is not known."""
+        self.size = len(self.members)
+        """inSyncReplicasNums: of the larger set, while a change is under way."""
+        self.present = 1
+        """Replicas, this one included, that were caught up or about to join at the last `propose`."""
+        self.changed = False
+        """A member has acknowledged the epoch since the last `propose`."""
+        self.joins: dict[int, int] = {}
+        """Slaves outside the set with a member's log, each with a number of its own."""
+        self._joined = 0
+        self._copied: AbstractSet[int] = frozenset()
+        """Numbers out of `joins`: a strict master proposes only those."""
+        self.strict = strict
+        self._caught_up = {} if strict else dict.fromkeys(self.members - {own_id}, now)
+        self._without_data: frozenset[int] = frozenset()
+
+    def adopt(self, agreed: SyncStateSet, now: float) -> bool:
+        """Apply what the controllers agreed to; False if it is not newer."""
+        if agreed.sync_state_set_epoch <= self.epoch:
+            return False
+        self.epoch = agreed.sync_state_set_epoch
+        self.members = agreed.sync_state_set | {self.own_id}
+        for member in self.joins.keys() & self.members:  # not those that have disconnected since
+            self._caught_up.setdefault(member, now)
+            del self.joins[member]
+        self._without_data &= self.members
+        self._drop_proposal()  # it names the epoch before
+        return True
+
+    def proposal_refused(self) -> None:
+        """The controllers certainly refused the last proposal."""
+        self.joins.clear()
+        self._drop_proposal()
+
+    def caught_up(self, broker_id: int, at: float) -> None:
+        """At `at`, slave `broker_id` had all that the master had."""
+        if at > self._caught_up.get(broker_id, float("-inf")):
+            self._caught_up[broker_id] = at
+
+    def awaits(self, broker_id: int) -> bool:
+        """Whether it is a member that has not acknowledged the epoch over its present connection."""
+        return self.strict and broker_id in self.members and broker_id not in self._caught_up
+
+    def acknowledged_epoch(self, broker_id: int, now: float) -> None:
+        """A member has acknowledged the epoch and has what a member must have."""
+        self._caught_up[broker_id] = now
+        self._without_data -= {broker_id}
+        self.changed = True
+
+    def lost_data(self, broker_id: int) -> None:
+        """A slave has less than it had acknowledged: it must not be elected."""
+        self.disconnected(broker_id)
+        self._without_data |= {broker_id} & self.members
+        self.changed = True
+
+    def qualified(self, broker_id: int) -> None:
+        """A slave outside the set has the log that a member must have, at this moment."""
+        if broker_id not in self.members and broker_id not in self.joins:
+            self._joined += 1
+            self.joins[broker_id] = self._joined
+
+    def copied(self, joins: AbstractSet[int]) -> None:
+        """Exactly the slaves with these numbers have the tables that a member must have."""
+        self._copied = joins
+
+    def disconnected(self, broker_id: int) -> None:
+        """A slave's connection is closed."""
+        self._caught_up.pop(broker_id, None)
+        self.joins.pop(broker_id, None)
+
+    def excuse_silence(self, now: float) -> None:
+        """This process did not run until now: the slaves' silence proves nothing."""
+        self._caught_up = dict.fromkeys(self._caught_up, now)
+
+    def propose(self, now: float, timeout: float, holders: AbstractSet[int]) -> frozenset[int] | None:
+        """The set to propose to the controllers; None if they have it already. From now on its members count too.
+
+        It contains this replica, the members that were caught up within `timeout` seconds, and the qualified slaves in
+        `holders`, which have everything that is acknowledged now. A strict master that would be alone can acknowledge
+        nothing, so it keeps all members that still have what they acknowledged.
+        """
+        times = self._caught_up
+        staying = {m for m in self.members if m != self.own_id and now - times.get(m, float("-inf")) <= timeout}
+        joining = {slave for slave, join in self.joins.items() if join in self._copied or not self.strict} & holders
+        wanted = frozenset({self.own_id, *staying, *joining})
+        self.present, self.changed = len(wanted), False
+        if self.strict and self.present < 2:
+            wanted = self.members - self._without_data
+        if wanted == self.members:
+            return None
+        self.union = self.union | wanted
+        self.size = max(self.size, len(wanted))
+        return wanted
+
+    def _drop_proposal(self) -> None:
+        self.union = self.members
+        self.size = len(self.members)

@@ -1,0 +1,1 @@
+"""Probes, metrics and gRPC: the ports for operators, Kubernetes and the verification."""

@@ -1,0 +1,199 @@
+"""Follows one master until it is stopped: writer lock, 906, connection, and again. Driven by `replication`.
+
+Every failure leads to another attempt: soon at first (a master may not have begun yet), then every `RETRY_LAST`
+seconds. Each reason is logged once, when it begins.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import FormatError
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError, parse_address
+from rocketmq_sidecar.domain.replication.truncate import TruncationError
+from rocketmq_sidecar.finish import finish
+from rocketmq_sidecar.replication.ha_client import MasterConnection
+from rocketmq_store.errors import StoreError, WriterLockHeldError
+from rocketmq_store.writer_lock import WriterLock
+
+log = structlog.get_logger()
+
+RETRY_FIRST: Final = 0.02
+RETRY_LAST: Final = 1.0
+CALL_TIMEOUT: Final = 1.0
+CONNECT_TIMEOUT: Final = 3.0
+PATIENCE: Final = 3.0
+"""Seconds without replication until the reason is reported as trouble; a failover takes less."""
+
+
+class NotMasterYetError(Exception):
+    """The broker at the master's address reports no HA address."""
+
+
+class Follower:
+    """Follows one master; `follow` may change its address and epoch."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        lock: WriterLock,
+        *,
+        connect: Callable[[socket.socket, int], MasterConnection],
+        prepare: Callable[[], None],
+        on_trouble: Callable[[str | None], None],
+        on_change: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """`prepare()` is called with the lock held, before the first byte; `connect(sock, epoch)` builds the connection
+        on a connected socket. `on_trouble`: see `Replication`."""
+        self.epoch = -1
+        self.master_id = -1
+        self.address = ""
+        self.ha_address = ""
+        self.audits = False
+        """The master serves audit requests: it is a native one."""
+        self.connection: MasterConnection | None = None
+        self._client = client
+        self._lock = lock
+        self._connect, self._prepare = connect, prepare
+        self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._retry_now = asyncio.Event()
+        self._last_reason: str | None = None
+        self._trouble = False
+        self._idle_since = self._loop.time()
+        """Since when it has replicated nothing."""
+
+    def follow(self, epoch: int, master_id: int, address: str) -> None:
+        """Follow that master; starts, or makes the next attempt at once."""
+        self.epoch, self.master_id, self.address = epoch, master_id, address
+        self._retry_now.set()
+        if self._task is None:
+            self._idle_since = self._loop.time()
+            self._task = self._loop.create_task(self._run())
+        elif self.connection is not None:
+            self.connection.followed(epoch)
+
+    async def stop(self) -> None:
+        """When it returns, nothing is appended and the lock is free."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._clear_trouble()
+
+    async def _run(self) -> None:
+        try:
+            delay = RETRY_FIRST
+            while True:
+                self._retry_now.clear()
+                began = self._loop.time()
+                try:
+                    await self._connect_and_replicate()
+                except (OSError, RemotingError, FormatError, TruncationError, StoreError, StorageError) as error:
+                    self._failed(error)
+                except (NotMasterYetError, ValueError) as error:
+                    self._failed(error)
+                except Exception:
+                    log.exception("replication failed because of a bug, trying again", master=self.master_id)
+                    delay = RETRY_LAST
+                if self._loop.time() - began > RETRY_LAST:
+                    delay = RETRY_FIRST
+                try:
+                    # not wait_for: in Python 3.11 it loses a cancellation in the turn in which the event is set
+                    async with asyncio.timeout(delay):
+                        await self._retry_now.wait()
+                    delay = RETRY_FIRST
+                except TimeoutError:
+                    delay = min(RETRY_LAST, delay * 2)
+        finally:
+            self._lock.release()
+
+    async def _connect_and_replicate(self) -> None:
+        if not self._lock.held:
+            self._lock.acquire()
+            self._prepare()
+        self.ha_address = await self._query_ha_address()
+        sock = await self._open(*parse_address(self.ha_address))
+        try:
+            connection = self._connect(sock, self.epoch)
+        except BaseException:
+            sock.close()
+            raise
+        self.connection = connection
+        try:
+            connection.on_aligned = self._on_aligned
+            connection.start()
+            await connection.ended.wait()
+        finally:
+            if connection.aligned:
+                self._idle_since = self._loop.time()
+            connection.end(ConnectionError("stopped"))
+            await finish(connection.stopped())
+            self.connection = None
+            self._on_change()
+        self._on_lost()
+        raise connection.reason
+
+    async def _query_ha_address(self) -> str:
+        answer = await self._client.call(
+            self.address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader()), timeout=CALL_TIMEOUT
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            raise NotMasterYetError(f"{self.address} answers {answer.code} to EXCHANGE_BROKER_HA_INFO: {answer.remark}")
+        header = decode_header(ExchangeHAInfoHeader, answer.ext_fields or {})
+        if not header.master_ha_address:
+            raise NotMasterYetError(f"{self.address} is not master yet")
+        self.audits = header.log_audit is True
+        return header.master_ha_address
+
+    async def _open(self, host: str, port: int) -> socket.socket:
+        loop = self._loop
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            (family, kind, protocol, _, address), *_ = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(sock, address)
+            except BaseException:
+                sock.close()
+                raise
+        return sock
+
+    def _on_aligned(self) -> None:
+        """The transfer has begun."""
+        log.info("following", master=self.master_id, ha_address=self.ha_address, epoch=self.epoch)
+        self._last_reason = None
+        self._clear_trouble()
+        self._on_change()
+
+    def _clear_trouble(self) -> None:
+        if self._trouble:
+            self._trouble = False
+            self._on_trouble(None)
+
+    def _failed(self, error: Exception) -> None:
+        reason = str(error) or type(error).__name__
+        again = reason == self._last_reason
+        self._last_reason = reason
+        if isinstance(error, TruncationError):
+            if not again:
+                log.error("cannot follow the master without an operator", master=self.master_id, reason=reason)
+            self._trouble = True
+            self._on_trouble(reason)
+            return
+        if not again:
+            quiet = isinstance(error, NotMasterYetError | WriterLockHeldError)
+            (log.info if quiet else log.warning)("not following", master=self.master_id, reason=reason)
+        if self._loop.time() - self._idle_since > PATIENCE:
+            self._trouble = True
+            self._on_trouble(f"cannot follow master {self.master_id} at {self.address}: {reason}")

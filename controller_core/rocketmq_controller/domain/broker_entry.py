@@ -1,0 +1,111 @@
+"""One broker in the heartbeat table: its name, its connection and its last report."""
+
+import msgspec
+
+from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
+
+DEFAULT_DECLARED_TIMEOUT = 10.0
+"""Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""
+_ENOUGH_SAMPLES = 2  # of two the longer counts
+
+
+class BrokerKey(msgspec.Struct, frozen=True, order=True):
+    """A broker as it names itself in heartbeats; it need not be registered."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The source of a request in a broker's name: IP addresses as text, equal if they are the same host's."""
+
+    host: str = ""
+    """Of the connection."""
+    home: str = ""
+    """Of the broker's registered address; empty if there is no such address, or it is a name."""
+
+    @property
+    def at_home(self) -> bool:
+        """It comes from where the broker is registered."""
+        return self.home != "" and self.host == self.home
+
+
+UNKNOWN = Origin()
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """The last heartbeat over another connection in a broker's name."""
+
+    received_at: float
+    request: BrokerHeartbeatRequestHeader
+    host: str
+
+
+class BrokerEntry:
+    """One broker's state. Read by views and metrics, written by `HeartbeatTable` only."""
+
+    __slots__ = (
+        "address",
+        "alive",
+        "confirm_offset",
+        "connection_id",
+        "declared_timeout",
+        "election_priority",
+        "epoch",
+        "home",
+        "host",
+        "intervals",
+        "key",
+        "last_heartbeat",
+        "last_request",
+        "lease",
+        "limit",
+        "max_offset",
+        "rivals",
+        "strict",
+        "takes_leases",
+        "unproven",
+    )
+
+    def __init__(self, key: BrokerKey) -> None:
+        self.key = key
+        self.address = ""
+        self.alive = False
+        self.home = ""
+        """The host that was registered, if its connection, or its last one, comes from there."""
+        self.host = ""
+        """The host that its connection, or its last one, comes from."""
+        self.connection_id: int | None = None
+        self.rivals: dict[int, Rival] = {}
+        """Last heartbeats over other connections in its name."""
+        self.last_request: BrokerHeartbeatRequestHeader | None = None
+        """Its last heartbeat."""
+        self.declared_timeout = DEFAULT_DECLARED_TIMEOUT
+        self.limit = DEFAULT_DECLARED_TIMEOUT
+        self.lease = 0.0
+        """Seconds after a heartbeat in which it may acknowledge alone."""
+        self.takes_leases: bool | None = None
+        """Whether it has, or as master would have, a lease; None before its first heartbeat."""
+        self.last_heartbeat = 0.0
+        self.intervals: tuple[float, ...] = ()
+        self.epoch = -1
+        self.max_offset = -1
+        self.confirm_offset = -1
+        self.election_priority = MAX_ELECTION_PRIORITY
+        self.strict = False
+        """As master it acknowledges only what every member of the SyncStateSet has."""
+        self.unproven = False
+        """Its log may lack what it acknowledged."""
+
+    @property
+    def interval(self) -> float | None:
+        """Median of the last intervals between heartbeats in seconds; None while too few were seen."""
+        if len(self.intervals) < _ENOUGH_SAMPLES:
+            return None
+        return sorted(self.intervals)[len(self.intervals) // 2]
+
+    def forget_report(self) -> None:
+        """Its report of its log is void."""
+        self.epoch = self.max_offset = self.confirm_offset = -1
+        self.strict = self.unproven = False

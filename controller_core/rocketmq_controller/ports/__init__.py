@@ -1,0 +1,1 @@
+"""What asks a controller: remoting, gRPC, probes and metrics."""

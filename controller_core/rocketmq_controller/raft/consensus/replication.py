@@ -1,0 +1,478 @@
+"""How the log reaches the followers, in place of PySyncObj's append_entries and next_node_idx.
+
+Differences that matter: a follower cuts only where an entry of another term conflicts, and never below what is
+committed; it acknowledges what it has synced and what this leader has verified, once per turn; acknowledgements carry
+their term; a leader counts itself up to what it has synced; entries under way are not sent again until the follower
+asks for them.
+"""
+
+from collections import deque
+
+import msgspec
+from pysyncobj.node import Node
+
+from rocketmq_controller.raft import configuration, quorum
+from rocketmq_controller.raft.chain import Chain
+from rocketmq_controller.raft.consensus.elections import NEVER, Elections
+from rocketmq_controller.raft.consensus.pysyncobj_adapter import KINDS, LEADER, MEMBERS, NO_OP
+from rocketmq_controller.raft.errors import DivergedError, InvariantViolationError, WireError
+from rocketmq_controller.raft.network import messages
+from rocketmq_controller.raft.ports import Snapshot
+
+
+class Progress(msgspec.Struct):
+    """What a leader keeps of one follower beside PySyncObj's next and match index; reset by each new leader and
+    connection."""
+
+    probing: bool = True
+    """The follower's log is unknown beyond match: one Append at a time, until one is accepted."""
+    waiting: bool = False
+    """While probing: an Append is under way."""
+    under_way: deque[int] = msgspec.field(default_factory=deque)
+    """Last index of each Append that is not acknowledged."""
+    reset_stamp: float = NEVER
+    """Newest stamp when the last refusal was heeded: what was sent before is refused too, and means nothing new."""
+    sent_at: float = NEVER
+    snapshot: Snapshot | None = None
+    """What is being sent, to its end even if there is a newer one meanwhile: else a slow link would never get one
+    whole."""
+    snapshot_digest: bytes = b""
+    snapshot_offset: int = 0
+    """Bytes of it that the follower holds."""
+    chunk_stamp: float = NEVER
+    """Stamp of the chunk that is under way: only its answer asks for the next one."""
+
+
+class DueAck(msgspec.Struct):
+    """What a follower owes its leader once the journal is synced."""
+
+    stamp: float
+    promise: float
+    """What was promised when that came."""
+    rejected: tuple[int, int] | None = None
+    """(prev_index that did not fit, where to continue)"""
+
+
+class Replication(Elections):
+    """Leader and follower as far as entries go."""
+
+    chain: Chain
+    """Set by the recovery of the log."""
+
+    def start_replication(self) -> None:
+        self.progress: dict[Node, Progress] = {node: Progress() for node in self.peers}
+        self.muted = False
+        self._sound: set[Node] = set()
+        """Followers whose stores may count: see standings."""
+        self.counting: set[Node] = set()
+        """Those of them that are voters: their acknowledgements and confirmations count."""
+        self._markers: dict[Node, int] = {}
+        """Entries of ours that were made after we heard of a store that does not count."""
+        self._verified = 0
+        self._verified_term = 0
+        self._due: dict[Node, DueAck] = {}
+
+    # -- leader
+
+    def become_leader(self) -> None:
+        self.progress = {node: Progress() for node in self.peers}
+        self.muted = False
+        self._sound = set()
+        self.counting = set()
+        self._markers = {}
+        super().become_leader()
+
+    def send_append_entries(self) -> None:
+        """Send every follower what it lacks, and a heartbeat where one is due."""
+        if self.state != LEADER or self.muted:
+            return
+        nodes = [node for node in self.peers if node in self.connected]
+        # One heartbeat that is due takes along those that soon will be: we wake up once for all of them.
+        period = self.timings.heartbeat
+        if any(self.now >= self.progress[node].sent_at + period for node in nodes):
+            period /= 2
+        for node in nodes:
+            self.replicate_to(node, period)
+
+    def replicate_to(self, node: Node, period: float | None = None) -> None:
+        """Send what it lacks, and a heartbeat if the last message is older than `period`, by default a heartbeat's."""
+        progress = self.progress[node]
+        due = self.now >= progress.sent_at + (self.timings.heartbeat if period is None else period)
+        if self.next_index[node] <= self.first_index:
+            self.send_snapshot(node, progress, due=due)
+            return
+        progress.snapshot = None
+        while self._may_send(node, progress):
+            self._send_append(node, progress, self.limits.batch_entries)
+            due = False
+            if progress.probing:
+                progress.waiting = True
+        if due:
+            # Its answer also shows the outcome of a probe: entries are never sent again just because time went by.
+            self._send_append(node, progress, 0)
+
+    def _may_send(self, node: Node, progress: Progress) -> bool:
+        if self.next_index[node] > self._last_for(node):
+            return False
+        return not progress.waiting if progress.probing else len(progress.under_way) < self.limits.window_batches
+
+    def _last_for(self, node: Node) -> int:
+        """The entry that takes a member out is not sent to it until it is committed: with the entry in its log it would
+        refuse its vote to one that lacks it."""
+        return self.configuration.index - 1 if self.is_changing and self.leaves(node) else self.last_index
+
+    def _send_append(self, node: Node, progress: Progress, count: int) -> None:
+        next_index = self.next_index[node]
+        prev_term = self.term_at(next_index - 1)
+        if prev_term is None:
+            raise InvariantViolationError(
+                f"log {self.first_index}..{self.last_index} has no entry before {next_index} for {node}"
+            )
+        count = min(count, self._last_for(node) + 1 - next_index)
+        entries = self.entries_from(next_index, count, self.limits.batch_bytes) if count > 0 else []
+        if entries and not progress.probing:
+            progress.under_way.append(entries[-1][1])
+            self.next_index[node] = entries[-1][1] + 1
+        pairs = tuple((term, command) for command, _, term in entries)
+        self.send(
+            node,
+            messages.Append(
+                self.term,
+                next_index - 1,
+                prev_term,
+                self.commit_index,
+                self.next_stamp(),
+                pairs,
+                self.asking,
+                self.chain.at(next_index - 1, self.log),
+            ),
+        )
+        progress.sent_at = self.now
+
+    def send_snapshot(self, node: Node, progress: Progress, *, due: bool) -> None:
+        """Defined where snapshots are."""
+        raise NotImplementedError
+
+    def on_ack(self, node: Node, message: messages.Ack) -> None:
+        if message.term > self.term:
+            self.become_follower(message.term)
+            return
+        if message.term < self.term or self.state != LEADER:
+            return
+        self.take_standing(node, counts=message.counts)
+        self.take_echo(node, message.stamp, message.promise)
+        progress = self.progress[node]
+        if message.success:
+            self._accepted(node, progress, message.next_index - 1)
+            if message.counts:
+                self.remember_ack(node, message.term, message.next_index - 1)
+            self._admit_if_due(node)
+        else:
+            self._rejected(node, progress, message)
+        if not self.muted:
+            self.replicate_to(node)
+
+    def take_standing(self, node: Node, *, counts: bool) -> None:
+        """A follower of the present term reports whether its store may count."""
+        if counts and self.is_trusted(node):
+            self._sound.add(node)
+        else:
+            self._sound.discard(node)
+        self.counting = self._sound & self.voters
+
+    def is_ready_to_vote(self, node: Node) -> bool:
+        """A follower whose store may count, and that is not far behind."""
+        near = self.last_index - self.match_index.get(node, 0) <= self.limits.promote_lag
+        return near and node in self._sound and node in self.connected
+
+    def _admit_if_due(self, node: Node) -> None:
+        if node in self._sound or self.muted or self.disk_full or self.has_other_members(node):
+            return
+        marker = self._markers.get(node)
+        if marker is None:
+            marker = self._markers[node] = self.last_index + 1
+            self.log.add(NO_OP, marker, self.term)
+        elif self._is_ready(node) and self._may_share():
+            self.send(node, messages.Admit(self.term, marker))
+
+    def forget_markers(self) -> None:
+        """Stores are admitted behind entries that are made from here on."""
+        self._markers = {}
+
+    def _is_ready(self, node: Node) -> bool:
+        marker = self._markers.get(node)
+        return marker is not None and min(self.commit_index, self.match_index[node]) >= marker
+
+    def _may_share(self) -> bool:
+        """One that decides alone stops to, durably, before any other may vote: when enough of them are ready."""
+        standing = self.log.standing
+        if not standing.sole:
+            return True
+        ready = [node for node in self.peers if self._is_ready(node)]
+        voting = {node.id for node in ready} | {self.self_id}
+        if len(voting & self.configuration.voters) < quorum.majority(len(self.configuration.voters)):
+            return False
+        self.log.set_standing(msgspec.structs.replace(standing, sole=False))
+        self._led_since = self.now
+        for node in ready:
+            self.send(node, messages.Admit(self.term, self._markers[node]))
+        return True
+
+    def _accepted(self, node: Node, progress: Progress, match: int) -> None:
+        if match > self.last_index:
+            raise WireError(f"{node} acknowledges {match}, the log ends at {self.last_index}")
+        if match < self.match_index[node]:
+            return
+        self.match_index[node] = match
+        while progress.under_way and progress.under_way[0] <= match:
+            progress.under_way.popleft()
+        self.next_index[node] = max(self.next_index[node], match + 1)
+        if progress.snapshot is not None and progress.snapshot.index <= match:
+            progress.snapshot = None
+            progress.waiting = False
+        if match + 1 == self.next_index[node]:
+            # Only the answer to a probe may let the next one go: a follower that also refuses answers twice.
+            progress.probing = progress.waiting = False
+
+    def _rejected(self, node: Node, progress: Progress, message: messages.Ack) -> None:
+        known = message.rejected_prev <= self.match_index[node]
+        other_probe = progress.probing and message.rejected_prev != self.next_index[node] - 1
+        if known or other_probe or (not progress.probing and message.stamp <= progress.reset_stamp):
+            return
+        # Never above what was refused, or two members could refuse each other's guess for ever.
+        wanted = min(message.next_index, message.rejected_prev)
+        self.next_index[node] = max(self.match_index[node] + 1, wanted)
+        progress.probing = True
+        progress.waiting = False
+        progress.under_way.clear()
+        progress.reset_stamp = self._last_stamp
+
+    def advance_commit(self) -> None:
+        """Commit what a majority has on disk, as soon as the newest of it is of our own term."""
+        if self.state != LEADER:
+            return
+        if self.log.standing.sole:
+            index = self.log.durable_index
+        else:
+            own = [self.log.durable_index] if self.counts_itself() else []
+            others = [self.match_index[node] if node in self.counting else 0 for node in self.voters]
+            index = int(quorum.reached_by_majority(own + others))
+        if index > self.commit_index and self.term_at(index) == self.term:
+            self.commit_up_to(index)
+
+    def commit_up_to(self, index: int) -> None:
+        """Never backwards. The journal refuses a cut below."""
+        if index > self.commit_index:
+            self.commit_index = index
+            self.log.set_commit_index(index)
+
+    # -- follower
+
+    def on_append(self, node: Node, message: messages.Append) -> None:
+        if message.term < self.term:
+            self.refuse_old_leader(node, message.stamp)
+            return
+        promise = self.on_leader_message(node, message.term, message.stamp, message.promise)
+        self.enter_term_of_leader()
+        due = self.owe_ack(node, message.stamp, promise)
+        last_verified = self._take_entries(message, due)
+        if last_verified is not None:
+            self.verified_up_to(last_verified)
+            self.commit_up_to(min(message.commit, last_verified))
+
+    def enter_term_of_leader(self) -> None:
+        """First message of a term's leader: only what is committed is known to equal its log."""
+        if self._verified_term != self.term:
+            self._verified_term = self.term
+            self._verified = self.commit_index
+
+    def verified_up_to(self, index: int) -> None:
+        """The log equals the present leader's up to `index`; a leader never changes its log, so this only grows in a
+        term."""
+        self._verified = max(self._verified, index)
+
+    def refuse_old_leader(self, node: Node, stamp: float) -> None:
+        self.send(node, messages.Ack(self.term, success=False, next_index=0, rejected_prev=0, stamp=stamp))
+
+    def owe_ack(self, node: Node, stamp: float, promise: float) -> DueAck:
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = DueAck(stamp, promise)
+        elif stamp > due.stamp:
+            due.stamp, due.promise = stamp, promise
+        return due
+
+    def _take_entries(self, message: messages.Append, due: DueAck) -> int | None:
+        """Bring the log in line with the message; the last index that is now known to equal the leader's, None if it
+        does not fit."""
+        prev, entries = message.prev_index, message.entries
+        end = prev + len(entries)
+        first, last = self.first_index, self.last_index
+        if prev > last:
+            due.rejected = (prev, last + 1)
+            return None
+        if prev < first:
+            # What the snapshot covers is committed, so it is equal.
+            entries = entries[first - prev :]
+            prev = first
+        elif self.term_at(prev) != message.prev_term:
+            if prev <= self.commit_index:
+                raise InvariantViolationError(
+                    f"leader {self.leader} of term {self.term} has term {message.prev_term} at committed index {prev}, "
+                    f"we have {self.term_at(prev)} (commit {self.commit_index}, applied {self.last_applied})"
+                )
+            due.rejected = (prev, self._start_of_term_at(prev))
+            return None
+        else:
+            self.compare_chain(prev, message.chain)
+        index = prev
+        add = self.log.add
+        for position, (term, command) in enumerate(entries):
+            index = prev + 1 + position
+            if index <= last:
+                if self.term_at(index) == term:
+                    continue
+                self._cut_conflict(index, term)
+                last = index - 1
+            if command[:1] not in KINDS:
+                raise WireError(f"entry {index} is of no known kind")
+            if command[:1] == MEMBERS:
+                self._take_configuration(index, term, command)
+            else:
+                add(command, index, term)
+        return max(end, first)
+
+    def _take_configuration(self, index: int, term: int, command: bytes) -> None:
+        try:
+            configuration.decode(command[1:], index)
+        except configuration.ConfigurationError as error:
+            raise WireError(f"entry {index}: {error}") from error
+        self.log.add(command, index, term)
+        self.append_configuration(index, command)
+
+    def compare_chain(self, index: int, theirs: bytes) -> None:
+        """Index and term are equal here and at the leader: then so is every byte up to there."""
+        ours = self.chain.at(index, self.log)
+        if ours and theirs and ours != theirs:
+            raise DivergedError(
+                f"the log up to entry {index} has hash {ours.hex()}, that of leader {self.leader} has {theirs.hex()}: "
+                "find out which members agree, and start the others with an empty controllerStorePath, one at a time"
+            )
+
+    def _start_of_term_at(self, index: int) -> int:
+        term = self.term_at(index)
+        while index - 1 > max(self.commit_index, self.first_index) and self.term_at(index - 1) == term:
+            index -= 1
+        return index
+
+    def _cut_conflict(self, index: int, term: int) -> None:
+        if index <= max(self.commit_index, self.last_applied, self._verified):
+            raise InvariantViolationError(
+                f"leader {self.leader} of term {self.term} has term {term} at index {index}, "
+                f"we have {self.term_at(index)}, and that is committed or acknowledged "
+                f"(commit {self.commit_index}, applied {self.last_applied}, "
+                f"verified {self._verified})"
+            )
+        self.delete_entries_from(index)
+        self.chain.cut(index)
+        if self.configurations.cut(index):
+            self.reconfigure()
+
+    def send_due_acks(self) -> None:
+        """After the journal's sync: acknowledge what is on disk, once per leader heard in this turn."""
+        if not self._due:
+            return
+        due, self._due = self._due, {}
+        for node, ack in due.items():
+            if node != self.leader:
+                continue
+            if self._verified_term == self.term:
+                on_disk = min(self._verified, self.log.durable_index)
+                self.send(
+                    node,
+                    messages.Ack(
+                        self.term,
+                        success=True,
+                        next_index=on_disk + 1,
+                        rejected_prev=0,
+                        stamp=ack.stamp,
+                        counts=self.is_sound(),
+                        promise=ack.promise,
+                    ),
+                )
+            if ack.rejected is not None:
+                prev, wanted = ack.rejected
+                self.send(
+                    node,
+                    messages.Ack(
+                        self.term,
+                        success=False,
+                        next_index=wanted,
+                        rejected_prev=prev,
+                        stamp=ack.stamp,
+                        counts=self.is_sound(),
+                        promise=ack.promise,
+                    ),
+                )
+
+    def held_index(self) -> int:
+        """Up to where our disk is known to equal the log of the present term's leader."""
+        return min(self._verified, self.log.durable_index) if self._verified_term == self.term else 0
+
+    # -- other members
+
+    def peer_joined(self, node: Node) -> None:
+        super().peer_joined(node)
+        self.progress[node] = Progress()
+        self.match_index[node] = 0
+        self.next_index[node] = self.last_index + 1
+
+    def peer_left(self, node: Node) -> None:
+        if self.state == LEADER and node in self.connected and node in self.introduced:
+            self._send_removal(node)
+        super().peer_left(node)
+        self.mark_disconnected(node)
+        self._due.pop(node, None)
+        self._sound.discard(node)
+        self._markers.pop(node, None)
+        for kept in (self.progress, self.match_index, self.next_index):
+            kept.pop(node, None)
+
+    def _send_removal(self, node: Node) -> None:
+        """Send a removed member the entry that removes it, behind all that is under way to it."""
+        if not self.progress[node].probing and self.next_index[node] > self.first_index:
+            self._send_append(node, self.progress[node], self.limits.batch_entries)
+
+    def recount(self) -> None:
+        self.counting = self._sound & self.voters
+        super().recount()
+
+    # -- connections
+
+    def on_connected(self, node: Node) -> None:
+        if node not in self.peers:  # let go meanwhile
+            return
+        self.mark_connected(node)
+        self._forget_connection(node)
+        self.introduce(node)
+
+    def on_disconnected(self, node: Node) -> None:
+        self.mark_disconnected(node)
+        if node in self.peers:
+            self._forget_connection(node)
+
+    def _forget_connection(self, node: Node) -> None:
+        """What was under way on the old connection is lost, and what the peer confirmed there no longer counts
+        (see elections)."""
+        self._due.pop(node, None)
+        self._forget_echoes(node)
+        self._questions.pop(node, None)
+        self.forget_introduction(node)
+        self._sound.discard(node)
+        self.counting.discard(node)
+        self._markers.pop(node, None)
+        self.progress[node] = Progress()
+        if self.state == LEADER:
+            # Not even the acknowledged entries are taken for granted: a member may come back with an empty disk.
+            self.match_index[node] = 0
+            self.next_index[node] = self.last_index + 1

@@ -1,0 +1,1 @@
+"""Connections between members: the proof of the secret, sealed frames, messages."""

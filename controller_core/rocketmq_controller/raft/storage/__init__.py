@@ -1,0 +1,1 @@
+"""A member's folder: journal, term and vote, snapshots."""

@@ -1,0 +1,270 @@
+"""A BrokerGroup on the cluster, the load on it, and the checks after every fault.
+
+`whole` and `judge` check the guarantees: one master, every replica in the SyncStateSet, no acknowledged message lost or
+stored twice.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+POD_SCRIPTS = Path(__file__).resolve().parent.parent / "pod_scripts"
+CHAOS = "chaos"
+BROKERS = "app.kubernetes.io/component=broker"
+"""Pods of a verification have the group's label too."""
+PATIENCE = 120.0
+"""Seconds."""
+POLL = 0.25
+
+
+class Kubectl(Protocol):
+    """What a story needs of a cluster."""
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str: ...  # noqa: A002 - as subprocess has it
+
+
+class Replica(msgspec.Struct, frozen=True, rename="camel"):
+    """One of status.replicaStatuses."""
+
+    pod: str
+    broker_id: int | None = None
+    role: str = "none"
+    address: str = ""
+    in_sync: bool = False
+    alive: bool = False
+    ready: bool = False
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """What `load.py report` prints; times in seconds."""
+
+    acknowledged: int
+    lost: list[int]
+    duplicated: list[int]
+    longest_gap: float
+    silence: float
+
+
+class Group:
+    """One BrokerGroup in a namespace, with a pod that sends to it."""
+
+    def __init__(self, cluster: Kubectl, namespace: str, name: str, *, patience: float = PATIENCE) -> None:
+        """`patience`: seconds until it has to be whole again, whatever was done to it."""
+        self._cluster = cluster
+        self._patience = patience
+        self.namespace, self.name = namespace, name
+        self._load = f"load-{name}"
+        self._chaos_namespace = namespace
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
+        """In this group's namespace."""
+        return self._cluster.kubectl("-n", self.namespace, *arguments, input=input)
+
+    def read(self) -> dict[str, object]:
+        """The resource."""
+        decoded: dict[str, object] = json.loads(self.kubectl("get", "brokergroup", self.name, "-o", "json"))
+        return decoded
+
+    def status(self) -> dict[str, object]:
+        """Its status, empty until there is one."""
+        status = self.read().get("status", {})
+        assert isinstance(status, dict)
+        return status
+
+    def replicas(self) -> list[Replica]:
+        """By pod."""
+        return msgspec.convert(self.status().get("replicaStatuses", []), list[Replica])
+
+    def condition(self, kind: str) -> dict[str, str]:
+        """One condition of the status; empty if it is not there."""
+        conditions = msgspec.convert(self.status().get("conditions", []), list[dict[str, object]])
+        found = next((one for one in conditions if one["type"] == kind), {})
+        return {key: str(value) for key, value in found.items()}
+
+    def master(self) -> str:
+        """Name of the master's pod."""
+        return str(self.status()["master"])
+
+    def slaves(self) -> list[str]:
+        """Names of the others' pods."""
+        return [replica.pod for replica in self.replicas() if replica.role == "slave"]
+
+    def ids(self) -> dict[str, int | None]:
+        """brokerId by pod."""
+        return {replica.pod: replica.broker_id for replica in self.replicas()}
+
+    def addresses(self) -> dict[str, str]:
+        """Address by pod."""
+        return {replica.pod: replica.address for replica in self.replicas()}
+
+    def pod_uids(self) -> dict[str, str]:
+        """Which pods there are now, by name."""
+        pods = json.loads(
+            self.kubectl("get", "pods", "-l", f"{BROKERS},rocketmq-ha.io/group={self.name}", "-o", "json")
+        )["items"]
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+
+    def patch(self, **spec: object) -> None:
+        """Change fields of the spec."""
+        self.kubectl("patch", "brokergroup", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def whole(self, *, replicas: int = 3) -> float:
+        """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;
+        returns the seconds it took."""
+
+        def done() -> bool:
+            resource = self.read()
+            status, metadata = resource.get("status", {}), resource["metadata"]
+            assert isinstance(status, dict)
+            assert isinstance(metadata, dict)
+            members = msgspec.convert(status.get("replicaStatuses", []), list[Replica])
+            uids = self.pod_uids()
+            return (
+                status.get("observedGeneration") == metadata["generation"]
+                and status.get("phase") == "Running"
+                and len(members) == replicas == len(uids)
+                and all(one.alive and one.in_sync and one.ready for one in members)
+                and [one.role for one in members].count("master") == 1
+                and self.condition("Ready").get("status") == "True"
+            )
+
+        return wait(
+            done, f"{self.name} to be whole with {replicas} replicas", self._patience, lambda: str(self.status())
+        )
+
+    # The load
+
+    def start_load(self, namesrv_addr: str, image: str, *, pace: float = 0.01) -> None:
+        """Begin to send, from a pod beside the group; each lane rests `pace` seconds after a send."""
+        env = {"PACE": str(pace)} | {
+            "NAMESRV_ADDR": namesrv_addr,
+            "BROKER_NAME": self.name,
+            "REPLICAS": str(len(self.replicas())),
+        }
+        self._script_pod(self._load, "load", image, ["run"], env=env)
+        began = "until [ -s /tmp/ledger ]; do sleep 0.2; done"
+        self.kubectl("exec", self._load, "--", "timeout", str(PATIENCE), "sh", "-c", began)
+
+    def mark(self) -> str:
+        """Now, by the load's clock."""
+        return self.kubectl("exec", self._load, "--", "python3", "/scripts/load.py", "now").strip()
+
+    def report(self, since: str) -> Report:
+        """What became of all messages acknowledged so far, and the gaps since `since`."""
+        text = self.kubectl("exec", self._load, "--", "python3", "/scripts/load.py", "report", since)
+        return msgspec.json.decode(text, type=Report)
+
+    def judge(self, since: str, *, gap: float | None = None) -> Report:
+        """Nothing lost, nothing twice, sends accepted now; with `gap`, also no longer time without (seconds)."""
+        deadline = time.monotonic() + self._patience
+        while (report := self.report(since)).silence > 1.0 and time.monotonic() < deadline:
+            time.sleep(POLL)
+        assert report.acknowledged > 0
+        assert report.lost == []
+        assert report.duplicated == []
+        assert report.silence <= 1.0, "the group does not take messages"
+        if gap is not None:
+            assert report.longest_gap <= gap, "sends were not accepted for longer than expected"
+        return report
+
+    # Faults
+
+    def start_chaos(self, namespace: str, image: str) -> None:
+        """A pod that may signal any process of the node, in a namespace that allows it."""
+        self._chaos_namespace = namespace
+        Group(self._cluster, namespace, self.name)._script_pod(CHAOS, "chaos", image, None, privileged=True)
+
+    def signal(self, pod: str, container: str, number: str, *seconds: str) -> None:
+        """Signal the processes of a container from outside, as the node would."""
+        self.chaos("container", self.container_id(pod, container), number, *seconds)
+
+    def outage(self, seconds: float, pod: str, container: str) -> None:
+        """Stop the API server for that time, and kill a container during the outage."""
+        outage = f"python3 /scripts/chaos.py outage {seconds} {self.container_id(pod, container)}"
+        # Detached: the call itself goes through the API server.
+        self._exec_chaos("sh", "-c", f"rm -f /tmp/outage; ({outage}; echo $? > /tmp/outage) > /tmp/outage.log 2>&1 &")
+        time.sleep(seconds)
+
+        def over() -> bool:
+            try:
+                return self._exec_chaos("cat", "/tmp/outage").strip() != ""
+            except RuntimeError:  # the server is not back yet, or the script has not ended
+                return False
+
+        wait(over, "the API server to be back", PATIENCE)
+        assert self._exec_chaos("cat", "/tmp/outage").strip() == "0", self._exec_chaos("cat", "/tmp/outage.log")
+
+    def container_id(self, pod: str, container: str) -> str:
+        """Its id on the node."""
+        wanted = f'{{.status.containerStatuses[?(@.name=="{container}")].containerID}}'
+        return self.kubectl("get", "pod", pod, "-o", f"jsonpath={wanted}").rpartition("/")[2]
+
+    def chaos(self, *arguments: str) -> str:
+        """Run chaos.py, which blocks while the fault lasts."""
+        return self._exec_chaos("python3", "/scripts/chaos.py", *arguments)
+
+    def _exec_chaos(self, *command: str) -> str:
+        return self._cluster.kubectl("-n", self._chaos_namespace, "exec", CHAOS, "--", *command)
+
+    def _script_pod(
+        self,
+        name: str,
+        script: str,
+        image: str,
+        arguments: Sequence[str] | None,
+        *,
+        env: dict[str, str] | None = None,
+        privileged: bool = False,
+    ) -> None:
+        """A pod with pod_scripts at /scripts: runs `<script>.py arguments`, or waits for `exec`."""
+        scripts = {f"{script}.py": (POD_SCRIPTS / f"{script}.py").read_text()}
+        restricted = {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        command = ["sleep", "infinity"] if arguments is None else ["python3", f"/scripts/{script}.py", *arguments]
+        container = {
+            "name": name,
+            "image": image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": command,
+            "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+            "volumeMounts": [{"name": "scripts", "mountPath": "/scripts"}, {"name": "tmp", "mountPath": "/tmp"}],
+            "securityContext": {"privileged": True, "runAsUser": 0} if privileged else restricted,
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "hostPID": privileged,
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+                "volumes": [
+                    {"name": "scripts", "configMap": {"name": f"scripts-{name}"}},
+                    {"name": "tmp", "emptyDir": {}},
+                ],
+            },
+        }
+        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"scripts-{name}"}, "data": scripts}
+        items = {"apiVersion": "v1", "kind": "List", "items": [config, pod]}
+        self.kubectl("apply", "-f", "-", input=json.dumps(items))
+        self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def wait(done: Callable[[], bool], what: str, patience: float, state: Callable[[], str] = str) -> float:
+    """Ask until it is so; returns the seconds it took. AssertionError with `state()` when patience is at its end."""
+    began = time.monotonic()
+    while not done():
+        if time.monotonic() - began > patience:
+            raise AssertionError(f"waited {patience:.0f} s for {what}: {state()}")
+        time.sleep(POLL)
+    return time.monotonic() - began

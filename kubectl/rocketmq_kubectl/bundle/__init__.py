@@ -1,0 +1,1 @@
+"""Support bundles: what is collected, and what is taken out of it."""

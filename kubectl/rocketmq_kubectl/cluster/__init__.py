@@ -1,0 +1,1 @@
+"""The way to the cluster: API server, port-forward, controllers and sidecars."""

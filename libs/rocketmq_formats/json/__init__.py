@@ -1,0 +1,1 @@
+"""JSON as fastjson reads and writes it."""

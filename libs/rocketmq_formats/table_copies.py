@@ -1,0 +1,75 @@
+"""COPY_TABLES: how a native slave's broker copies its master's tables. Ours; an official master does not have the code;
+its tables are read with 21, 201, 43 and 45 instead.
+
+The slave sends what it holds; the master answers with newer tables when there are any, or without tables after a while.
+So a change reaches the slaves within one round trip, and their next request confirms it to the master.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from rocketmq_formats.errors import BodyError
+from rocketmq_formats.remoting.controller import Int64
+from rocketmq_formats.remoting.headers import Header
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile
+
+Length = Annotated[int, msgspec.Meta(ge=0, le=64 * 1024 * 1024)]
+NOTHING = -1
+"""A serial: nothing is held, or what is held is not a copy."""
+
+
+class CopyTablesRequestHeader(Header, frozen=True):
+    """What the slave holds; topics and groups are on its disk."""
+
+    broker_id: Int64
+    token: str
+    """From the master's last answer; serials count for the mastership that has it."""
+    topics: Int64 = NOTHING
+    groups: Int64 = NOTHING
+    offsets: Int64 = NOTHING
+    parts: bool = False
+    """Offsets may come in parts, one with each answer. Slaves of an older release get all at once."""
+
+
+class CopyTablesResponseHeader(Header, frozen=True):
+    """Serials of what the slave holds with this answer, and how long the parts of the body are; 0: nothing new."""
+
+    token: str
+    topics: Int64
+    groups: Int64
+    offsets: Int64
+    topics_length: Length
+    """Body as of 21."""
+    groups_length: Length
+    """Body as of 201."""
+    offsets_length: Length
+    """`ConsumerOffsetChanges`."""
+    delays_length: Length
+    """Body as of 45."""
+
+
+class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):
+    """Keys `topic@group` that changed, with all their queues."""
+
+    removed: tuple[str, ...] = ()
+    full: bool = False
+    """These are all keys there are, or the first of them; what is named until there are no `more` is all."""
+    more: bool = False
+    """There are later changes, which the next answers have."""
+
+
+def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """Topics, groups, offsets, delays.
+
+    Raises:
+        BodyError: the lengths are not those of the body.
+    """
+    parts = []
+    position = 0
+    for length in (header.topics_length, header.groups_length, header.offsets_length, header.delays_length):
+        parts.append(body[position : position + length])
+        position += length
+    if position != len(body):
+        raise BodyError(f"tables of {position} bytes in a body of {len(body)}")
+    return parts[0], parts[1], parts[2], parts[3]

@@ -1,0 +1,165 @@
+"""When and how the logs of a group's replicas are compared, and what the last comparison found."""
+
+from typing import Annotated, ClassVar, TypedDict
+
+import msgspec
+from msgspec import Meta
+
+from rocketmq_resources.schema.common import Image, StorageClassName, StorageSize
+from rocketmq_resources.schema.declare import Rule, checked, field
+from rocketmq_resources.schema.kubernetes import SparkResources, Time
+
+_CRON = "[-0-9A-Za-z*,/?]+"
+Schedule = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=f"^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|{_CRON}( +{_CRON}){{4}})$",
+    ),
+]
+
+
+class VerificationResources(msgspec.Struct, frozen=True, rename="camel"):
+    """ResourceRequirements of the pods."""
+
+    driver: Annotated[SparkResources, field("Resources of the job's own pod.")] = {}
+    executor: Annotated[SparkResources, field("Resources of each executor's pod.")] = {}
+
+
+class HistoryStorage(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume for what verification remembers."""
+
+    size: Annotated[
+        StorageSize, field("Size of the volume. May grow where the StorageClass allows it, never shrink.")
+    ] = "1Gi"
+    storage_class_name: StorageClassName = None
+
+
+class VerificationHistory(msgspec.Struct, frozen=True, rename="camel"):
+    """Where verification remembers: one of the two."""
+
+    RULES: ClassVar = (
+        Rule("has(self.path) != has(self.storage)", "set either path or storage"),
+        Rule(
+            "!has(oldSelf.storage) || !has(self.storage) "
+            "|| (has(self.storage.storageClassName) == has(oldSelf.storage.storageClassName) "
+            "&& (!has(self.storage.storageClassName) "
+            "|| self.storage.storageClassName == oldSelf.storage.storageClassName))",
+            "storageClassName cannot change: remove history and delete its PVC first",
+            "storage",
+        ),
+    )
+
+    path: Annotated[
+        Annotated[str, Meta(max_length=1024, pattern=r"^[a-z][a-z0-9+.-]*://\S+$")] | None,
+        field(
+            "A folder of a file system that Spark can write to, with its scheme, for example s3a://bucket/verification."
+        ),
+    ] = None
+    storage: Annotated[
+        HistoryStorage | None, field("A volume that the operator creates for the group and deletes with it.")
+    ] = None
+
+
+class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """When and how the replicas' logs are compared."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.maxExecutors) || (self.executors >= 1 && self.maxExecutors >= self.executors)",
+            "maxExecutors needs executors to be at least 1, and at most maxExecutors",
+            "maxExecutors",
+        ),
+    )
+
+    schedule: Annotated[
+        Schedule,
+        field(
+            "When messages written since the last comparison, and a sample of older ones, are compared: a CronJob's "
+            'schedule in UTC, for example "0 * * * *".'
+        ),
+    ]
+    full_schedule: Annotated[
+        Schedule | None,
+        field('When everything is compared, for example "0 3 * * 0"; absent means never. This is a second CronJob.'),
+    ] = None
+    suspend: Annotated[bool, field("While true no comparison starts.")] = False
+    sample: Annotated[
+        float,
+        Meta(ge=0, le=1),
+        field("The part of the log compared before that each run compares again, from 0 to 1."),
+    ] = 0.01
+    chunk_size: Annotated[
+        str,
+        Meta(max_length=16, pattern="^((4|8|16|32|64|128|256|512)Ki|(1|2|4|8|16|32|64)Mi)$"),
+        field("Bytes of a log that share a digest: a power of two from 4Ki to 64Mi."),
+    ] = "1Mi"
+    rate_limit: Annotated[
+        str,
+        Meta(max_length=16, pattern="^[1-9][0-9]{0,9}(Ki|Mi|Gi|k|M|G)?$"),
+        checked(
+            Rule("quantity(self).compareTo(quantity('1M')) >= 0", "rateLimit is at least 1M: less would never end")
+        ),
+        field(
+            "Bytes per second that are read from each replica at most, at least 1M. It leaves the disk to replication "
+            "and consumers. A sidecar serves at most config.verifyMaxBytesPerSecond: raise that too for more than "
+            "100M."
+        ),
+    ] = "100M"
+    executors: Annotated[
+        int,
+        Meta(ge=0, le=64),
+        field(
+            "Pods that share the work. With 0 the job's own pod, the driver, does all of it, which is enough for most "
+            "groups because the sidecars compute the digests."
+        ),
+    ] = 1
+    max_executors: Annotated[
+        Annotated[int, Meta(ge=1, le=64)] | None,
+        field(
+            "Turns on Spark's dynamic allocation: while tasks wait, more executors are started, up to this number; "
+            "idle ones are removed after a minute. Needs executors to be at least 1. Absent means always as many as "
+            "executors."
+        ),
+    ] = None
+    resources: Annotated[
+        VerificationResources,
+        field(
+            "Requests and limits of the pods, as in a container's resources. Half of the memory (limit, else request) "
+            "is Spark's heap. The memory limit of an executor is always its request."
+        ),
+    ] = VerificationResources()
+    history: Annotated[
+        VerificationHistory | None,
+        field(
+            "Where results, and the offsets that were compared, are kept. Absent means nowhere: then each run compares "
+            "everything."
+        ),
+    ] = None
+    timeout_seconds: Annotated[
+        int, Meta(ge=60, le=604_800), field("How long a comparison may take, with all its attempts.")
+    ] = 3600
+    image: Annotated[
+        Image | None, field("Image of the pods; absent means the image spark of the operator's version.")
+    ] = None
+
+
+class VerificationStatus(TypedDict, total=False):
+    """What the last comparison found."""
+
+    lastTime: Annotated[Time, field("When the comparison ended.")]
+    result: Annotated[
+        str,
+        field("Aligned, Different, or Failed (no result, for example because a replica could not be read)."),
+    ]
+    message: Annotated[str, field("The result in a sentence.")]
+    alignedUpTo: Annotated[int, field("All replicas are equal below this offset of the log, as far as they have it.")]
+    epoch: Annotated[int, field("The masterEpoch in which the last compared message was written.")]
+    findings: Annotated[int, field("How many differences were found.")]
+    details: Annotated[tuple[str, ...], Meta(max_length=10), field("The first differences found, one sentence each.")]
+    bytes: Annotated[int, field("Bytes of the log that were compared.")]
+    durationSeconds: Annotated[int, field("How long the comparison took.")]
+    full: Annotated[bool, field("Whether everything was compared.")]
+    job: Annotated[str, field("Name of the Job.")]
+    lastFullTime: Annotated[Time, field("When everything was last compared.")]

@@ -1,0 +1,1 @@
+"""gRPC ports: TLS, health, limits."""

@@ -1,0 +1,123 @@
+"""Keys of `rocketmq-broker` beside those of both halves, with Java's defaults where Java has them.
+
+Source: rocketmq-all-5.3.3: BrokerConfig.java, MessageStoreConfig.java.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from rocketmq_settings.declare import OPERATOR, Connections, Count, Millis, key
+from rocketmq_settings.replica import ReplicaKeys
+
+Bytes = Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)]
+"""Of what goes into one frame; frames end at 16 MiB."""
+Ratio = Annotated[float, msgspec.Meta(ge=0.1, le=1.0)]
+
+
+class BrokerKeys(ReplicaKeys, frozen=True):
+    """Every key of `rocketmq-broker -c FILE`."""
+
+    # Identity, for Java's files
+    broker_id: Annotated[int, key("The controllers give the brokerId.", without_effect=True, set_by=OPERATOR)] = 0
+    broker_role: Annotated[
+        Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"],
+        key("The controllers decide the role.", without_effect=True, set_by=OPERATOR),
+    ] = "ASYNC_MASTER"
+
+    # Registration
+    register_name_server_period: Annotated[
+        Millis,
+        key("Time between two registrations, 10 to 60 seconds; changes and lost connections are registered at once."),
+    ] = 30_000
+    register_broker_timeout_mills: Annotated[
+        Millis, key("Time that a name server has for its answer; more than 3 seconds count as 3.")
+    ] = 24_000
+    broker_permission: Annotated[
+        int, msgspec.Meta(ge=0, le=7), key("Permissions of this broker in routes: 4 for reads and 2 for writes.")
+    ] = 6
+
+    # Topics and requests
+    auto_create_topic_enable: Annotated[bool, key("The first send to a topic creates it.")] = True
+    auto_create_subscription_group: Annotated[bool, key("The first use of a consumer group creates it.")] = True
+    allow_long_group_names: Annotated[
+        bool,
+        key(
+            "Takes consumer groups with more than 120 characters, whose retries "
+            "[a Java broker cannot load](formats.md#the-store-of-a-broker)."
+        ),
+    ] = False
+    default_topic_queue_nums: Annotated[Count, key("Queues of a topic that a send creates.")] = 8
+    trace_on: Annotated[bool, key("Clients trace messages.")] = True
+    region_id: Annotated[str, key("Region that clients put into their traces.")] = "DefaultRegion"
+    long_polling_enable: Annotated[bool, key("Pulls without messages are held until one arrives.")] = True
+    short_polling_time_mills: Annotated[Millis, key("Time that a pull is held with longPollingEnable=false.")] = 1000
+    slave_read_enable: Annotated[bool, key("Slaves serve consumers that are far behind.")] = False
+    enable_property_filter: Annotated[bool, key("Only tags are filtered.", without_effect=True)] = False
+    start_accept_send_request_time_stamp: Annotated[
+        int, msgspec.Meta(ge=0), key("Time in milliseconds since 1970 before which sends are refused.")
+    ] = 0
+    send_thread_pool_queue_capacity: Annotated[
+        Count, key("Sends that may wait for their copies; more are answered with SYSTEM_BUSY.")
+    ] = 10_000
+    pull_thread_pool_queue_capacity: Annotated[
+        Count, key("Pulls that may be held for new messages; more are answered at once.")
+    ] = 100_000
+    flush_consumer_offset_interval: Annotated[Millis, key("Time between two writes of the consumer offsets.")] = 5000
+    message_delay_level: Annotated[str, key("The delay of each level, equal on all replicas.")] = (
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    )
+    max_connections: Annotated[
+        Connections,
+        key(
+            "Connections of each port; a new one above it replaces a silent one of the host with the most, "
+            "or is refused if that is its own host."
+        ),
+    ] = 10_000
+
+    # Store
+    mapped_file_size_consume_queue: Annotated[
+        int, msgspec.Meta(ge=20, le=2**31 - 1), key("Bytes of one file of a consume queue, rounded up to units of 20.")
+    ] = 300_000 * 20
+    max_message_size: Annotated[Bytes, key("Bytes of the largest body.")] = 4 * 1024 * 1024
+    flush_interval_commit_log: Annotated[Millis, key("Time between two syncs of the commit log with ASYNC_FLUSH.")] = (
+        500
+    )
+    flush_interval_consume_queue: Annotated[
+        Millis, key("Consume queues are synced every second.", without_effect=True)
+    ] = 1000
+    sync_flush_timeout: Annotated[Millis, key("Time that a send waits for the disk with SYNC_FLUSH.")] = 5000
+    slave_timeout: Annotated[Millis, key("Time that a send waits for its copies.")] = 3000
+    file_reserved_time: Annotated[
+        int, msgspec.Meta(ge=1, le=87_600), key("Hours that files of the commit log are kept.")
+    ] = 72
+    delete_when: Annotated[str, key("Hours of the day in which expired files are deleted, with `;` between them.")] = (
+        "04"
+    )
+    disk_max_used_space_ratio: Annotated[
+        int, msgspec.Meta(ge=10, le=95), key("Per cent of the disk above which expired files are deleted at any hour.")
+    ] = 75
+    disk_space_clean_forcibly_ratio: Annotated[
+        Ratio, key("Part of the disk above which the oldest files are deleted before their time.")
+    ] = 0.85
+    disk_space_warning_level_ratio: Annotated[Ratio, key("Part of the disk above which sends are refused.")] = 0.9
+    access_message_in_memory_max_ratio: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=100),
+        key("Per cent of the machine's memory in which the end of the log is assumed to be."),
+    ] = 40
+    max_transfer_bytes_on_message_in_memory: Annotated[Bytes, key("Bytes of one pull from memory.")] = 256 * 1024
+    max_transfer_count_on_message_in_memory: Annotated[Count, key("Messages of one pull from memory.")] = 32
+    max_transfer_bytes_on_message_in_disk: Annotated[Bytes, key("Bytes of one pull from disk.")] = 64 * 1024
+    max_transfer_count_on_message_in_disk: Annotated[Count, key("Messages of one pull from disk.")] = 8
+    total_replicas: Annotated[
+        Count, key("The controllers have the list of replicas.", without_effect=True, set_by="spec.replicas")
+    ] = 1
+
+    # Without a counterpart in Java
+    shutdown_wait_ms: Annotated[Millis, key("Time that a stopping broker waits for copies of what it accepted.")] = 3000
+    log_check_bytes_per_second: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=2**31 - 1),
+        key("Speed at which the whole log is read in search of damage; 0 switches it off."),
+    ] = 1024 * 1024

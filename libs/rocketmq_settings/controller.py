@@ -1,0 +1,189 @@
+"""Keys of `rocketmq-controller`, with Java's defaults where Java has them.
+
+Port 9878 has no passwords, so updateControllerConfig changes only the keys with `change`; who the members are, what
+they trust, where they listen and keep files, Raft's timing and bounds are for those who may change the machine's files.
+Source: rocketmq-all-5.3.3: ControllerConfig.java.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from rocketmq_settings.declare import HOME, OPERATOR, Connections, LogFormat, LogLevel, Millis, Port, Settings, key
+
+TLS_SECRET: Final = "spec.grpcTlsSecretName"  # noqa: S105 - the name of a field
+
+
+class ControllerKeys(Settings, frozen=True):
+    """Every key of `rocketmq-controller -c FILE`."""
+
+    # Members
+    controller_d_leger_peers: Annotated[
+        str,
+        key(
+            "All members, `n0-host:port;n1-host:port;n2-host:port`: 1, 3 or 5, at most 15. "
+            "Once they have been [changed](operations.md#controllers-changing-the-members), the log counts instead.",
+            default="required",
+            set_by=OPERATOR,
+        ),
+    ] = ""
+    controller_d_leger_self_id: Annotated[
+        str, key("Which of the members this process is.", default="required", set_by=OPERATOR)
+    ] = ""
+    controller_d_leger_group: Annotated[
+        str, key("Name of the quorum.", default="DefaultControllerGroup", set_by=OPERATOR)
+    ] = ""
+    controller_join: Annotated[
+        bool,
+        key(
+            "This member joins a quorum that exists: its new store never begins one, and controllerDLegerPeers may "
+            "name an even number."
+        ),
+    ] = False
+    controller_raft_secret_file: Annotated[
+        str,
+        key(
+            "File with the secret that all members share, at least 16 bytes, which only the process's user or group "
+            "can read.",
+            default="required",
+            set_by="spec.raftSecretName",
+        ),
+    ] = ""
+
+    # Ports and files
+    controller_listen_host: Annotated[
+        str, key("Address that the remoting, Raft and gRPC ports bind to.", set_by=OPERATOR)
+    ] = "0.0.0.0"  # noqa: S104 - brokers on other hosts must reach it
+    controller_raft_port: Annotated[
+        Port,
+        key(
+            "Port of Raft; peers keep the same distance from their remoting ports.",
+            default="remoting port + 1",
+            set_by=OPERATOR,
+        ),
+    ] = 0
+    controller_grpc_port: Annotated[
+        Port,
+        key("Port of the gRPC API, a distance like controllerRaftPort.", default="remoting port + 2", set_by=OPERATOR),
+    ] = 0
+    controller_grpc_tls_cert_file: Annotated[
+        str,
+        key("The server's certificate; with all three files gRPC runs mutual TLS.", default="none", set_by=TLS_SECRET),
+    ] = ""
+    controller_grpc_tls_key_file: Annotated[str, key("Its private key.", default="none", set_by=TLS_SECRET)] = ""
+    controller_grpc_tls_ca_file: Annotated[
+        str, key("Authority that signs the clients' certificates.", default="none", set_by=TLS_SECRET)
+    ] = ""
+    controller_store_path: Annotated[
+        str, key("Folder of this member's journal, vote and snapshots.", set_by=OPERATOR)
+    ] = "~/DLedgerController"
+    config_store_path: Annotated[
+        str,
+        key(
+            "File in which updateControllerConfig keeps its changes.",
+            default="`controller.properties` in controllerStorePath",
+            set_by=OPERATOR,
+        ),
+    ] = ""
+    config_black_list: Annotated[str, key("Keys that updateControllerConfig refuses, with `;` between them.")] = (
+        "configBlackList;configStorePath"
+    )
+    metrics_prom_exporter_port: Annotated[
+        Port, key("Port of /metrics, /healthz and /readyz; 0 switches it off.", set_by=OPERATOR)
+    ] = 5557
+    metrics_prom_exporter_host: Annotated[
+        str, key("Address of that port.", default="controllerListenHost", set_by=OPERATOR)
+    ] = ""
+    metrics_label: Annotated[
+        str, key("More labels for all metrics, `k:v,k:v`.", default="none", change="next start")
+    ] = ""
+
+    # Brokers and elections
+    broker_suspect_timeout_ms: Annotated[
+        Millis,
+        key(
+            "Silence after which a broker that sends a heartbeat each second is suspected.",
+            set_by="spec.tuning.brokerSuspectTimeoutMs",
+            change="at once",
+        ),
+    ] = 3000
+    scan_inactive_master_interval: Annotated[
+        Millis,
+        key(
+            "Time between two scans for groups whose master is dead, the safety net behind the events.",
+            set_by="spec.tuning.scanInactiveMasterIntervalMs",
+            change="at once",
+        ),
+    ] = 5000
+    elect_master_max_retry_count: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=100),
+        key("Attempts of one election before it is left to the scan.", change="at once"),
+    ] = 3
+    enable_elect_unclean_master: Annotated[
+        bool,
+        key(
+            "Elects a replica outside the SyncStateSet when no member of it lives: this loses messages.",
+            set_by="spec.tuning.enableElectUncleanMaster",
+            change="at once",
+        ),
+    ] = False
+    notify_broker_role_changed: Annotated[
+        bool, key("Brokers are notified of a new master instead of waiting for their poll.", change="at once")
+    ] = True
+    is_process_read_event: Annotated[
+        bool,
+        key(
+            "Each read proves the leadership by a round through the quorum; without it the leader's lease does.",
+            change="at once",
+        ),
+    ] = False
+    max_broker_groups: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=1_000_000),
+        key(
+            "Broker groups, cleaned ones included; brokers of more groups get no brokerId. 10,000 take 12 MB.",
+            change="at once",
+        ),
+    ] = 10_000
+    max_connections: Annotated[
+        Connections,
+        key(
+            "Remoting connections; a new one above it replaces a silent one of the host with the most, "
+            "or is refused if that is its own host."
+        ),
+    ] = 10_000
+
+    # Raft
+    raft_heartbeat_interval_ms: Annotated[
+        Millis, key("Time between two heartbeats of the leader.", set_by="spec.tuning.raftHeartbeatIntervalMs")
+    ] = 30
+    raft_election_timeout_ms: Annotated[
+        Millis,
+        key(
+            "The shortest election timeout, while no member is held up; more than three times raftHeartbeatIntervalMs.",
+            set_by="spec.tuning.raftElectionTimeoutMs",
+        ),
+    ] = 120
+    raft_election_timeout_max_ms: Annotated[
+        Millis,
+        key(
+            "The longest election timeout, while members are held up by too little processor, slow disks or a slow "
+            "network: 1.5 times the longest delay of the last minute, up to this."
+        ),
+    ] = 3000
+    raft_snapshot_entries: Annotated[int, msgspec.Meta(ge=100), key("Entries of the log between two snapshots.")] = (
+        10_000
+    )
+
+    # The process
+    log_format: Annotated[LogFormat, key("Format of the log lines.", set_by=OPERATOR, change="next start")] = "console"
+    log_level: Annotated[LogLevel, key("Least important level that is logged.", change="at once")] = "info"
+
+    # For Java's files
+    controller_type: Annotated[Literal["DLedger"], key("There is one kind of quorum.", without_effect=True)] = "DLedger"
+    rocketmq_home: Annotated[str, HOME] = ""
+    scan_not_active_broker_interval: Annotated[
+        Millis,
+        key("Silent brokers are detected ten times a second.", without_effect=True, change="next start"),
+    ] = 5000

@@ -1,0 +1,61 @@
+"""How a key is declared, and the types that several keys share. Times are milliseconds, sizes bytes, as in Java."""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+OPERATOR: Final = "the operator"
+"""For `set_by`."""
+
+Change = Literal["at once", "next start"]
+"""When a value that a tool has changed takes effect (updateControllerConfig, updateNamesrvConfig)."""
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Base of all settings structs; `__post_init__` raises ValueError for values that contradict each other."""
+
+    @property
+    def beside_java_broker(self) -> bool:
+        """Whether an official broker reads the same file and does what its security keys say."""
+        return False
+
+
+def key(
+    meaning: str,
+    *,
+    default: str | None = None,
+    set_by: str | None = None,
+    creation_only: bool = False,
+    change: Change | None = None,
+    without_effect: bool = False,
+) -> msgspec.Meta:
+    """The metadata of one key, for `Annotated`.
+
+    Args:
+        meaning: one sentence for users.
+        default: what stands for an empty value or 0, in words.
+        set_by: the field of the Kubernetes resource, or the operator; spec.config then refuses the key.
+        creation_only: spec.config may have it when the resource is made and may not change it.
+        change: None: only the configuration file and the environment can set it.
+        without_effect: accepted because Java's files carry it.
+    """
+    facts = {
+        "default": default,
+        "set_by": set_by,
+        "creation_only": creation_only,
+        "change": change,
+        "without_effect": without_effect,
+    }
+    return msgspec.Meta(description=meaning, extra={name: fact for name, fact in facts.items() if fact})
+
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000, extra={"unit": "ms"})]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Connections = Annotated[int, msgspec.Meta(ge=10, le=1_000_000)]
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+
+LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+HOME: Final = key("Java's installation folder.", without_effect=True)

@@ -1,0 +1,103 @@
+"""Keys that both halves of a replica read, broker and sidecar, from one file or from two with the same values.
+
+Source: rocketmq-all-5.3.3: BrokerConfig.java, BrokerIdentity.java, MessageStoreConfig.java.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from rocketmq_settings.declare import HOME, OPERATOR, Count, LogFormat, LogLevel, NonEmpty, Port, Settings, key
+
+FAST_PORT_DISTANCE: Final = 2
+"""The VIP port is listenPort - 2: Java slaves fetch topics and timers there."""
+
+JAVA_SWITCHES: Final = frozenset(
+    {
+        "controllerAddress",
+        "fetchControllerAddrByDnsLookup",
+        "syncControllerMetadataPeriod",
+        "sendHeartbeatTimeoutMillis",
+        "haMaxGapNotInSync",
+        "haMasterAddress",
+        "haListenHost",
+        "leaseTimeout",
+        "leaseTimeoutMs",
+    }
+)
+"""Keys of Java's controller mode that neither half reads: what they switch is always on here, or has no counterpart."""
+
+
+class ReplicaKeys(Settings, frozen=True):
+    """What both halves must agree on."""
+
+    broker_cluster_name: Annotated[
+        str, key("Cluster of the group, equal on all replicas, without `#`.", set_by="spec.clusterName")
+    ] = "DefaultCluster"
+    broker_name: Annotated[
+        str,
+        key(
+            "Name of the group, equal on all replicas, without `#`.",
+            default="the host's name",
+            set_by="spec.brokerName",
+        ),
+    ] = ""
+    broker_ip1: Annotated[
+        str, key("Address that clients and controllers use.", default="this host's own address", set_by=OPERATOR)
+    ] = msgspec.field(default="", name="brokerIP1")
+    broker_ip2: Annotated[str, key("Address that slaves use.", default="brokerIP1", set_by=OPERATOR)] = msgspec.field(
+        default="", name="brokerIP2"
+    )
+    listen_port: Annotated[Port, key("The broker's port for clients; its VIP port is 2 below.", set_by=OPERATOR)] = (
+        10911
+    )
+    ha_listen_port: Annotated[
+        Port, key("The sidecar's port for replication.", default="listenPort + 1", set_by=OPERATOR)
+    ] = 0
+    bind_address: Annotated[str, key("Address that the ports bind to.", set_by=OPERATOR)] = "0.0.0.0"  # noqa: S104 - others must reach it
+    namesrv_addr: Annotated[
+        str,
+        key(
+            "Name servers, `host:port;host:port`; the broker registers with all of them.",
+            default="none",
+            set_by="spec.nameServerRef or spec.namesrvAddr",
+        ),
+    ] = ""
+    store_path_root_dir: Annotated[NonEmpty, key("Folder of this replica's files.", set_by=OPERATOR)] = "~/store"
+    store_path_commit_log: Annotated[
+        str, key("Folder of the commit log.", default="`commitlog` in storePathRootDir", set_by=OPERATOR)
+    ] = ""
+    sidecar_socket_path: Annotated[
+        str,
+        key("Socket between broker and sidecar.", default="`sidecar.sock` in storePathRootDir", set_by=OPERATOR),
+    ] = ""
+    mapped_file_size_commit_log: Annotated[
+        int,
+        msgspec.Meta(ge=4096, le=2**31 - 1),
+        key("Bytes of one file of the commit log, equal on all replicas; it can never change.", creation_only=True),
+    ] = 1024 * 1024 * 1024
+    flush_disk_type: Annotated[
+        Literal["ASYNC_FLUSH", "SYNC_FLUSH"],
+        key("With SYNC_FLUSH a message counts on a replica once it is on its disk."),
+    ] = "ASYNC_FLUSH"
+    durability: Annotated[
+        Literal["strict", "relaxed"],
+        key(
+            "With strict a send is acknowledged when every member of the SyncStateSet, at least two, has it.",
+            set_by="spec.durability",
+        ),
+    ] = "strict"
+    all_ack_in_sync_state_set: Annotated[
+        bool, key("With durability=relaxed a send waits for every member of the SyncStateSet.")
+    ] = False
+    in_sync_replicas: Annotated[Count, key("With durability=relaxed a send waits for this number of replicas.")] = 1
+    min_in_sync_replicas: Annotated[
+        Count,
+        key(
+            "With fewer replicas in sync sends are refused; durability=strict needs at least 2.",
+            set_by="spec.minInSyncReplicas",
+        ),
+    ] = 1
+    rocketmq_home: Annotated[str, HOME] = ""
+    log_format: Annotated[LogFormat, key("Format of the log lines.", set_by=OPERATOR)] = "console"
+    log_level: Annotated[LogLevel, key("Least important level that is logged.")] = "info"

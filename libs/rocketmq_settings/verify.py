@@ -1,0 +1,75 @@
+"""Keys of `rocketmq-verify`. Options of the command line override most of them.
+
+Where Spark runs is Spark's own configuration: sparkMaster and sparkConf here, `spark-defaults.conf` in SPARK_CONF_DIR,
+PYSPARK_SUBMIT_ARGS, or spark-submit's arguments.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from rocketmq_settings.declare import LogFormat, LogLevel, Settings, key
+
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class VerifyKeys(Settings, frozen=True):
+    """Every key of `rocketmq-verify -c FILE`."""
+
+    # What is compared
+    broker_cluster_name: Annotated[str, key("Cluster of the group, as in the brokers' configuration.")] = ""
+    broker_name: Annotated[str, key("Name of the group; with brokerClusterName it selects the history.")] = ""
+    replicas: Annotated[
+        str,
+        key(
+            "`NAME=PLACE;NAME=PLACE`, at least two; a place is a storePathRootDir or `sidecar:HOST:PORT`.",
+            default="required, or options",
+        ),
+    ] = ""
+    chunk_size: Annotated[str, key("Bytes that share a digest: a power of two from 4Ki to 64Mi.")] = "1Mi"
+    sample: Annotated[Fraction, key("Part of what earlier runs compared that is read again.")] = 0.01
+    full: Annotated[bool, key("Everything is read again.")] = False
+    structure: Annotated[
+        bool, key("Checks that new bytes are a chain of sound records; through sidecars only a sample.")
+    ] = True
+    queues: Annotated[bool, key("Checks consume queues against new bytes of the log, where files are read.")] = True
+    allow_unreachable: Annotated[
+        bool, key("A run counts as verified if two replicas could be read, even if another could not.")
+    ] = False
+
+    # Results
+    history_path: Annotated[
+        str,
+        key("Directory or URI for results and watermarks.", default="none: every run reads everything"),
+    ] = ""
+    report_file: Annotated[str, key("HTML report.")] = ""
+    namespace: Annotated[str, key("Namespace of the BrokerGroup whose status the run writes.")] = ""
+    broker_group: Annotated[str, key("Name of that BrokerGroup.")] = ""
+
+    # Replicas
+    rate_limit: Annotated[
+        str,
+        key("Bytes per second read of each replica.", default="0: files without a limit, sidecars as configured there"),
+    ] = "0"
+    patience_seconds: Annotated[
+        float,
+        msgspec.Meta(gt=0, le=3600),
+        key("Seconds without progress after which a sidecar counts as unreachable."),
+    ] = 30.0
+    tls_cert_file: Annotated[str, key("Certificate (PEM) for sidecars with mutual TLS.", default="none: plaintext")] = (
+        ""
+    )
+    tls_key_file: Annotated[str, key("Key of tlsCertFile.")] = ""
+    tls_ca_file: Annotated[str, key("CA that signs the sidecars' certificates.")] = ""
+
+    # The process
+    spark_master: Annotated[
+        str,
+        key(
+            "Where Spark runs: `local[*]`, `spark://...`, `k8s://...`.",
+            default="Spark's own configuration, else `local[*]`",
+        ),
+    ] = ""
+    spark_conf: Annotated[str, key("`spark.x=y;spark.z=w`, which override all other settings of Spark.")] = ""
+    log_format: Annotated[LogFormat, key("Format of the log lines.")] = "console"
+    log_level: Annotated[LogLevel, key("Least important level that is logged.")] = "warning"

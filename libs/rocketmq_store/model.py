@@ -1,0 +1,140 @@
+"""Parameters and results of the store; used by the broker and by the store's own parts."""
+
+from enum import IntEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+MEBIBYTE: Final = 1024 * 1024
+DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The store's settings; the broker fills them from the RocketMQ keys in parentheses."""
+
+    root: Path
+    """(storePathRootDir)"""
+    commit_log: Path | None = None
+    """(storePathCommitLog) None: `{root}/commitlog`."""
+    file_size: int = 1024 * MEBIBYTE
+    """(mappedFileSizeCommitLog) bytes."""
+    consume_queue_file_size: int = 300_000 * 20
+    """(mappedFileSizeConsumeQueue, which counts units) bytes, a multiple of 20."""
+    max_message_size: int = 4 * MEBIBYTE
+    """(maxMessageSize) bytes of a body, and of a batch's bodies together."""
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    """(messageDelayLevel)"""
+    file_reserved_hours: int = 72
+    """(fileReservedTime)"""
+    delete_when: str = "04"
+    """(deleteWhen) hours of the day, separated by `;`."""
+    disk_max_used_ratio: int = 75
+    """(diskMaxUsedSpaceRatio) percent: above it expired files go at any hour."""
+    disk_refuse_ratio: float = 0.90
+    """(diskSpaceWarningLevelRatio) at and above it writes are refused."""
+    disk_clean_ratio: float = 0.85
+    """(diskSpaceCleanForciblyRatio) at and above it the oldest files go before their time."""
+    in_memory_ratio: int = 40
+    """(accessMessageInMemoryMaxRatio) percent of the machine's memory that is taken to be in the page cache."""
+    max_bytes_in_memory: int = 262_144
+    """(maxTransferBytesOnMessageInMemory)"""
+    max_count_in_memory: int = 32
+    """(maxTransferCountOnMessageInMemory)"""
+    max_bytes_on_disk: int = 65_536
+    """(maxTransferBytesOnMessageInDisk)"""
+    max_count_on_disk: int = 8
+    """(maxTransferCountOnMessageInDisk)"""
+
+    @property
+    def commit_log_path(self) -> Path:
+        return self.commit_log or self.root / "commitlog"
+
+
+class Draft(msgspec.Struct, kw_only=True, gc=False):
+    """A message to append. Not frozen, for speed only; the store does not change it."""
+
+    topic: bytes
+    """UTF-8; the topic to store it under (SCHEDULE_TOPIC_XXXX for a delayed one, which the broker arranges)."""
+    queue_id: int
+    body: bytes | memoryview
+    properties: bytes = b""
+    """`name 0x01 value 0x02` repeated, at most 32767 bytes."""
+    flag: int = 0
+    sys_flag: int = 0
+    """As the client sent it; the bits of the hosts' address families are set by the store."""
+    born_timestamp: int = 0
+    """ms"""
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    """ip (4 or 16 bytes) + port (i32)"""
+    store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
+    """This broker: ip (4 or 16 bytes) + port (i32)"""
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where a message went; of a batch, where its first message went."""
+
+    offset: int
+    """Physical offset."""
+    end: int
+    """Behind its last byte (of a batch: of the last message): durable and replicated once the flushed and the
+    acknowledged offset are here."""
+    queue_offset: int
+    message_id: str
+    """Server id: hex of store host and physical offset; of a batch: ids joined by commas."""
+    store_timestamp: int
+    """ms"""
+    count: int = 1
+
+
+class GetStatus(IntEnum):
+    """Names as in rocketmq-all-5.3.3: GetMessageStatus.java."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+class GetResult(msgspec.Struct, frozen=True, gc=False):
+    status: GetStatus
+    next_offset: int
+    """Where to continue (nextBeginOffset), as a master answers. A slave answers with the requested offset unless the
+    status is FOUND, NO_MATCHED_MESSAGE, MESSAGE_WAS_REMOVING or OFFSET_FOUND_NULL (nextOffsetCorrection).
+    """
+    min_offset: int
+    max_offset: int
+    """Of the queue."""
+    records: list[memoryview] = msgspec.field(default_factory=list)
+    """Stored records, byte for byte, in order: pieces of the mapped log, to be sent without a copy. Neighbours in the
+    log come as one piece. Valid while they are referenced."""
+    count: int = 0
+    """Messages in `records`."""
+    size: int = 0
+    """Bytes in `records`."""
+    lagging: bool = False
+    """The messages are so far behind that they are probably not in memory (suggestWhichBrokerId of a slave)."""
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """The result of a recovery."""
+
+    min_offset: int
+    max_offset: int
+    """End of the last whole record."""
+    confirm_offset: int
+    """As the checkpoint file has it, within min and max."""
+    clean: bool
+    """The last stop was an orderly one."""
+    cut: int
+    """Offset of a torn tail that was cut off, -1 if there was none."""
+    check_from: int
+    """After an unclean stop: where to start checking for damage that recovery does not see, because it trusts what was
+    durable (`MessageStore.log_check`): about the last files, as an official broker reads then. -1: not needed."""

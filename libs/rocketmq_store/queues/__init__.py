@@ -1,0 +1,1 @@
+"""Consume queues: files, dispatch into them, reading through them."""

@@ -1,0 +1,1 @@
+"""What controllers and sidecars say."""

@@ -1,0 +1,86 @@
+"""The state that each replica's sidecar reports: read once per pod, and after each change by the operator.
+
+A sidecar keeps its fence through restarts of its pod, so there is nothing to watch. Used by `observe` and `execute`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from rocketmq_api.channels import ApiError, ClientTls
+from rocketmq_api.replica_view import NewMaster, ReplicaView
+from rocketmq_api.sidecars import TIMEOUT, SidecarClient
+from rocketmq_operator.domain.observed import Pod, SidecarState
+from rocketmq_operator.domain.plan.groups.state import sidecar_address
+
+POLL_TIMEOUT: Final = 1.0
+"""Seconds to wait for an answer; a pod that starts has no sidecar yet."""
+POLL_INTERVAL: Final = 0.5
+"""Seconds between two calls to a sidecar that does not answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class Sidecars:
+    """States by uid of the pod."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, SidecarState] = {}
+        self._polled: dict[str, float] = {}
+        self._tls: dict[str, tuple[str, ClientTls | None]] = {}
+        """By uid of the pod: its sidecar's address, and the certificate for calls to it."""
+
+    async def poll(self, pods: Iterable[Pod], tls: ClientTls | None = None) -> Mapping[str, SidecarState]:
+        """Poll sidecars that have not answered yet; returns all known states. `tls`: for sidecars that require it."""
+        wanted = [pod for pod in pods if pod.running and pod.ip and not pod.deleting]
+        self._tls.update((pod.uid, (sidecar_address(pod), tls if pod.grpc_tls else None)) for pod in wanted)
+        silent = [pod for pod in wanted if not self._complete(pod.uid) and self._due(pod.uid)]
+        if silent:
+            await asyncio.gather(*(self._poll_pod(pod) for pod in silent))
+        return {pod.uid: self._known[pod.uid] for pod in wanted if pod.uid in self._known}
+
+    async def set_fenced(self, uid: str, address: str, *, fenced: bool, reason: str) -> None:
+        """Raises ApiError."""
+        async with self._client(address) as client:
+            self._keep(uid, await client.set_fenced(fenced, reason))
+
+    async def hand_over(self, address: str, broker_id: int, seconds: float) -> NewMaster:
+        """Raises ApiError."""
+        async with self._client(address) as client:
+            return await client.hand_over(broker_id, seconds=seconds)
+
+    def retain(self, uids: set[str]) -> None:
+        """Forget deleted pods."""
+        for uid in self._known.keys() - uids:
+            del self._known[uid]
+        for uid in self._tls.keys() - uids:
+            del self._tls[uid]
+        for uid in self._polled.keys() - uids:
+            del self._polled[uid]
+
+    def _complete(self, uid: str) -> bool:
+        state = self._known.get(uid)
+        return state is not None and state.broker_id is not None
+
+    def _due(self, uid: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - self._polled.get(uid, -POLL_INTERVAL) < POLL_INTERVAL:
+            return False
+        self._polled[uid] = now
+        return True
+
+    async def _poll_pod(self, pod: Pod) -> None:
+        try:
+            async with self._client(sidecar_address(pod), POLL_TIMEOUT) as client:
+                self._keep(pod.uid, await client.get_replica())
+        except (ApiError, OSError) as error:
+            log.debug("sidecar does not answer", pod=pod.name, error=str(error))
+
+    def _client(self, address: str, timeout: float = TIMEOUT) -> SidecarClient:
+        tls = next((tls for at, tls in self._tls.values() if at == address), None)
+        return SidecarClient(address, tls=tls, timeout=timeout)
+
+    def _keep(self, uid: str, replica: ReplicaView) -> None:
+        self._known[uid] = SidecarState(broker_id=replica.broker_id, fenced=replica.fenced)

@@ -1,0 +1,79 @@
+"""The configuration file of a replica: one for both of its processes, in the keys of either engine."""
+
+from typing import Final
+
+import msgspec
+
+from rocketmq_operator.domain.manifests.objects import PropertyValue, properties_text
+from rocketmq_resources import names
+from rocketmq_resources.broker_group import BrokerGroup
+
+COMMIT_LOG_FILE_SIZE: Final = 256 * 1024 * 1024
+"""mappedFileSizeCommitLog unless spec.config says otherwise when the group is made. It can never change, so it depends
+on nothing that can: neither on the volume, which grows, nor on the version. Java's 1 GiB would leave a volume of a few
+GiB no room to forget old files in; files of 256 MiB serve large ones as well."""
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """Where the group finds others: `host:port;host:port`."""
+
+    controller_addr: str
+    namesrv_addr: str
+
+
+def broker_config(group: BrokerGroup, endpoints: Endpoints, ordinal: int) -> str:
+    """The file of replica `ordinal`. What differs between pods is their priority; their address comes from the
+    environment."""
+    return properties_text(_values(group, endpoints), _priority(group, ordinal))
+
+
+def config_base(group: BrokerGroup, endpoints: Endpoints) -> str:
+    """Keys that are the same for all replicas."""
+    return properties_text(_values(group, endpoints))
+
+
+def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue]:
+    spec = group.spec
+    return {
+        "mappedFileSizeCommitLog": COMMIT_LOG_FILE_SIZE,
+        **spec.config,
+        "brokerClusterName": group.cluster_name,
+        "brokerName": group.broker_name,
+        "namesrvAddr": endpoints.namesrv_addr,
+        "controllerAddr": endpoints.controller_addr,
+        "enableControllerMode": True,
+        "listenPort": names.PORT_BROKER,
+        "haListenPort": names.PORT_HA,
+        "storePathRootDir": names.PATH_STORE,
+        "storePathCommitLog": names.PATH_COMMIT_LOG if spec.storage.commit_log else f"{names.PATH_STORE}/commitlog",
+        "storePathEpochFile": f"{names.PATH_STORE}/epochFileCheckpoint",
+        "minInSyncReplicas": group.min_in_sync_replicas,
+        "brokerHeartbeatInterval": spec.failover.heartbeat_interval_ms,
+        "haMaxTimeSlaveNotCatchup": spec.failover.max_time_slave_not_catchup_ms,
+        "brokerLeaseTimeoutMs": spec.failover.lease_timeout_ms,
+        "brokerHangTimeoutMs": spec.failover.hang_timeout_ms,
+        "metricsPromExporterPort": names.PORT_SIDECAR_METRICS,
+        "sidecarGrpcPort": names.PORT_SIDECAR_GRPC,
+        "durability": spec.durability,
+        **(_apache(group) if spec.engine == "apache" else {"sidecarSocketPath": names.PATH_SOCKET}),
+    }
+
+
+def _apache(group: BrokerGroup) -> dict[str, PropertyValue]:
+    """Keys for the durability of an official broker, and the one that makes the sidecar observe it.
+
+    The official broker reads the same file and skips what it does not know. Its start script adds brokerIP1.
+    """
+    all_acknowledge: dict[str, PropertyValue] = (
+        {"allAckInSyncStateSet": True} if group.spec.durability == "strict" else {}
+    )
+    return {
+        "brokerEngine": "apache",
+        "storePathBrokerIdentity": f"{names.PATH_STORE}/brokerIdentity",
+        **all_acknowledge,
+    }
+
+
+def _priority(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
+    priority = group.priority(ordinal)
+    return {} if priority is None else {"brokerElectionPriority": priority}

@@ -1,0 +1,1 @@
+"""The parts of a BrokerGroup's plan, each in its own module."""

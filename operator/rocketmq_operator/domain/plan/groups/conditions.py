@@ -1,0 +1,135 @@
+"""The conditions of a BrokerGroup. Users and alerts compare their reasons.
+
+Used by `group_status`.
+"""
+
+import msgspec
+
+from rocketmq_operator.domain.conditions import Condition, condition, pod_problems, rfc3339
+from rocketmq_operator.domain.plan.groups.state import GroupState
+from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
+from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What the plan intends."""
+
+    progress: Progress | None = None
+    blocked: Blocked | None = None
+    advice: Blocked | None = None
+    """A problem that does not block the plan."""
+
+
+def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
+    """All conditions. `in_sync`: living members of the SyncStateSet; `now`: seconds since 1970."""
+    available = _available(state)
+    healthy = _healthy(state, in_sync)
+    return (
+        _ready(state, available, healthy),
+        available,
+        healthy,
+        _aligned(state, now),
+        _progressing(state, outlook),
+        condition(
+            "Paused",
+            holds=state.group.spec.paused,
+            reason="Paused" if state.group.spec.paused else "NotPaused",
+            message="spec.paused is set: the operator changes nothing" if state.group.spec.paused else "",
+        ),
+        _degraded(state, outlook, phase, healthy, now),
+    )
+
+
+def _ready(state: GroupState, available: Condition, healthy: Condition) -> Condition:
+    for needed in (available, healthy):
+        if needed.status != "True":
+            holds = None if needed.status == "Unknown" else False
+            return condition("Ready", holds=holds, reason=needed.reason, message=needed.message)
+    unready = [member.pod.name for member in state.members if member.pod is not None and not member.pod.ready]
+    if unready:
+        return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
+    return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
+
+
+def _available(state: GroupState) -> Condition:
+    """Whether sends are accepted, as far as the operator can tell."""
+    group, master = state.group, state.live_master
+    copies = sum(1 for member in state.all_members if member.in_sync and member.alive)
+    holds: bool | None = False
+    if group.spec.hibernated:
+        reason, message = "Hibernated", "spec.hibernated is set"
+    elif group.spec.fenced:
+        reason, message = "Fenced", "spec.fenced is set: sends are refused"
+    elif not state.reachable:
+        holds, reason, message = None, "ControllersUnreachable", "the controllers are unreachable"
+    elif state.view is None:
+        reason, message = "NotRegistered", "no replica is registered yet"
+    elif master is None:
+        reason, message = "NoMaster", "no replica is master"
+    elif copies < group.min_in_sync_replicas:
+        reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
+    else:
+        name = "" if master.pod is None else master.pod.name
+        holds, reason, message = True, "MasterServes", f"{name} takes messages"
+    return condition("Available", holds=holds, reason=reason, message=message)
+
+
+def _healthy(state: GroupState, in_sync: int) -> Condition:
+    kind, wanted = "SyncStateSetHealthy", state.group.pods_wanted
+    if state.group.spec.hibernated:
+        return condition(kind, holds=None, reason="Hibernated", message="no replica runs")
+    if not state.reachable:
+        return condition(kind, holds=None, reason="ControllersUnreachable", message="the controllers are unreachable")
+    if in_sync >= wanted:
+        return condition(kind, holds=True, reason="AllInSync", message=f"{in_sync} of {wanted} replicas in sync")
+    return condition(kind, holds=False, reason="ReplicasMissing", message=f"{in_sync} of {wanted} replicas in sync")
+
+
+def _aligned(state: GroupState, now: float) -> Condition:
+    """The result of the last comparison, unless the next one is overdue."""
+    kind, last = "LogsAligned", last_verification(state.group)
+    due = verification_due(state.group, state.observed.verified_since)
+    different = known_difference(state.group)
+    if different is not None:
+        # a difference remains however old the comparison is
+        return condition(kind, holds=False, reason="Different", message=different)
+    if not last.result and not (due is not None and now > due):
+        message = "never compared" if state.group.spec.verification else "never compared: spec.verification is not set"
+        return condition(kind, holds=None, reason="NotVerified", message=message)
+    if due is not None and now > due:
+        ended = f"the last comparison ended at {last.text}, the next" if last.result else "never compared, the first"
+        message = (
+            f"{ended} has been overdue since {rfc3339(due)}: kubectl -n {state.group.namespace} describe jobs,pods"
+            f" -l rocketmq-ha.io/group={state.group.name},app.kubernetes.io/component=verify"
+        )
+        return condition(kind, holds=None, reason="Stale", message=message)
+    if last.result == "Aligned":
+        return condition(kind, holds=True, reason="Aligned", message=last.message)
+    return condition(kind, holds=None, reason="Failed", message=last.message)
+
+
+def _progressing(state: GroupState, outlook: Outlook) -> Condition:
+    if state.group.spec.paused:
+        return condition("Progressing", holds=False, reason="Paused", message="spec.paused is set")
+    if outlook.blocked is not None:
+        return condition("Progressing", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    if outlook.progress is not None:
+        return condition("Progressing", holds=True, reason=outlook.progress.reason, message=outlook.progress.message)
+    if state.stateful_set is None:
+        return condition("Progressing", holds=True, reason="Creating", message="creating objects")
+    return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
+
+
+def _degraded(state: GroupState, outlook: Outlook, phase: Phase, healthy: Condition, now: float) -> Condition:
+    if outlook.blocked is not None:
+        return condition("Degraded", holds=True, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    failing = "" if state.group.spec.hibernated else pod_problems(state.observed.pods, now)
+    if failing:
+        return condition("Degraded", holds=True, reason="PodsFailing", message=failing)
+    if healthy.status == "False" and phase == "Degraded":
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    if healthy.reason == "ControllersUnreachable" and phase != "Creating":
+        return condition("Degraded", holds=True, reason=healthy.reason, message=healthy.message)
+    if outlook.advice is not None:
+        return condition("Degraded", holds=True, reason=outlook.advice.reason, message=outlook.advice.message)
+    return condition("Degraded", holds=False, reason="AsWanted", message="nothing is wrong")

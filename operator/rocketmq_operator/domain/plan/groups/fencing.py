@@ -1,0 +1,30 @@
+"""spec.fenced: every sidecar refuses sends, also after restarts, until the fence is lifted."""
+
+from rocketmq_operator.domain.actions import SetFenced
+from rocketmq_operator.domain.plan.groups.state import GroupState, sidecar_address
+from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
+
+REQUEUE_SECONDS = 1.0
+IDLE_REQUEUE_SECONDS = 5.0
+"""Seconds until a silent sidecar is polled again: with spec.fenced, and without."""
+
+
+def fence(state: GroupState) -> Step:
+    """Fence or unfence every sidecar that answers, as the spec says."""
+    wanted = state.group.spec.fenced
+    running = [member.pod for member in state.members if member.pod is not None and member.pod.running]
+    silent = [pod.name for pod in running if pod.uid not in state.observed.sidecars]
+    actions = tuple(
+        SetFenced(pod.name, pod.uid, sidecar_address(pod), wanted)
+        for pod in running
+        if pod.ip
+        and not pod.deleting
+        and (known := state.observed.sidecars.get(pod.uid)) is not None
+        and known.fenced != wanted
+    )
+    if wanted and silent:
+        message = f"the sidecars of {', '.join(silent)} do not answer: unknown whether they refuse sends"
+        return Step(actions=actions, requeue=REQUEUE_SECONDS, blocked=Blocked("FenceIncomplete", message))
+    if any(pod.ready for pod in running if pod.name in silent):
+        return Step(actions=actions, requeue=IDLE_REQUEUE_SECONDS)
+    return Step(actions=actions) if actions else NOTHING

@@ -1,0 +1,67 @@
+"""The plan of a BrokerGroup: all parts in order of urgency, and the status."""
+
+import msgspec
+
+from rocketmq_operator.domain.actions import HandOver
+from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.plan.groups.conditions import Outlook
+from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
+from rocketmq_operator.domain.plan.groups.fencing import fence
+from rocketmq_operator.domain.plan.groups.identity import forget_orphans, record_ids
+from rocketmq_operator.domain.plan.groups.objects import ObjectMemory, ensure_secret, group_objects, missing_references
+from rocketmq_operator.domain.plan.groups.rebuild import rebuild
+from rocketmq_operator.domain.plan.groups.rollout import rollout
+from rocketmq_operator.domain.plan.groups.scaling import clean_up, scale
+from rocketmq_operator.domain.plan.groups.state import GroupState
+from rocketmq_operator.domain.plan.groups.status import events_of, group_status
+from rocketmq_operator.domain.plan.groups.storage import grow
+from rocketmq_operator.domain.plan.groups.verification import check_verification
+from rocketmq_operator.domain.plan.groups.write_lease import lease_outlives_suspicion, lease_too_long
+from rocketmq_operator.domain.plan.step import NOTHING, Plan, PlanSettings, Step, combine
+
+
+def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memory: ObjectMemory | None = None) -> Plan:
+    """What to do for one group now. `now`: seconds since 1970; `memory` only saves time."""
+    state = GroupState(observed)
+    group = state.group
+    if group.metadata.deleting:
+        step = delete(state, now)
+        return _plan(state, step, now)
+    if group.spec.paused:
+        return _plan(state, NOTHING, now)
+    refusal, scaled = lease_too_long(state), scale(state)
+    step = combine(
+        (
+            missing_references(state),
+            refusal,
+            keep_finalizer(state),
+            record_ids(state),
+            fence(state),
+            scaled.step,
+            rebuild(state),
+            grow(state, now),
+            rollout(state),
+            clean_up(state, scaled.replicas),
+            forget_orphans(state),
+            check_verification(state, now),
+        )
+    )
+    if refusal.blocked is not None:
+        return _plan(state, step, now)
+    make = group_objects if memory is None else memory.group_objects
+    objects, removals = make(state, settings.images, settings.access, scaled.replicas)
+    return msgspec.structs.replace(
+        _plan(state, step, now), first=ensure_secret(observed), objects=objects, removals=removals
+    )
+
+
+def _plan(state: GroupState, step: Step, now: float) -> Plan:
+    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=lease_outlives_suspicion(state))
+    status = group_status(state, outlook, now=now)
+    return Plan(
+        actions=step.actions,
+        status=status,
+        events=events_of(state.group, status),
+        requeue=step.requeue,
+        status_first=any(isinstance(action, HandOver) for action in step.actions),
+    )

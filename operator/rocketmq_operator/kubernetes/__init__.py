@@ -1,0 +1,1 @@
+"""The API server: calls, watches, events, the Lease."""

@@ -1,0 +1,1 @@
+"""From differing digests to the record and the right copy."""

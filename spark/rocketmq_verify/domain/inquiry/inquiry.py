@@ -1,0 +1,261 @@
+"""From differing chunks to findings: what to read next, what it means, and when it is enough. Called by the job.
+
+In this order:
+1. where a replica differs beyond its consistent point: is that another history? Then it is one finding, and the replica
+   is left out from there on, or it would hide what else differs in the same chunks;
+2. the other differences, by the way in which replicas differ, so that a replica which is wrong everywhere does not use
+   up the reads for one that has lost a bit: down to bytes, records, and which copy is right;
+3. what should be there and is not: read it again;
+4. where a log ends before others do: is that its end, or damage?
+However much differs, findings are bounded; the last of a kind counts the rest.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally
+from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
+from rocketmq_verify.domain.inquiry.judge import judge
+from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
+from rocketmq_verify.domain.inquiry.tails import find_tails
+from rocketmq_verify.domain.inquiry.windows import Found, contents_of, locate, name_by
+from rocketmq_verify.domain.model import Extent, ReadRequest, RecordName, ReplicaName
+from rocketmq_verify.domain.planning.chunks import common, without
+from rocketmq_verify.domain.planning.lineage import Lineage
+from rocketmq_verify.domain.planning.table_findings import missing_segment
+from rocketmq_verify.domain.records.records import RecordKind
+
+MOST_NAMED: Final = 16
+"""Records reported one by one for each way in which replicas differ."""
+BATCH: Final = 16
+"""Chunks narrowed at once."""
+_BLANK_HEAD: Final = 8
+
+
+def inquire(lineage: Lineage, tally: Tally) -> Requests[tuple[Finding, ...]]:
+    """Findings about what differs or is missing by the tally; those of the tables are in `lineage` already."""
+    results = [msgspec.structs.replace(result, groups=_counting(result, lineage, {})) for result in tally.results()]
+    tails = yield from find_tails(lineage, results)
+    findings = [finding for finding, _ in tails.values() if finding is not None]
+    by_groups: dict[Groups, list[ChunkResult]] = {}
+    for result in results:
+        groups = _counting(result, lineage, {replica: start for replica, (_, start) in tails.items()})
+        if len(groups) > 1:
+            by_groups.setdefault(groups, []).append(result)
+    done: set[int] = set()
+    for groups, differing in sorted(by_groups.items(), key=lambda item: item[1][0].chunk):
+        rest = Rest() if any(replica in tails for replica in _all(groups)) else tally.rest.get(groups, Rest())
+        found = yield from _records(lineage, groups, differing, rest, done)
+        findings += found
+    findings += yield from _missing(lineage, tally)
+    findings += yield from _ends(lineage, findings)
+    return tuple(findings)
+
+
+def still_true(findings: Sequence[Finding], planned: Lineage, latest: Lineage) -> tuple[Finding, ...]:
+    """Findings from bytes that are still true by the replicas' descriptions after everything was read.
+
+    What expired, was cut, or was rewritten in a new epoch in between is dropped; the next run examines it.
+    """
+    return tuple(finding for finding in findings if _stands(finding, planned, latest))
+
+
+def _stands(finding: Finding, planned: Lineage, latest: Lineage) -> bool:
+    for replica in {copy.replica for copy in finding.copies} | set(finding.replicas):
+        before, after = planned.zone(replica), latest.zone(replica)
+        if before is None or after is None:
+            return False
+        beyond = finding.first_difference is not None and finding.first_difference >= before.end
+        if beyond and not _still_ends(finding, latest):
+            return False
+        if after.extent.meet(finding.extent) != before.extent.meet(finding.extent):
+            return False
+        if (finding.extent.start < before.sure) != (finding.extent.start < after.sure):
+            return False
+    return True
+
+
+def _still_ends(finding: Finding, latest: Lineage) -> bool:
+    """Whether the tables still have an end where this finding is: a replica that catches up writes there."""
+    return any(
+        other.kind.traits.names_end and finding.extent.start <= other.extent.start < finding.extent.end
+        for other in latest.findings
+    )
+
+
+def _counting(result: ChunkResult, lineage: Lineage, tails: dict[ReplicaName, int]) -> Groups:
+    """Replicas that count in this chunk, by what they have: their zone still holds it, with no other history there."""
+    end = result.chunk.extent.end
+    zones = {zone.replica: zone.extent for zone in lineage.zones}
+
+    def counts(replica: ReplicaName) -> bool:
+        zone = zones.get(replica)
+        return (
+            zone is not None
+            and zone.meet(result.chunk.extent) == result.chunk.extent
+            and end <= tails.get(replica, end)
+        )
+
+    groups = (tuple(replica for replica in group if counts(replica)) for group in result.groups)
+    return tuple(sorted((group for group in groups if group), key=lambda group: (-len(group), group)))
+
+
+def _records(
+    lineage: Lineage, groups: Groups, differing: Sequence[ChunkResult], rest: Rest, done: set[int]
+) -> Requests[list[Finding]]:
+    """The differing records of these chunks, in which replicas differ in one way; `done`: starts already reported."""
+    replicas = _all(groups)
+    findings: list[Finding] = []
+    named = 0
+    for first in range(0, len(differing), BATCH):
+        chunks = differing[first : first + BATCH]
+        if named >= MOST_NAMED:
+            for result in chunks:
+                rest = rest.plus(Rest.of(result.chunk.extent))
+            continue
+        narrowed = yield from narrow(Suspect(result.chunk.extent, replicas) for result in chunks)
+        for more in narrowed.rest.values():
+            rest = rest.plus(more)
+        end = 0
+        for place in narrowed.places:
+            if named >= MOST_NAMED and place.extent.end > end:
+                rest = rest.plus(Rest.of(place.extent))
+                continue
+            offset = place.differences(end)
+            while offset is not None and named < MOST_NAMED:
+                found = yield from locate(offset, tuple(sorted(place.contents)), lineage)
+                if found is None:
+                    break
+                end = found.extent.end
+                if found.extent.start not in done:
+                    done.add(found.extent.start)
+                    finding = _finding(lineage, found, offset)
+                    findings.append(finding)
+                    named += finding.kind is Kind.CORRUPT_RECORD
+                offset = place.differences(end)
+    if rest.count:
+        findings.append(_more(lineage, groups, findings, rest))
+    return findings
+
+
+def _ends(lineage: Lineage, reported: Sequence[Finding]) -> Requests[list[Finding]]:
+    """Damage where a log seems to end."""
+    findings: list[Finding] = []
+    for end in early_ends(lineage):
+        found = yield from damage_at(end, lineage)
+        if isinstance(found, Finding):
+            findings.append(found)
+        elif found is not None and not any(finding.extent.meet(found.extent).length for finding in reported):
+            copies = found.window.copies
+            first = first_difference(copies[end.replica], copies[end.partner]) or 0
+            findings.append(_finding(lineage, found, found.extent.start + first, copies))
+    return findings
+
+
+def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[ReplicaName, bytes] | None = None) -> Finding:
+    """`whole`: the record as each has it, if some replicas end before it."""
+    contents, compared = (whole, found.extent.length) if whole else contents_of(found, lineage)
+    unused = found.kind is RecordKind.BLANK and len({data[:_BLANK_HEAD] for data in contents.values()}) == 1
+    copies = judge(contents, found.extent.start, found.extent.length, compared)
+    wrong = tuple(copy.replica for copy in copies if copy.right is False)
+    right = tuple(copy.replica for copy in copies if copy.right)
+    if unused:
+        return Finding(
+            kind=Kind.UNUSED_BYTES,
+            replicas=tuple(copy.replica for copy in copies),
+            extent=found.extent,
+            first_difference=difference,
+            segment=difference - difference % lineage.segment_size,
+            epoch=lineage.epoch_at(difference),
+            detail=f"the unused end of a file differs from {difference} on: no message is affected",
+        )
+    # a damaged copy can be well-formed under another name
+    name = name_by(found, right, lineage) or found.name
+    where = _where(found, name)
+    if wrong and right:
+        detail = f"{where} is damaged in {_and(wrong)} and right in {_and(right)}"
+    elif wrong and len(wrong) == len(copies):
+        detail = f"{where} differs, and no copy is right"
+    elif wrong:
+        unsure = tuple(copy.replica for copy in copies if copy.right is None)
+        detail = f"{where} is damaged in {_and(wrong)}; it is unknown which of {_and(unsure)} is right"
+    else:
+        detail = (
+            f"{where} differs between {_and(tuple(copy.replica for copy in copies))}; it is unknown which copy is right"
+        )
+    return Finding(
+        kind=Kind.CORRUPT_RECORD,
+        replicas=wrong or tuple(copy.replica for copy in copies),
+        extent=found.extent,
+        first_difference=difference,
+        segment=difference - difference % lineage.segment_size,
+        epoch=lineage.epoch_at(difference),
+        record=name,
+        copies=copies,
+        detail=detail,
+    )
+
+
+def _where(found: Found, name: RecordName | None) -> str:
+    offset = found.extent.start
+    if found.kind is RecordKind.BLANK:
+        return f"the blank at {offset} that ends a file"
+    if name is None or name.topic is None:
+        return f"what is at {offset}, {found.extent.length} bytes that no copy has as a whole record,"
+    return f"message {name.queue_offset} of queue {name.queue_id} of {name.topic} at {offset}"
+
+
+def _more(lineage: Lineage, groups: Groups, findings: Sequence[Finding], rest: Rest) -> Finding:
+    """A finding for all that was not examined one by one."""
+    corrupt = [finding for finding in findings if finding.kind is Kind.CORRUPT_RECORD]
+    replicas = sorted({replica for finding in corrupt for replica in finding.replicas}) or sorted(_all(groups))
+    return Finding(
+        kind=Kind.CORRUPT_RECORD if corrupt or not findings else Kind.UNUSED_BYTES,
+        replicas=tuple(replicas),
+        extent=Extent(rest.first, rest.end),
+        first_difference=rest.first,
+        segment=rest.first - rest.first % lineage.segment_size,
+        epoch=lineage.epoch_at(rest.first),
+        detail=f"{_and(tuple(replicas))}: {rest.count} more places differ in the same way up to offset {rest.end}, in "
+        f"{rest.bytes} bytes; they were not examined one by one",
+    )
+
+
+def _missing(lineage: Lineage, tally: Tally) -> Requests[list[Finding]]:
+    """Bytes that replicas should have, did not have, and still lack, without files already reported as missing."""
+    requests: list[ReadRequest] = []
+    for zone in lineage.zones:
+        reported = [
+            finding.extent
+            for finding in lineage.findings
+            if finding.kind is Kind.MISSING_SEGMENT and zone.replica in finding.replicas
+        ]
+        lacks = common(tally.missing.get(zone.replica, ()), [zone.extent])
+        requests += [ReadRequest(zone.replica, extent, digest=True) for extent in without(lacks, reported)]
+    requests = requests[: MOST_NAMED * 4]
+    answers = (
+        (yield tuple(ReadRequest(request.replica, _probe(request.extent), digest=True) for request in requests))
+        if requests
+        else ()
+    )
+    return [
+        missing_segment(request.replica, request.extent, lineage.segment_size)
+        for request, answer in zip(requests, answers, strict=True)
+        if answer is None
+    ]
+
+
+def _probe(extent: Extent) -> Extent:
+    """Its last byte, which is missing if any byte is."""
+    return Extent(max(extent.start, extent.end - 1), extent.end)
+
+
+def _all(groups: Groups) -> tuple[ReplicaName, ...]:
+    return tuple(sorted(replica for group in groups for replica in group))
+
+
+def _and(replicas: Sequence[ReplicaName]) -> str:
+    return " and ".join(replicas)

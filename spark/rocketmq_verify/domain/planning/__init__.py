@@ -1,0 +1,1 @@
+"""What is compared, and what has to be read for it."""

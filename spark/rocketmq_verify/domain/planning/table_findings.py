@@ -1,0 +1,177 @@
+"""Findings from epoch tables, file names and ends, without reading a byte. Called by `lineage`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from rocketmq_verify.domain.findings import Copy, Finding, Kind
+from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning.points import table
+
+MOST_FINDINGS: Final = 20
+"""Of one kind and replica: a damaged table of 1000 entries is reported in a few."""
+
+
+def unreachable(name: ReplicaName, why: str) -> Finding:
+    """For a replica that could not be read."""
+    return Finding(
+        kind=Kind.UNREACHABLE, replicas=(name,), extent=Extent(0, 0), detail=f"{name} could not be read: {why}"
+    )
+
+
+def contradictions(logs: Sequence[ReplicaLog], confirm: int) -> list[Finding]:
+    """Epochs with two starts, both confirmed."""
+    starts: dict[int, dict[int, list[ReplicaLog]]] = {}
+    for log in logs:
+        for epoch, start in table(log).starts():
+            starts.setdefault(epoch, {}).setdefault(start, []).append(log)
+    found: list[Finding] = []
+    for epoch, by_start in sorted(starts.items()):
+        if len(by_start) < 2 or len(found) == MOST_FINDINGS:
+            continue
+        ranked = sorted(by_start, key=lambda start: (-len(by_start[start]), start))
+        against = [
+            start
+            for start in ranked[1:]
+            if any(_contradict(epoch, a, b, confirm) for a in by_start[ranked[0]] for b in by_start[start])
+        ]
+        if not against:
+            continue
+        majority = len(by_start[ranked[0]]) > len(by_start[ranked[1]])
+        wrong = sorted(log.name for start in against for log in by_start[start])
+        right = sorted(log.name for log in by_start[ranked[0]])
+        starts_text = ", ".join(
+            f"{epoch}-{start} in {' and '.join(sorted(log.name for log in by_start[start]))}"
+            for start in [ranked[0], *against]
+        )
+        low, high = min(ranked[0], *against), max(ranked[0], *against)
+        found.append(
+            Finding(
+                kind=Kind.DIVERGENT_HISTORY,
+                replicas=tuple(wrong) if majority else tuple(sorted([*wrong, *right])),
+                extent=Extent(low, high),
+                first_difference=low,
+                epoch=epoch,
+                segment=low - low % logs[0].segment_size,
+                detail=f"epoch {epoch} has two starts below the confirm offset {confirm}: {starts_text}",
+            )
+        )
+    return found
+
+
+def _contradict(epoch: int, one: ReplicaLog, other: ReplicaLog, confirm: int) -> bool:
+    """Whether both claim the same confirmed bytes for `epoch`, but disagree about bytes that both have in front."""
+    a, b = table(one).find(epoch), table(other).find(epoch)
+    if a is None or b is None:
+        return False
+    later = max(a.start_offset, b.start_offset)
+    if later <= max(one.min_offset, other.min_offset):
+        return False
+    return later < min(a.end_offset, one.max_offset, b.end_offset, other.max_offset, confirm)
+
+
+def missing(log: ReplicaLog) -> Iterator[Finding]:
+    """Missing files between the first one and the log's end, neighbours as one. Takes as many steps as there are files,
+    whatever their names are."""
+    size = log.segment_size
+    if not log.extent.length or not size:
+        return
+    expected, reported = log.min_offset - log.min_offset % size, 0
+    for segment in (*sorted(set(log.segments)), log.max_offset):
+        end = min(segment, log.max_offset)
+        if expected < end and reported < MOST_FINDINGS:
+            yield missing_segment(log.name, Extent(expected, end), size)
+            reported += 1
+        expected = max(expected, segment + size)
+
+
+def missing_segment(replica: ReplicaName, extent: Extent, segment_size: int) -> Finding:
+    """For bytes that the replica's own description promises."""
+    segment = extent.start - extent.start % segment_size
+    files = (extent.end - 1 - segment) // segment_size + 1
+    what = f"file {segment:020d} is" if files == 1 else f"{files} files from {segment:020d} on are"
+    return Finding(
+        kind=Kind.MISSING_SEGMENT,
+        replicas=(replica,),
+        extent=extent,
+        first_difference=extent.start,
+        segment=segment,
+        detail=f"{what} missing or too short in {replica}: it lacks the bytes from {extent.start} to {extent.end}",
+    )
+
+
+def lagging(
+    before: Sequence[ReplicaLog], latest: Mapping[ReplicaName, ReplicaLog], gone: AbstractSet[ReplicaName], confirm: int
+) -> Iterator[Finding]:
+    """Replicas that still end before what was confirmed at the beginning of the run."""
+    for log in before:
+        if log.name in gone:
+            continue
+        end = latest[log.name].max_offset
+        limit = max(confirm, log.confirm_offset)
+        if end >= limit:
+            continue
+        why = ""
+        if log.confirm_offset > end:
+            why = f"; its own confirm offset is {log.confirm_offset}: it lost the bytes in between (cut, or a crash)"
+        yield Finding(
+            kind=Kind.LAGGING,
+            replicas=(log.name,),
+            extent=Extent(end, limit),
+            detail=f"{log.name} ends at {end}, {limit - end} bytes before the confirm offset {limit}{why}",
+        )
+
+
+def longer(
+    before: Sequence[ReplicaLog],
+    latest: Mapping[ReplicaName, ReplicaLog],
+    gone: AbstractSet[ReplicaName],
+    reference: ReplicaLog,
+    *,
+    looks: int,
+) -> Iterator[Finding]:
+    """Replicas with bytes beyond the end of a log with a newer epoch, whose end does not change.
+
+    What a `strict` replica confirmed of them was promised, and the newer master does not have it: lost. That is certain
+    only after two looks, because the replicas are not described at the same instant.
+    """
+    end = max(reference.max_offset, latest[reference.name].max_offset)
+    newest = table(reference).last_epoch
+    for log in before:
+        if log.name in gone or min(log.max_offset, latest[log.name].max_offset) <= end:
+            continue
+        if log.max_offset == latest[log.name].max_offset and table(log).find(newest) is None and newest >= 0:
+            promised = min(log.confirm_offset, log.max_offset) if log.strict and looks > 1 else 0
+            if promised > end:
+                yield _lost(log.name, Extent(end, promised), reference)
+            if promised < log.max_offset:
+                yield stale_tail(log.name, Extent(max(end, promised), log.max_offset), None, reference.name)
+
+
+def _lost(replica: ReplicaName, extent: Extent, reference: ReplicaLog) -> Finding:
+    return Finding(
+        kind=Kind.DIVERGENT_HISTORY,
+        replicas=tuple(sorted((replica, reference.name))),
+        extent=extent,
+        first_difference=extent.start,
+        segment=extent.start - extent.start % reference.segment_size,
+        copies=(
+            Copy(replica=replica, right=None, reason="its confirm offset is beyond this"),
+            Copy(replica=reference.name, right=None, reason="it has a newer epoch and ends before this"),
+        ),
+        detail=f"{replica} has confirmed the bytes from {extent.start} to {extent.end}; {reference.name}, which has a "
+        f"newer epoch, ends at {extent.start} and lacks them: {replica} drops them when it connects to its master",
+    )
+
+
+def stale_tail(replica: ReplicaName, extent: Extent, epoch: int | None, reference: ReplicaName) -> Finding:
+    """For bytes of another history than the reference's."""
+    return Finding(
+        kind=Kind.STALE_TAIL,
+        replicas=(replica,),
+        extent=extent,
+        first_difference=extent.start,
+        epoch=epoch,
+        detail=f"{replica} has {extent.length} bytes from {extent.start} on that are not in the history of "
+        f"{reference}, which has a newer epoch; it drops them when it connects to its master",
+    )

@@ -1,0 +1,1 @@
+"""Records and consume queues of one log."""

@@ -1,0 +1,110 @@
+"""Findings of the structural check and of consume queues. Called by the job, after the replicas were compared."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
+from rocketmq_verify.domain.planning.lineage import Lineage
+from rocketmq_verify.domain.records.queues import QueueCheck
+from rocketmq_verify.domain.records.structure import Fault, Structure, join
+
+MOST_NAMED: Final = 16
+"""Faults reported one by one; of queues, in each queue."""
+MOST_QUEUES: Final = 16
+"""Queues reported one by one, of each replica."""
+
+
+def joined(parts: Iterable[Structure]) -> Structure | None:
+    """All that was checked, as one; None if nothing was."""
+    ordered = sorted(parts, key=lambda part: part.extent)
+    return join(ordered) if ordered else None
+
+
+def bad_structure(found: Structure, lineage: Lineage, reported: Sequence[Extent]) -> list[Finding]:
+    """Faults that are equal in all replicas; the others are `reported` with the differences, and with the right
+    copy."""
+    everywhere = [fault for fault in found.faults if not any(fault.extent.meet(extent).length for extent in reported)]
+    findings = [_bad_structure(fault, lineage) for fault in everywhere[:MOST_NAMED]]
+    more = len(everywhere) - len(findings) + found.fault_count - len(found.faults)
+    if more > 0 and findings:
+        last = everywhere[-1].extent
+        names = findings[-1].replicas
+        findings.append(
+            Finding(
+                kind=Kind.BAD_STRUCTURE,
+                replicas=names,
+                extent=Extent(everywhere[len(findings) - 1].extent.start, max(last.end, found.extent.end)),
+                epoch=lineage.epoch_at(last.start),
+                detail=f"{more} more places are not sound records, equally in {', '.join(names)}",
+            )
+        )
+    return findings
+
+
+def _bad_structure(fault: Fault, lineage: Lineage) -> Finding:
+    start = fault.extent.start
+    names = tuple(
+        sorted(zone.replica for zone in lineage.zones if zone.extent.meet(fault.extent).length == fault.extent.length)
+    )
+    return Finding(
+        kind=Kind.BAD_STRUCTURE,
+        replicas=names,
+        extent=fault.extent,
+        first_difference=start,
+        segment=start - start % lineage.segment_size,
+        epoch=lineage.epoch_at(start),
+        detail=f"no sound record from {start} to {fault.extent.end}, equally in {', '.join(names)}: {fault.detail} "
+        f"({fault.reason.value})",
+    )
+
+
+def bad_queues(
+    found: Iterable[tuple[ReplicaName, str, int, QueueCheck]], lineage: Lineage, reported: Sequence[Extent]
+) -> list[Finding]:
+    """Queues that do not point to their messages, without records that are already reported as damaged."""
+    findings: list[Finding] = []
+    queues: dict[ReplicaName, int] = {}
+    rest: dict[ReplicaName, int] = {}
+    for replica, topic, queue_id, check in found:
+        faults = [
+            fault
+            for fault in check.faults
+            if fault.physical_offset is None
+            or not any(extent.start <= fault.physical_offset < extent.end for extent in reported)
+        ]
+        if not faults:
+            continue
+        queues[replica] = queues.get(replica, 0) + 1
+        if queues[replica] > MOST_QUEUES:
+            rest[replica] = rest.get(replica, 0) + len(faults)
+            continue
+        rest[replica] = rest.get(replica, 0) + len(faults) - len(faults[:MOST_NAMED])
+        for fault in faults[:MOST_NAMED]:
+            offset = fault.physical_offset
+            at = max(offset or 0, 0)
+            findings.append(
+                Finding(
+                    kind=Kind.QUEUE_MISMATCH,
+                    replicas=(replica,),
+                    extent=Extent(at, at),
+                    segment=None if offset is None else at - at % lineage.segment_size,
+                    epoch=None if offset is None else lineage.epoch_at(at),
+                    record=RecordName(
+                        physical_offset=at, size=0, topic=topic, queue_id=queue_id, queue_offset=fault.queue_offset
+                    ),
+                    detail=f"{replica}: message {fault.queue_offset} of queue {queue_id} of {topic}: {fault.detail} "
+                    f"({fault.reason.value})",
+                )
+            )
+    for replica, count in sorted(rest.items()):
+        if count:
+            findings.append(
+                Finding(
+                    kind=Kind.QUEUE_MISMATCH,
+                    replicas=(replica,),
+                    extent=Extent(0, 0),
+                    detail=f"{replica}: {count} more units of consume queues do not point to their messages",
+                )
+            )
+    return findings

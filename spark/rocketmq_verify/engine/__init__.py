@@ -1,0 +1,1 @@
+"""The parts that run on Spark."""

@@ -1,0 +1,161 @@
+"""What Spark does in a run: digests side by side, the structural check, consume queues. Called by `job`.
+
+Digests of a chunk meet in a groupBy; Spark keeps those that are not all equal, or not all there, and adds up the rest,
+so that only as much as differs comes to the driver.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from rocketmq_formats.store.epoch_file import EpochList
+from rocketmq_verify.domain.inquiry.compare import Tally, compare
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
+from rocketmq_verify.domain.planning.chunks import Plan
+from rocketmq_verify.domain.planning.lineage import Lineage
+from rocketmq_verify.domain.records.queues import QueueCheck
+from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_verify.engine.batches import NOWHERE
+from rocketmq_verify.engine.datasource import NAME
+from rocketmq_verify.sources.queue_files import QueueResult
+from rocketmq_verify.sources.work import Content, Place, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+Errors = dict[ReplicaName, str]
+"""Replicas that could not be read to the end, and why."""
+
+MOST_FAULTY_QUEUES: Final = 1000
+"""Rows of queues with faults that come to the driver; the others are counted."""
+_NOTHING: Final = Work(
+    plan=Plan(
+        pieces=(), borders=(), chunk_size=1 << 20, segment_size=1 << 30, seed=0, full=False, new_bytes=0, old_bytes=0
+    ),
+    zones=(),
+    epochs=EpochList(),
+)
+
+
+class Queues(msgspec.Struct, frozen=True, kw_only=True):
+    """The result for all consume queues."""
+
+    units: int = 0
+    """Compared with their records."""
+    lag: int = 0
+    superseded: int = 0
+    faults: int = 0
+    faulty: tuple[QueueResult, ...] = ()
+
+
+def frame(
+    spark: "SparkSession", places: Sequence[Place], content: Content, work: Work, *, at_once: int = 1
+) -> "DataFrame":
+    """The table of `content` for `work`."""
+    reader = spark.read.format(NAME).option("content", content.value).option("parallelism", str(at_once))
+    reader = reader.option("replicas", ";".join(f"{place.name}={place.spec}" for place in places))
+    return reader.option("plan", msgspec.json.encode(work).decode()).load()
+
+
+def warm_up(spark: "SparkSession") -> None:
+    """Run the comparison over no data: after it classes are loaded and workers forked."""
+    cores = max(int(spark.sparkContext.defaultParallelism), 1)
+    place = Place(ReplicaName("nothing"), "files:/")
+    for _ in _compared(frame(spark, (place,), Content.DIGESTS, _NOTHING, at_once=min(cores, 4))).toLocalIterator():
+        pass
+
+
+def compare_digests(
+    spark: "SparkSession", places: Sequence[Place], work: Work, lineage: Lineage, *, at_once: int
+) -> tuple[Tally, Errors]:
+    """Read and compare everything in the plan."""
+    tally = Tally()
+    errors: Errors = {}
+    table = frame(spark, places, Content.DIGESTS, work, at_once=at_once)
+    for row in _compared(table).toLocalIterator():
+        if row["key"] is None:
+            tally.chunks += row["chunks"]
+            tally.bytes += row["bytes"]
+            tally.read_bytes += row["read"]
+        elif row["key"] == NOWHERE:
+            errors |= {ReplicaName(copy["replica"]): copy["error"] for copy in row["copies"]}
+        else:
+            chunk = Chunk(row["key"], row["chunk"]["length"], row["chunk"]["epoch"])
+            tally.add(compare(chunk, _digests(chunk, row["copies"]), lineage))
+    for replica in errors:
+        tally.missing.pop(replica, None)
+    return tally, errors
+
+
+def _compared(digests: "DataFrame") -> "DataFrame":
+    """One row for all chunks that are equal, with key null, and one for each other: its offset."""
+    by_chunk = digests.groupBy("offset", "length", "epoch").agg(
+        F.count("digest").alias("there"),
+        F.count(F.lit(1)).alias("asked"),
+        F.min("digest").alias("low"),
+        F.max("digest").alias("high"),
+        F.collect_list(F.struct("replica", "digest", "error")).alias("copies"),
+    )
+    differs = (F.col("there") != F.col("asked")) | (F.col("low") != F.col("high"))
+    keyed = by_chunk.withColumn("key", F.when(differs, F.col("offset")))
+    return keyed.groupBy("key").agg(
+        F.count(F.lit(1)).alias("chunks"),
+        F.sum(F.when(F.col("there") > 1, F.col("length")).otherwise(0)).alias("bytes"),
+        F.sum(F.col("length") * F.col("there")).alias("read"),
+        F.first(F.struct("length", "epoch")).alias("chunk"),
+        F.first("copies").alias("copies"),
+    )
+
+
+def _digests(chunk: Chunk, copies: "Iterable[Row]") -> list[ChunkDigest]:
+    found = []
+    for copy in copies:
+        digest = None if copy["digest"] is None else bytes(copy["digest"])
+        found.append(ChunkDigest(ReplicaName(copy["replica"]), chunk.offset, chunk.length, digest))
+    return found
+
+
+def structures(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> tuple[list[Structure], Errors]:
+    """The structural check of the work's plan in one replica; ascending, one per piece of a task."""
+    found: list[Structure] = []
+    errors: Errors = {}
+    for row in frame(spark, (place,), Content.STRUCTURE, work, at_once=at_once).toLocalIterator():
+        if row["error"] is not None:
+            errors[place.name] = row["error"]
+        else:
+            found.append(msgspec.json.decode(row["structure"], type=Structure))
+    return sorted(found, key=lambda structure: structure.extent), errors
+
+
+def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> tuple[Queues, Errors]:
+    """Consume queues of the work's `queues_of` against the log of one replica."""
+    table = frame(spark, (place,), Content.QUEUES, work, at_once=at_once)
+    key = F.when((F.col("faults") > 0) | F.col("error").isNotNull(), F.monotonically_increasing_id())
+    totals = (
+        table.withColumn("key", key)
+        .groupBy("key")
+        .agg(
+            F.sum("units").alias("units"),
+            F.sum("lag").alias("lag"),
+            F.sum("superseded").alias("superseded"),
+            F.sum("faults").alias("faults"),
+            F.first(F.struct("replica", "topic", "queueId", "check", "error")).alias("queue"),
+        )
+    )
+    errors: Errors = {}
+    faulty: list[QueueResult] = []
+    units = lag = superseded = faults = 0
+    for row in totals.toLocalIterator():
+        one = row["queue"]
+        if row["key"] is not None and one["error"] is not None:
+            errors[ReplicaName(one["replica"])] = one["error"]
+            continue
+        units, lag = units + row["units"], lag + row["lag"]
+        superseded, faults = superseded + row["superseded"], faults + row["faults"]
+        if row["key"] is not None and len(faulty) < MOST_FAULTY_QUEUES:
+            check = msgspec.json.decode(one["check"], type=QueueCheck)
+            faulty.append(QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], check))
+    found = Queues(units=units, lag=lag, superseded=superseded, faults=faults, faulty=tuple(faulty))
+    return found, errors

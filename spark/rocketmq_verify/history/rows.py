@@ -1,0 +1,343 @@
+"""The history's files as tables of Parquet: the rows, and how they are checked when read. Called by `store`.
+
+Nothing read is trusted: a file is parsed with its checksums, within bounds, and every row is checked against the types
+here before use. Columns may be added; a file without one of them is skipped.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from rocketmq_formats.store.epoch_file import MAX_ENTRIES, EpochList, EpochOrderError
+from rocketmq_verify.alignment import Span
+from rocketmq_verify.domain.findings import State
+from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermark, Watermarks
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.verdict import Result, Verdict
+
+LONGEST_FILE: Final = 32 << 20
+"""Bytes of a Parquet file."""
+LONGEST_ROWS: Final = 256 << 20
+"""Bytes of its rows when unpacked."""
+MOST_ROWS: Final = 200_000
+MOST_REPLICAS: Final = 1000
+LONGEST_VERDICT: Final = 4 << 20
+"""Of a run's JSON; a longer one is left out."""
+
+Name = Annotated[str, msgspec.Meta(max_length=1024)]
+Text = Annotated[str, msgspec.Meta(max_length=100_000)]
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Count = Offset
+
+
+class FileError(Exception):
+    """Bytes that are none of our files, or not all of one."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The group of a history. On a laptop the cluster may be empty, and the broker name comes from `--group`."""
+
+    cluster: str
+    broker_name: str
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Times and bytes of a run."""
+
+    started_ms: Count
+    """Since 1970."""
+    seconds: Annotated[float, msgspec.Meta(ge=0)]
+    """From the command to the verdict."""
+    reading_seconds: Annotated[float, msgspec.Meta(ge=0)]
+    """Of these while digests were made."""
+    travelled_bytes: Count = 0
+    """Bytes over the network."""
+
+
+class ReplicaPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica at the time of a run."""
+
+    name: Name
+    broker_id: int | None
+    master: bool
+    min_offset: Offset
+    confirm_offset: Offset
+    max_offset: Offset
+    compared_from: Offset | None
+    compared_up_to: Offset | None
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of `runs`; the table's columns are these."""
+
+    cluster: Name
+    broker_name: Name
+    run_id: Name
+    saved_ms: Count
+    """When it was written, in milliseconds since 1970; ascending from run to run even if clocks are not."""
+    started_ms: Count
+    seconds: float
+    reading_seconds: float
+    travelled_bytes: Count
+    result: Result
+    summary: Text
+    aligned_up_to: Offset | None
+    epoch: int | None
+    confirm_offset: Offset
+    full: bool
+    compared_bytes: Count
+    read_bytes: Count
+    new_bytes: Count
+    old_bytes: Count
+    chunks: Count
+    mismatches: Count
+    findings: Count
+    replicas: Annotated[tuple[ReplicaPoint, ...], msgspec.Meta(max_length=MOST_REPLICAS)]
+    verdict: Annotated[str, msgspec.Meta(max_length=LONGEST_VERDICT)] = ""
+    """The run's JSON; empty in rows that were merged into one file, and where it was too long."""
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Read from all replicas together, while digests were made; 0 if nothing was read."""
+        return self.read_bytes / self.reading_seconds if self.reading_seconds > 0 else 0.0
+
+    def without_verdict(self) -> "RunSummary":
+        """The same in less space."""
+        return msgspec.structs.replace(self, verdict="")
+
+    def lag(self, replica: ReplicaPoint) -> int:
+        """Bytes that the group has confirmed and this replica did not have."""
+        return max(self.confirm_offset - replica.max_offset, 0)
+
+
+class _Start(msgspec.Struct, frozen=True):
+    epoch: int
+    start_offset: Offset
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    replica: Name
+    broker_id: int | None
+    offset: Offset
+    epochs: Annotated[tuple[_Start, ...], msgspec.Meta(max_length=MAX_ENTRIES)]
+    anchor: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32})?$")] | None = None
+    """In hex."""
+
+
+class _Range(msgspec.Struct, frozen=True):
+    start: Offset
+    end: Offset
+
+
+class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The one row of a file of `watermarks`."""
+
+    cluster: Name
+    broker_name: Name
+    run_id: Name
+    saved_ms: Count
+    base: Name
+    """The file that the run began with; empty: none."""
+    last_full_ms: Count | None
+    marks: Annotated[tuple[_Mark, ...], msgspec.Meta(max_length=MOST_REPLICAS)]
+    suspects: Annotated[tuple[_Range, ...], msgspec.Meta(max_length=MOST_SUSPECTS)]
+
+    def watermarks(self) -> Watermarks:
+        """Raises `FileError`: they contradict themselves."""
+        replicas = []
+        for mark in self.marks:
+            try:
+                epochs = EpochList.of((epoch.epoch, epoch.start_offset) for epoch in mark.epochs)
+            except EpochOrderError as error:
+                raise FileError(f"epochs of {mark.replica!r}: {error}") from error
+            replicas.append(
+                Watermark(
+                    replica=ReplicaName(mark.replica),
+                    broker_id=mark.broker_id,
+                    offset=mark.offset,
+                    epochs=epochs,
+                    anchor=bytes.fromhex(mark.anchor or ""),
+                )
+            )
+        if len({replica.replica for replica in replicas}) != len(replicas):
+            raise FileError("two watermarks of one replica")
+        before = -1
+        for suspect in self.suspects:
+            if not before < suspect.start < suspect.end:
+                raise FileError(f"suspects out of order at {suspect.start}")
+            before = suspect.end
+        suspects = tuple(Extent(suspect.start, suspect.end) for suspect in self.suspects)
+        return Watermarks(replicas=tuple(replicas), suspects=suspects, last_full_ms=self.last_full_ms)
+
+
+class SpanRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of `ranges`: the state of a range of a replica's log after a run."""
+
+    cluster: Name
+    broker_name: Name
+    run_id: Name
+    saved_ms: Count
+    replica: Name
+    start: Offset
+    end: Offset
+    state: State
+
+    def span(self) -> Span:
+        return Span(ReplicaName(self.replica), self.start, self.end, self.state)
+
+
+def summary(group: Group, run_id: str, saved_ms: int, verdict: Verdict, figures: Figures) -> RunSummary:
+    """The row of a run."""
+    text = msgspec.json.encode(verdict).decode()
+    return RunSummary(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        run_id=run_id,
+        saved_ms=saved_ms,
+        started_ms=figures.started_ms,
+        seconds=figures.seconds,
+        reading_seconds=figures.reading_seconds,
+        travelled_bytes=figures.travelled_bytes,
+        result=verdict.result,
+        summary=verdict.summary[:100_000],
+        aligned_up_to=verdict.aligned_up_to,
+        epoch=verdict.epoch,
+        confirm_offset=verdict.confirm_offset,
+        full=verdict.full,
+        compared_bytes=verdict.compared_bytes,
+        read_bytes=verdict.read_bytes,
+        new_bytes=verdict.new_bytes,
+        old_bytes=verdict.old_bytes,
+        chunks=verdict.chunks,
+        mismatches=sum(finding.severity == "mismatch" for finding in verdict.findings),
+        findings=len(verdict.findings),
+        replicas=tuple(
+            ReplicaPoint(**{name: getattr(replica, name) for name in ReplicaPoint.__struct_fields__})
+            for replica in verdict.replicas[:MOST_REPLICAS]
+        ),
+        verdict=text if len(text) <= LONGEST_VERDICT else "",
+    )
+
+
+def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Watermarks) -> MarksRow:
+    """The row of a run's watermarks."""
+    return MarksRow(
+        cluster=group.cluster,
+        broker_name=group.broker_name,
+        run_id=run_id,
+        saved_ms=saved_ms,
+        base=base,
+        last_full_ms=marks.last_full_ms,
+        marks=tuple(
+            _Mark(
+                replica.replica,
+                replica.broker_id,
+                replica.offset,
+                tuple(_Start(*pair) for pair in replica.epochs.starts()),
+                replica.anchor.hex(),
+            )
+            for replica in marks.replicas
+        ),
+        suspects=tuple(_Range(suspect.start, suspect.end) for suspect in marks.suspects),
+    )
+
+
+def span_rows(group: Group, run_id: str, saved_ms: int, spans: Iterable[Span]) -> list[SpanRow]:
+    """The rows of a run's spans."""
+    return [
+        SpanRow(
+            cluster=group.cluster,
+            broker_name=group.broker_name,
+            run_id=run_id,
+            saved_ms=saved_ms,
+            replica=span.replica,
+            start=span.start,
+            end=span.end,
+            state=span.state,
+        )
+        for span in spans
+    ]
+
+
+Row = TypeVar("Row", RunSummary, MarksRow, SpanRow)
+
+_TEXT, _INT, _BOOL, _FLOAT = pa.string(), pa.int64(), pa.bool_(), pa.float64()
+
+
+def _fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
+    return [pa.field(name, kind) for name, kind in types.items()]
+
+
+_HEAD: Final = {"cluster": _TEXT, "broker_name": _TEXT, "run_id": _TEXT, "saved_ms": _INT}
+_POINT: Final = {"name": _TEXT, "broker_id": _INT, "master": _BOOL} | dict.fromkeys(
+    ("min_offset", "confirm_offset", "max_offset", "compared_from", "compared_up_to"), _INT
+)
+_RUN: Final = (
+    _HEAD
+    | dict.fromkeys(RunSummary.__struct_fields__[4:], _INT)
+    | {"seconds": _FLOAT, "reading_seconds": _FLOAT, "result": _TEXT, "summary": _TEXT, "full": _BOOL, "verdict": _TEXT}
+    | {"replicas": pa.list_(pa.struct(_fields(_POINT)))}
+)
+_MARKS: Final = _HEAD | {
+    "base": _TEXT,
+    "last_full_ms": _INT,
+    "marks": pa.list_(
+        pa.struct(
+            _fields(
+                {
+                    "replica": _TEXT,
+                    "broker_id": _INT,
+                    "offset": _INT,
+                    "epochs": pa.list_(pa.struct(_fields({"epoch": _INT, "start_offset": _INT}))),
+                    "anchor": _TEXT,
+                }
+            )
+        )
+    ),
+    "suspects": pa.list_(pa.struct(_fields({"start": _INT, "end": _INT}))),
+}
+_SPANS: Final = _HEAD | {"replica": _TEXT, "start": _INT, "end": _INT, "state": _TEXT}
+_SCHEMAS: Final = {
+    RunSummary: pa.schema(_fields(_RUN)),
+    MarksRow: pa.schema(_fields(_MARKS)),
+    SpanRow: pa.schema(_fields(_SPANS)),
+}
+
+
+def encode(rows: Sequence[Row], kind: type[Row]) -> bytes:
+    """A Parquet file, compressed, with checksums over its pages."""
+    plain = [msgspec.to_builtins(row) for row in rows]
+    out = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(plain, schema=_SCHEMAS[kind])
+    pq.write_table(table, out, compression="zstd", write_page_checksum=True)
+    return out.getvalue().to_pybytes()
+
+
+def decode(data: bytes, kind: type[Row], group: Group) -> list[Row]:
+    """The rows of a file; at least one.
+
+    Raises:
+        FileError: torn, too long, another table, an impossible row, or another group's.
+    """
+    if len(data) > LONGEST_FILE:
+        raise FileError(f"longer than {LONGEST_FILE} bytes")
+    names = list(kind.__struct_fields__)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        meta = file.metadata
+        unpacked = sum(meta.row_group(at).total_byte_size for at in range(min(meta.num_row_groups, 1000)))
+        if not 0 < meta.num_rows <= MOST_ROWS or meta.num_row_groups > 1000 or unpacked > LONGEST_ROWS:
+            raise FileError(f"{meta.num_rows} rows of {unpacked} bytes")
+        if missing := set(names) - set(file.schema_arrow.names):
+            raise FileError(f"without {', '.join(sorted(missing))}")
+        plain = file.read(columns=names, use_threads=False).to_pylist()
+        rows = [msgspec.convert(row, kind) for row in plain]
+    except (OSError, UnicodeError, pa.ArrowException, msgspec.ValidationError) as error:
+        raise FileError(str(error).partition("\n")[0][:300]) from error
+    for row in rows:
+        if (row.cluster, row.broker_name) != (group.cluster, group.broker_name):
+            raise FileError(f"of another group: {row.cluster[:100]!r} {row.broker_name[:100]!r}")
+    return rows

@@ -1,0 +1,81 @@
+"""A run as JSON: the verdict's keys and more of the run, in camelCase."""
+
+import msgspec
+
+from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.run import Run
+
+MOST_TOPICS = 1000
+"""Listed one by one, the largest first."""
+
+
+class StepReport(msgspec.Struct, frozen=True, rename="camel"):
+    """`repair.Step`."""
+
+    text: str
+    commands: tuple[str, ...]
+
+
+class RepairReport(msgspec.Struct, frozen=True, rename="camel"):
+    replica: str | None
+    why: str
+    steps: tuple[StepReport, ...]
+
+
+class TopicReport(msgspec.Struct, frozen=True, rename="camel"):
+    """A topic in the checked part of the log."""
+
+    topic: str
+    records: int
+    bytes: int
+
+
+class StructureReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The structural check."""
+
+    sampled: bool
+    """Only a part of the new bytes was checked."""
+    records: int
+    bytes: int
+    blanks: int
+    blank_bytes: int
+    skipped_bytes: int
+    faults: int
+    topics: tuple[TopicReport, ...]
+
+
+def encode(run: Run, *, plan: bool) -> bytes:
+    """The JSON text, indented. `plan`: with the steps that would repair what was found."""
+    whole = dict(msgspec.to_builtins(run.verdict))
+    structure = run.checked.structure
+    whole["runId"] = run.run_id
+    whole["structure"] = None if structure is None else _structure(structure, sampled=run.checked.sampled)
+    whole["queues"] = run.checked.queues
+    whole["travelledBytes"] = run.figures.travelled_bytes
+    whole["startedMs"] = run.figures.started_ms
+    whole["seconds"] = run.timings
+    if run.history_error:
+        whole["historyError"] = run.history_error
+    if plan:
+        whole["plan"] = [_repair(repair) for repair in run.repairs]
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2)
+
+
+def _structure(found: Structure, *, sampled: bool) -> StructureReport:
+    largest = sorted(found.topics.items(), key=lambda item: (-item[1].bytes, item[0]))[:MOST_TOPICS]
+    return StructureReport(
+        sampled=sampled,
+        records=found.records,
+        bytes=found.record_bytes,
+        blanks=found.blanks,
+        blank_bytes=found.blank_bytes,
+        skipped_bytes=found.skipped_bytes,
+        faults=found.fault_count,
+        topics=tuple(TopicReport(topic, count.records, count.bytes) for topic, count in largest),
+    )
+
+
+def _repair(repair: Repair) -> RepairReport:
+    steps = tuple(StepReport(step.text, step.commands) for step in repair.steps)
+    return RepairReport(repair.replica, repair.why, steps)

@@ -1,0 +1,1 @@
+"""Where logs are read from: files, or sidecars."""

@@ -1,0 +1,300 @@
+"""Consume queues on disk against the records of an extent of the log. Called by `batches` on the executors.
+
+Most queues are right, so the units that the records require are packed and compared with the file's bytes; only if they
+differ is every unit checked (`domain.queues`). The broker may be writing: what seems wrong is read again before it
+counts.
+
+Only queues with records in the extent are checked. Brokers make units in the log's order (`DISPATCH_SPAN`). So once a
+record has its unit, missing units of earlier records at a queue's end will not come: the queue was cut or emptied. Two
+harmless cases look the same: a topic that was deleted (its queues are deleted, its records stay), and one that was
+created again, whose numbers start at 0 again. So a queue counts as cut if its last unit is older than the lost ones,
+and as emptied if another replica has its units and the topic exists.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from rocketmq_commitlog.state import LogPaths
+from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
+from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.records import rows
+from rocketmq_verify.domain.records.queues import (
+    MAX_FAULTS,
+    PRE_BLANK_SIZE,
+    QueueCheck,
+    QueueFault,
+    QueueReason,
+    Unit,
+    check_queue,
+    checkable,
+)
+from rocketmq_verify.sources.source import FILES
+from rocketmq_verify.sources.work import Place
+
+FOLDER: Final = "consumequeue"
+TOPICS: Final = "config/topics.json"
+LONGEST_TABLE: Final = 64 << 20
+"""Bytes of the table of topics."""
+ATTEMPTS: Final = 4
+"""Reads of a queue that seems wrong, before it is reported."""
+PAUSE: Final = 0.25
+"""Seconds between such reads."""
+MOST_UNITS: Final = 1 << 22
+"""Between a queue's first and last record of one extent; numbers farther apart are damage."""
+
+
+class QueueResult(msgspec.Struct, frozen=True):
+    """One queue of one replica, as far as the extent's records are in it."""
+
+    replica: ReplicaName
+    topic: str
+    queue_id: int
+    check: QueueCheck
+
+
+def check_queues(
+    columns: Iterable[rows.Columns],
+    extent: Extent,
+    places: Sequence[Place],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[QueueResult]:
+    """Every queue that records of the extent are in, in every place, as far as the place's own log still has them.
+
+    Args:
+        columns: all records of the extent.
+    """
+    queues = _by_queue(columns)
+    stores = {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
+    states: dict[tuple[ReplicaName, str, int], _QueueState] = {}
+    suspects = [(name, *queue) for name in stores for queue in sorted(queues)]
+    before = reach = dict.fromkeys(stores, -1)
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            sleep(PAUSE)
+        before = reach  # what is dispatched while the queues are read one by one proves nothing
+        for name, topic, queue_id in suspects:
+            states[name, topic, queue_id] = stores[name].check(topic, queue_id, queues[topic, queue_id], extent)
+        reach = {
+            name: max((state.dispatched for (whose, *_), state in states.items() if whose == name), default=-1)
+            for name in stores
+        }
+        suspects = [key for key in suspects if states[key].faulty or _lost(states[key], reach[key[0]])]
+        if not suspects:
+            break
+    lasting = set(suspects)
+    found = []
+    for key, state in states.items():
+        name, topic, queue_id = key
+        check = state.check
+        if key in lasting:
+            if stores[name].min_offset(extent) > state.extent.start:
+                continue  # it is expiring
+            lost = _lost(state, before[name])
+            elsewhere = max(states[other, topic, queue_id].dispatched for other in stores)
+            if lost and (_was_cut(state.last, lost[0]) or _was_emptied(state, lost[0], elsewhere, stores[name], topic)):
+                check = _with_lost(check, lost)
+        if check is not None:
+            found.append(QueueResult(name, topic, queue_id, check))
+    return found
+
+
+class _QueueState(NamedTuple):
+    """One read of a queue."""
+
+    check: QueueCheck | None
+    """None: the queue does not exist, or was deleted during the read."""
+    extent: Extent
+    """Of the log, as far as the replica had it."""
+    late: Sequence[Unit]
+    """Records beyond the queue's last unit, ascending."""
+    last: Unit | None
+    """The last unit of those that were read."""
+    dispatched: int
+    """The physical offset of the last record that has its unit; -1: none."""
+
+    @property
+    def faulty(self) -> bool:
+        return self.check is not None and self.check.fault_count > 0
+
+
+def _lost(state: _QueueState, dispatched: int) -> list[Unit]:
+    """Records whose unit must be there, because that of a later record is."""
+    return [record for record in state.late if record.physical_offset < dispatched - DISPATCH_SPAN]
+
+
+def _was_cut(last: Unit | None, lost: Unit) -> bool:
+    return last is not None and last.size != PRE_BLANK_SIZE and last.physical_offset < lost.physical_offset
+
+
+def _was_emptied(state: _QueueState, lost: Unit, elsewhere: int, store: "_Store", topic: str) -> bool:
+    return state.last is None and elsewhere >= lost.physical_offset and store.has_topic(topic)
+
+
+class _Topics(msgspec.Struct, frozen=True):
+    table: dict[str, msgspec.Raw] = msgspec.field(name="topicConfigTable", default_factory=dict)
+
+
+def _with_lost(check: QueueCheck | None, lost: Sequence[Unit]) -> QueueCheck:
+    known = check or QueueCheck(units=0, lag=len(lost))
+    faults = [
+        QueueFault(
+            record.queue_offset,
+            record.physical_offset,
+            QueueReason.NO_UNIT,
+            "the queue ends before it, though later messages have their units",
+        )
+        for record in lost[: MAX_FAULTS - len(known.faults)]
+    ]
+    return msgspec.structs.replace(
+        known,
+        lag=max(known.lag - len(lost), 0),
+        faults=(*known.faults, *faults),
+        fault_count=known.fault_count + len(lost),
+    )
+
+
+def _by_queue(columns: Iterable[rows.Columns]) -> dict[tuple[str, int], list[Unit]]:
+    queues: dict[tuple[str, int], list[Unit]] = {}
+    for part in columns:
+        for topic, queue_id, queue_offset, physical_offset, size, code, queued in zip(
+            part.topic,
+            part.queue_id,
+            part.queue_offset,
+            part.physical_offset,
+            part.size,
+            part.tags_code,
+            part.queued,
+            strict=True,
+        ):
+            if not queued or queue_offset < 0 or "/" in topic or "\0" in topic:
+                continue
+            key = topic, queue_id
+            records = queues.get(key)
+            if records is None:
+                if not checkable(topic):
+                    continue
+                records = queues[key] = []
+            records.append(Unit(queue_offset, physical_offset, size, code))
+    for records in queues.values():
+        records.sort()
+    return queues
+
+
+class _Store:
+    """The files of one replica."""
+
+    def __init__(self, root: Path) -> None:
+        self._log = LogPaths.of(root).commit_log
+        self._root = self._log.parent
+
+    def min_offset(self, extent: Extent) -> int:
+        """Where its log begins now; the extent's end without a log."""
+        starts = []
+        with suppress(OSError):
+            for file in self._log.iterdir():
+                with suppress(SegmentNameError):
+                    starts.append(segment_offset(file.name))
+        return min(starts, default=extent.end)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the broker's table of topics has it."""
+        try:
+            text = (self._root / TOPICS).read_bytes()[:LONGEST_TABLE]
+            return topic in msgspec.json.decode(text, type=_Topics).table
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return False
+
+    def check(self, topic: str, queue_id: int, records: list[Unit], extent: Extent) -> _QueueState:
+        """Read one queue. `records`: those of the extent that belong to it, by their numbers."""
+        start = self.min_offset(extent)
+        if start > extent.start:
+            extent = Extent(min(start, extent.end), extent.end)
+            records = [record for record in records if record.physical_offset >= start]
+        nothing = _QueueState(None, extent, records, None, -1)
+        if not records:
+            return nothing
+        first, last = records[0].queue_offset, records[-1].queue_offset
+        if last - first > MOST_UNITS:
+            first = last - MOST_UNITS
+            records = [record for record in records if record.queue_offset >= first]
+        try:
+            data = _Queue(self._root / FOLDER / topic / str(queue_id)).read(max(first - 1, 0), last + 2)
+        except OSError:
+            data = None
+        if data is None:
+            return nothing
+        begin, packed = data
+        if _plain(packed, begin, records, extent):
+            check = QueueCheck(units=len(records), lag=0)
+            return _QueueState(check, extent, (), records[-1], records[-1].physical_offset)
+        units = list(_units(packed, begin))
+        end = units[-1].queue_offset if units else -1
+        there = {unit[:2] for unit in units}
+        return _QueueState(
+            check_queue(units, records, extent),
+            extent,
+            [record for record in records if record.queue_offset > end],
+            units[-1] if units else None,
+            max((unit.physical_offset for unit in records if unit[:2] in there), default=-1),
+        )
+
+
+def _plain(units: bytes, start: int, records: list[Unit], extent: Extent) -> bool:
+    """Whether exactly the units of these records are there, and the neighbours point elsewhere."""
+    first = records[0].queue_offset
+    if records[-1].queue_offset - first + 1 != len(records) or first < start:
+        return False
+    codes = [record.tags_code for record in records]
+    if None in codes:
+        return False
+    wanted = pack_units([(unit.physical_offset, unit.size, unit.tags_code or 0) for unit in records])
+    at = (first - start) * UNIT_SIZE
+    if units[at : at + len(wanted)] != wanted:
+        return False
+    around = [*iter_units(units[:at]), *iter_units(units[at + len(wanted) :])]
+    return not any(is_unit(unit) and extent.start <= unit[0] < extent.end for unit in around)
+
+
+def _units(data: bytes, start: int) -> Iterable[Unit]:
+    for number, unit in enumerate(iter_units(data), start):
+        if is_unit(unit):
+            yield Unit(number, *unit)
+
+
+class _Queue:
+    """The files of one queue, as they are now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[int, Path] = {}
+        for path in folder.iterdir():
+            try:
+                self._files[segment_offset(path.name)] = path
+            except SegmentNameError:
+                continue
+
+    def read(self, first: int, end: int) -> tuple[int, bytes] | None:
+        """Units `[first, end)` as far as they are contiguous, and the number of the first; None without files."""
+        starts = sorted(self._files)
+        if not starts:
+            return None
+        position = max(first * UNIT_SIZE, starts[0])
+        begin = position
+        data = bytearray()
+        for start in starts:
+            length = self._files[start].stat().st_size // UNIT_SIZE * UNIT_SIZE
+            if start + length <= position:
+                continue
+            if start > position or position >= end * UNIT_SIZE:
+                break
+            with self._files[start].open("rb") as file:
+                file.seek(position - start)
+                data += file.read(min(end * UNIT_SIZE, start + length) - position)
+            position = begin + len(data)
+        return begin // UNIT_SIZE, bytes(data[: len(data) // UNIT_SIZE * UNIT_SIZE])

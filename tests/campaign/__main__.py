@@ -1,0 +1,113 @@
+"""`python -m tests.campaign --minutes 20 --seed 7`: rounds until the time is over. Exit codes: 0, 1 if a promise was
+broken, 2 if this machine cannot run it.
+
+A failing round is repeated with `--seed S --round N` and the options printed with it; its logs, diary and outcome stay
+in build/campaign.
+"""
+
+import argparse
+import multiprocessing
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from tests.campaign import disks, network
+from tests.campaign.needs import MissingError, check
+from tests.campaign.plan import SHORT, SHORT_MINUTES, STORIES, Plan, draw
+from tests.campaign.report import write
+from tests.campaign.runner import Outcome, broken_off, run_round
+
+ROUND = 60.0
+"""Seconds of faults in one round."""
+OVERHEAD = 25.0
+"""Seconds of a round without faults: the start, the end, reading everything back."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="faults on real processes, judged")
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--round", type=int, help="this round only")
+    parser.add_argument("--story", choices=[story.name for story in STORIES], help="rounds of this story only")
+    parser.add_argument("--seconds", type=float, help=f"of faults in a round: {ROUND:g}, less in a short campaign")
+    parser.add_argument("--keep-going", action="store_true", help="more rounds after one that failed")
+    parser.add_argument("--folder", type=Path, default=Path("build/campaign"))
+    arguments = parser.parse_args()
+    short = arguments.minutes < SHORT_MINUTES and arguments.story is None
+    names = [arguments.story] if arguments.story else list(SHORT if short else (story.name for story in STORIES))
+    try:
+        check(official=any(story.official for story in STORIES if story.name in names))
+    except MissingError as error:
+        print(f"campaign: {error}", file=sys.stderr)
+        return 2
+    seconds = arguments.seconds or (max(15.0, 60 * arguments.minutes / len(names) - OVERHEAD) if short else ROUND)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = arguments.folder.absolute()
+    clean(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    outcomes: list[Outcome] = []
+    ends = time.monotonic() + 60 * arguments.minutes
+    number = arguments.round or 0
+    try:
+        while True:
+            outcome = one_round(draw(arguments.seed, number, names), folder / f"round-{number}", seconds)
+            outcomes.append(outcome)
+            number += 1
+            if arguments.round is not None or (outcome.violations and not arguments.keep_going):
+                break
+            # A short campaign has the same rounds on a slow machine too.
+            if len(outcomes) >= len(names) if short else time.monotonic() + outcome.seconds > ends:
+                break
+    finally:
+        clean(folder)
+        if outcomes:
+            print(write(folder, arguments.seed, outcomes))
+    failed = [outcome for outcome in outcomes if outcome.violations]
+    story = f" --story {arguments.story}" if arguments.story else ""
+    for outcome in failed:
+        print(
+            f"again: make campaign MINUTES={arguments.minutes:g} SEED={arguments.seed} "
+            f'CAMPAIGN_ARGS="--round {outcome.round} --seconds {seconds:g}{story}"'
+        )
+    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed (seed {arguments.seed})")
+    return 1 if failed else 0
+
+
+def one_round(plan: Plan, folder: Path, seconds: float) -> Outcome:
+    """Run it in a process of its own: it enters a network namespace and cannot leave it."""
+    print(f"seed {plan.seed} round {plan.round}: {plan.story.name}, {seconds:.0f} s of faults", flush=True)
+    process = multiprocessing.get_context("spawn").Process(target=run_round, args=(plan, folder, seconds))
+    process.start()
+    try:
+        process.join()
+    finally:
+        process.terminate()
+        process.join(30.0)
+        process.kill()
+    result = folder / "outcome.json"
+    if process.exitcode == 0:
+        outcome = msgspec.json.decode(result.read_bytes(), type=Outcome)
+    else:
+        outcome = broken_off(plan, f"the campaign itself ended with {process.exitcode}")
+    print(
+        f"  {sum(outcome.faults.values())} faults, {outcome.acked} acknowledged, {outcome.lost} lost, "
+        f"{outcome.elections} elections, longest gap {outcome.longest_gap:.1f} s, {outcome.seconds:.0f} s",
+        flush=True,
+    )
+    for violation in outcome.violations[:20]:
+        print(f"  VIOLATION {violation}", flush=True)
+    return outcome
+
+
+def clean(folder: Path) -> None:
+    """Remove namespaces and mounts of rounds that were killed; their processes end by themselves."""
+    network.remove_leftovers()
+    disks.remove_leftovers(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Members that come back with an empty or an older folder: they must not help an old log to win an election
+(NewStoresWait)."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_demo.controllers import ControllerCluster
+from rocketmq_demo.ports import PortPool
+from tests.processes.kit import address_of, fill, logged, make_group, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
+
+WAITS = (
+    "store is new or was set back: it neither votes nor counts until a leader has caught it up, "
+    "or all members are here, new, and have the same members configured"
+)
+LEADERLESS_SECONDS = 3.0
+"""Several election timeouts."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, ports: PortPool) -> Iterator[ControllerCluster]:
+    with ControllerCluster(tmp_path, ports=ports) as cluster:
+        cluster.start()
+        cluster.wait_ready(60.0)
+        make_group(cluster, "g")
+        yield cluster
+
+
+def nobody_leads(cluster: ControllerCluster) -> bool:
+    end = time.monotonic() + LEADERLESS_SECONDS
+    while time.monotonic() < end:
+        if cluster.leader() is not None:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_wiped_member_does_not_bring_an_old_log_to_power(cluster: ControllerCluster) -> None:
+    """n0 was down while n1 and n2 acknowledged; n2 is wiped, n1 is down."""
+    cluster["n0"].kill9()
+    newest = fill(cluster, "g", 20) if cluster.wait_leader() else ""
+    cluster["n1"].kill9()
+    cluster["n2"].kill9()
+    shutil.rmtree(cluster.folder / "n2" / "store")
+    cluster.start_member("n0")
+    cluster.start_member("n2")
+    wait_until(lambda: logged(cluster["n2"], WAITS), "n2 says that it waits")
+    assert nobody_leads(cluster)
+    cluster.start_member("n1")
+    wait_until(lambda: logged(cluster["n2"], "caught up: this member votes and counts from here on"), "n2 is caught up")
+    cluster.wait_ready(60.0)
+    assert address_of(cluster, "g", 2) == newest
+
+
+def test_a_folder_set_back_is_detected_by_the_others(cluster: ControllerCluster, tmp_path: Path) -> None:
+    leader = cluster.wait_leader()
+    old = next(member for member in cluster.ports if member != leader)
+    assert cluster[old].stop() == 0
+    shutil.copytree(cluster.folder / old / "store", tmp_path / "copy")
+    cluster.start_member(old).wait_ready(60.0)
+    newest = fill(cluster, "g", 20)
+    cluster[old].kill9()
+    shutil.rmtree(cluster.folder / old / "store")
+    (tmp_path / "copy").rename(cluster.folder / old / "store")
+    cluster.start_member(old)
+    wait_until(
+        lambda: logged(cluster[old], "caught up: this member votes and counts from here on"), f"{old} is caught up"
+    )
+    assert "was set back to an older copy" in cluster[old].output()
+    assert address_of(cluster, "g", 2) == newest

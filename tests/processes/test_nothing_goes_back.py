@@ -1,0 +1,151 @@
+"""NothingGoesBack with real processes: what a strict group acknowledged to a tool or a consumer is at the next master,
+whether the last one was killed right after its answer or has handed over."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketmq_demo.ports import PortPool
+from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.json.bodies import decode_body, encode_body
+from rocketmq_formats.remoting.broker_admin import (
+    CreateTopicRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    TopicRequestHeader,
+)
+from rocketmq_formats.remoting.client import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.topics import SubscriptionGroupConfig
+from rocketmq_runtime.remoting.client import RemotingClient
+from tests.processes.replica_group import PATIENCE, Group, Member, group
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+
+class Tool:
+    """Requests to masters."""
+
+    def __init__(self, client: RemotingClient) -> None:
+        self._client = client
+
+    async def ask(self, member: Member, command: RemotingCommand) -> RemotingCommand:
+        return await self._client.call(member.replica.address, command, timeout=10)
+
+    async def change(self, master: Member, number: int) -> None:
+        """A topic, and a group that must not consume."""
+        header = CreateTopicRequestHeader(
+            topic=f"T{number}",
+            default_topic="TBW102",
+            read_queue_nums=3,
+            write_queue_nums=3,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        config = encode_body(SubscriptionGroupConfig(group_name=f"G{number}", consume_enable=False))
+        for command in (
+            request(RequestCode.UPDATE_AND_CREATE_TOPIC, header),
+            request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config),
+        ):
+            answer = await self.ask(master, command)
+            assert answer.code == 0, answer.remark
+
+    async def changed(self, master: Member, number: int) -> None:
+        """It exists."""
+        topic = await self.ask(master, request(RequestCode.GET_TOPIC_CONFIG, TopicRequestHeader(topic=f"T{number}")))
+        assert topic.code == 0, topic.remark
+        header = GetSubscriptionGroupConfigRequestHeader(group=f"G{number}")
+        answer = await self.ask(master, request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header))
+        assert not decode_body(SubscriptionGroupConfig, answer.body).consume_enable
+
+    async def commit(self, master: Member, offset: int) -> int:
+        header = UpdateConsumerOffsetRequestHeader(consumer_group="G", topic="T0", queue_id=0, commit_offset=offset)
+        return (await self.ask(master, request(RequestCode.UPDATE_CONSUMER_OFFSET, header))).code
+
+    async def leads(self, member: Member) -> bool:
+        """Unchanged: slaves accept commits too, which do not last."""
+        answer = await self.ask(member, request(RequestCode.EXCHANGE_BROKER_HA_INFO))
+        return "masterAddress" in (answer.ext_fields or {})
+
+    async def committed(self, master: Member) -> int:
+        header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic="T0", queue_id=0)
+        answer = await self.ask(master, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+        return int((answer.ext_fields or {})["offset"])
+
+
+async def next_master(replicas: Group, killed: Member) -> Member:
+    """The master among the remaining replicas."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for member in replicas.others(killed):
+                view = await member.view()
+                if view is not None and view.role.name == "MASTER":
+                    return member
+            await asyncio.sleep(0.01)
+
+
+async def test_changes_by_tools_survive_the_master_that_acknowledged_them(tmp_path: Path, ports: PortPool) -> None:
+    client = RemotingClient()
+    tool = Tool(client)
+    try:
+        async with group(tmp_path, ports) as replicas:
+            for number in range(3):
+                master = await replicas.settled()
+                await tool.change(master, number)
+                master.kill()
+                new = await next_master(replicas, master)
+                for earlier in range(number + 1):
+                    await tool.changed(new, earlier)
+                master.start_again()
+    finally:
+        await client.close()
+
+
+async def test_committed_offsets_do_not_go_back_at_hand_overs(tmp_path: Path, ports: PortPool) -> None:
+    client = RemotingClient()
+    tool = Tool(client)
+    try:
+        async with group(tmp_path, ports) as replicas:
+            master = await replicas.settled()
+            await tool.change(master, 0)
+            offset = taken = 0
+            for _ in range(3):
+                handing_over = asyncio.create_task(master.client.hand_over(None, seconds=20.0))
+                while not handing_over.done():
+                    offset += 1
+                    if await tool.commit(master, offset) == 0 and await tool.leads(master):
+                        taken = offset
+                await handing_over
+                master = await replicas.settled()
+                assert await tool.committed(master) >= taken
+    finally:
+        await client.close()
+
+
+async def test_a_crash_takes_no_more_of_the_offsets_than_one_round_trip_to_the_slaves(
+    tmp_path: Path, ports: PortPool
+) -> None:
+    """Commits are answered before the slaves have them. What one exchange of tables with all of them came after, which
+    the answer to a tool's change proves, outlives kill -9; the commits since then may go."""
+    client = RemotingClient()
+    tool = Tool(client)
+    try:
+        async with group(tmp_path, ports) as replicas:
+            offset = 0
+            for number in range(3):
+                master = await replicas.settled()
+                await tool.change(master, 0)
+                for _ in range(20):
+                    offset += 1
+                    assert await tool.commit(master, offset) == 0
+                copied = offset
+                await tool.change(master, number + 1)
+                for _ in range(5):
+                    offset += 1
+                    assert await tool.commit(master, offset) == 0
+                master.kill()
+                new = await next_master(replicas, master)
+                assert copied <= await tool.committed(new) <= offset
+                master.start_again()
+    finally:
+        await client.close()

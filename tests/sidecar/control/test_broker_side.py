@@ -1,0 +1,69 @@
+"""What a slave's broker receives about the log, in virtual time: in portions, never after later messages."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from rocketmq_formats.replica_link import FromSidecar, Prepare, Replicated
+from rocketmq_sidecar.control.broker_link import BrokerLink
+from rocketmq_sidecar.control.broker_side import MAX_UNREPORTED_BYTES, REPLICATED_SECONDS, BrokerEvents, BrokerSide
+from rocketmq_sidecar.control.replication_worker import ReplicationPort
+from rocketmq_sidecar.settings import SidecarSettings
+
+pytestmark = pytest.mark.looptime
+
+
+class Link:
+    """Keeps what is said to the broker."""
+
+    def __init__(self) -> None:
+        self.said: list[FromSidecar] = []
+
+    def send(self, message: FromSidecar) -> None:
+        self.said.append(message)
+
+    async def stop(self) -> None:
+        self.said.clear()
+
+
+def side() -> tuple[BrokerSide, Link]:
+    def replication() -> ReplicationPort:
+        raise AssertionError("not asked for here")
+
+    made = BrokerSide(
+        SidecarSettings(controller_addr="127.0.0.1:1"), cast("BrokerEvents", None), replication, lambda: 0.0
+    )
+    link = Link()
+    made.link = cast("BrokerLink", link)
+    return made, link
+
+
+async def test_a_slave_reports_in_portions() -> None:
+    broker, link = side()
+    for offset in range(100, 200):
+        broker.replicated(offset, offset)
+    assert link.said == []
+    await asyncio.sleep(REPLICATED_SECONDS)
+    assert link.said == [Replicated(199, 199)]
+    await asyncio.sleep(1)
+    broker.replicated(200, 200)
+    await asyncio.sleep(REPLICATED_SECONDS)
+    assert link.said == [Replicated(199, 199), Replicated(200, 200)]
+
+
+async def test_the_next_message_comes_after_it() -> None:
+    broker, link = side()
+    broker.replicated(100, 50)
+    broker.send(Prepare(2))
+    assert link.said == [Replicated(100, 50), Prepare(2)]
+    await asyncio.sleep(1)
+    assert len(link.said) == 2
+
+
+async def test_no_large_part_of_the_log_stays_unreported() -> None:
+    broker, link = side()
+    broker.replicated(MAX_UNREPORTED_BYTES, 0)
+    assert link.said == []
+    broker.replicated(MAX_UNREPORTED_BYTES + 1, 0)
+    assert link.said == [Replicated(MAX_UNREPORTED_BYTES + 1, 0)]

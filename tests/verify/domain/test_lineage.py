@@ -1,0 +1,149 @@
+"""What tables say can be compared: RIP-44's examples, and everything that only looks like a contradiction."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.planning.lineage import SegmentSizeError, lineage
+from rocketmq_verify.domain.planning.points import consistent_point, settled
+from tests.verify.logs_kit import log
+
+A, B, C = (ReplicaName(name) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("ours", "end", "theirs", "their_end", "expected"),
+    [
+        pytest.param([(0, 0)], 1000, [(0, 0), (1, 900)], 1200, 900, id="1"),
+        pytest.param([(0, 0)], 900, [(0, 0), (1, 1000)], 1000, 900, id="2"),
+        pytest.param([(0, 0), (1, 900)], 1200, [(0, 0), (1, 900)], 1500, 1200, id="3"),
+        pytest.param([(0, 0), (1, 1000)], 1100, [(0, 0), (2, 900)], 1200, 900, id="4"),
+        pytest.param([(0, 0), (1, 700), (2, 900)], 1000, [(0, 0), (1, 700), (3, 800)], 1200, 800, id="5"),
+        pytest.param([(0, 0), (1, 1000)], 1200, [(0, 0), (2, 1100)], 1300, 1000, id="6"),
+        pytest.param([(1, 0), (2, 900)], 800, [(1, 0), (2, 900)], 1200, 800, id="entries behind the end"),
+        pytest.param([], 800, [], 700, 700, id="no tables"),
+        pytest.param([], 800, [(1, 0)], 700, None, id="one table"),
+        pytest.param([(1, 0)], 800, [(2, 0)], 700, None, id="two first masters"),
+    ],
+)
+def test_consistent_points(
+    ours: list[tuple[int, int]], end: int, theirs: list[tuple[int, int]], their_end: int, expected: int | None
+) -> None:
+    a, b = log("a", ours, end), log("b", theirs, their_end)
+    assert consistent_point(a, b) == consistent_point(b, a) == expected
+
+
+def test_the_reference_has_the_highest_epoch_then_the_longest_log() -> None:
+    old, new, longer = log("a", end=5000), log("b", [(1, 0), (2, 900)], 1000), log("c", [(1, 0), (2, 900)], 1200)
+    seen = lineage([old, new, longer])
+    assert seen.reference == C
+    assert seen.confirm_offset == 1200  # what the old master noted for itself counts only up to 900
+    assert {zone.replica: (zone.extent, zone.sure) for zone in seen.zones} == {
+        A: (Extent(0, 1200), 900),
+        B: (Extent(0, 1000), 1000),
+        C: (Extent(0, 1200), 1200),
+    }
+
+
+def test_a_strict_replicas_note_is_a_promise() -> None:
+    old, new = log("a", end=1000, strict=True), log("b", [(1, 0), (2, 900)], 1200, strict=True)
+    zone = lineage([old, new]).zone(A)
+    assert zone is not None
+    assert (zone.sure, zone.promised) == (900, 1000)
+
+
+def test_what_is_not_confirmed_is_not_compared() -> None:
+    seen = lineage([log("a", end=1000, confirm=700), log("b", end=900, confirm=600)])
+    assert [zone.extent for zone in seen.zones] == [Extent(0, 700), Extent(0, 700)]
+    assert seen.findings == ()
+
+
+def test_files_of_two_sizes_are_refused_with_both_names() -> None:
+    with pytest.raises(SegmentSizeError, match=r"of a have 1000 bytes, those of b 2000"):
+        lineage([log("a"), log("b", size=2000)])
+
+
+def test_nothing_and_empty_logs() -> None:
+    assert lineage([]).zones == ()
+    empty = lineage([log("a", [], 0), log("b", [], 0)])
+    assert (empty.reference, empty.findings) == (None, ())
+    new = lineage([log("a"), log("b", [], 0)])
+    assert [one.kind for one in new.findings] == [Kind.LAGGING]
+
+
+def test_missing_files_are_reported_as_ranges() -> None:
+    seen = lineage([log("a", end=9500), log("b", end=9500, lacks=[2000, 3000, 7000], begin=1000), log("c", end=9500)])
+    assert [(one.kind, one.replicas, one.extent) for one in seen.findings] == [
+        (Kind.MISSING_SEGMENT, (B,), Extent(2000, 4000)),
+        (Kind.MISSING_SEGMENT, (B,), Extent(7000, 8000)),
+    ]
+    assert lineage([log("a", end=9500), log("b", end=9500, begin=8000)]).findings == ()
+
+
+def test_a_replica_that_is_behind_at_both_looks_lags() -> None:
+    before = [log("a", end=1000), log("b", end=800)]
+    assert [one.kind for one in lineage(before).findings] == [Kind.LAGGING]
+    assert lineage(before, [log("a", end=2000), log("b", end=1100)]).findings == ()
+    (found,) = lineage(before, [log("a", end=2000), log("b", end=900)]).findings
+    assert found.extent == Extent(900, 1000)
+
+
+def test_a_replica_that_lost_what_it_had_noted_is_lagging() -> None:
+    (found,) = lineage([log("a", end=1000, confirm=600), log("b", end=800, confirm=900)]).findings
+    assert (found.kind, found.replicas, found.extent) == (Kind.LAGGING, (B,), Extent(800, 900))
+    assert "its own confirm offset is 900: it lost" in found.detail
+
+
+def test_a_replica_beyond_the_end_of_a_newer_epoch_has_a_stale_tail() -> None:
+    old, new = log("a", end=1000), log("b", [(1, 0), (2, 900)], 950)
+    (found,) = lineage([old, new]).findings
+    assert (found.kind, found.replicas, found.extent) == (Kind.STALE_TAIL, (A,), Extent(950, 1000))
+    # a slave read later than its master, which was elected again
+    assert lineage([old, new], [log("a", end=1400), log("b", [(1, 0), (2, 900)], 1400)]).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        pytest.param(log("a", [(1, 0), (5, 1200)], 1300), log("b", [(1, 0), (5, 900)], 1150), id="a restarted master"),
+        pytest.param(log("a", [(1, 0), (5, 900)], begin=950), log("b", [(1, 0), (5, 901)]), id="in front of the log"),
+        pytest.param(log("a", [(1, 0), (3, 500)]), log("b", [(1, 0), (4, 600)]), id="two masters, one stale"),
+        pytest.param(
+            log("a", [(1, 0), (5, 900)], confirm=800), log("b", [(1, 0), (5, 950)], confirm=800), id="above C"
+        ),
+        pytest.param(log("a", [(1006, 900)]), log("b", [(1, 0), (2, 300)], 700), id="forgotten"),
+    ],
+)
+def test_no_contradiction(a: object, b: object) -> None:
+    kinds = {one.kind for one in lineage([a, b]).findings}  # type: ignore[list-item] # parametrized
+    assert Kind.DIVERGENT_HISTORY not in kinds
+
+
+def test_a_contradiction_names_the_minority_or_all() -> None:
+    right, wrong = [(1, 0), (5, 500)], [(1, 0), (5, 600)]
+    (found,) = lineage([log("a", right), log("b", wrong), log("c", right)]).findings
+    assert (found.replicas, found.epoch, found.extent) == ((B,), 5, Extent(500, 600))
+    assert found.detail == "epoch 5 has two starts below the confirm offset 1000: 5-500 in a and c, 5-600 in b"
+    (found,) = lineage([log("a", right), log("b", wrong)]).findings
+    assert found.replicas == (A, B)
+
+
+def test_settled_is_what_both_looks_have() -> None:
+    before = log("a", [(1, 0)], 5000)
+    grown = log("a", [(1, 0), (2, 6000)], 9000, begin=2000)
+    (same,) = settled([before], [grown])
+    assert same.extent == Extent(2000, 5000)
+    cut = log("a", [(1, 0), (2, 3000)], 9000)  # was cut to 3000 and rewritten
+    (same,) = settled([before], [cut])
+    assert same.extent == Extent(0, 3000)
+    assert settled([before], []) == ()
+    assert settled([before], [log("a", broker_id=7)]) == ()
+    assert settled([before], [log("a", [(1, 0)], 9000, begin=6000)]) == ()
+    assert settled([log("a", [(1, 0)], 5000)], [log("a", [(9, 0)], 5000)]) == ()
+
+
+def test_a_rebuilt_replica_is_moved_and_no_finding() -> None:
+    seen = lineage([log("a"), log("b")], [log("a"), log("b", [], 0, broker_id=9)])
+    assert (seen.moved, seen.findings) == ((B,), ())

@@ -1,0 +1,181 @@
+"""Consume queues that were cut, emptied or deleted, in one replica of several; and those that only look so."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.records.queues import QueueReason
+from rocketmq_verify.domain.records.rows import Columns, batches
+from rocketmq_verify.sources import queue_files
+from rocketmq_verify.sources.queue_files import QueueResult, check_queues
+from rocketmq_verify.sources.work import Place
+from tests.verify.history.stores import QUEUE, TOPIC, save_all
+from tests.verify.planted.faults import SEGMENT, Group
+
+OTHER = "Other"
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    """With logs that are small beside what brokers write out of order."""
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", 0)
+    return Group().fill(60)
+
+
+def columns(group: Group) -> list[Columns]:
+    """With every second message in another queue."""
+    data = bytes(group.master.data)
+    (made,) = (one.columns for one in batches(data, 0, 0, group.master.end, segment_size=SEGMENT) if one.columns.topic)
+    half = [index % 2 for index in range(len(made.topic))]
+    topics = [OTHER if odd else TOPIC for odd in half]
+    numbers = [number // 2 for number in made.queue_offset]
+    return [made._replace(topic=topics, queue_offset=numbers)]
+
+
+def stores(group: Group, root: Path) -> dict[str, Path]:
+    """Each with both queues; the folders of `TOPIC` by replica."""
+    save_all(group, root)
+    (made,) = columns(group)
+    found = {}
+    for replica in group.replicas:
+        store = root / replica.name
+        (store / "config").mkdir()
+        (store / "config" / "topics.json").write_text('{"topicConfigTable":{"Orders":{"order":false},"Other":{}}}')
+        for topic in (TOPIC, OTHER):
+            rows = [
+                (at, size, 0)
+                for name, at, size in zip(made.topic, made.physical_offset, made.size, strict=True)
+                if name == topic
+            ]
+            folder = store / "consumequeue" / topic / str(QUEUE)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{0:020d}").write_bytes(pack_units(rows).ljust(4000, b"\0"))
+        found[str(replica.name)] = store / "consumequeue" / TOPIC / str(QUEUE)
+    return found
+
+
+def check(group: Group, root: Path) -> dict[tuple[str, str], QueueResult]:
+    places = [Place(ReplicaName(one.name), f"files:{root / one.name}") for one in group.replicas]
+    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=lambda _: None)
+    return {(one.replica, one.topic): one for one in found}
+
+
+def faulty(found: dict[tuple[str, str], QueueResult]) -> dict[tuple[str, str], int]:
+    for one in found.values():
+        assert all(fault.reason is QueueReason.NO_UNIT for fault in one.check.faults)
+    return {key: one.check.fault_count for key, one in found.items() if one.check.fault_count}
+
+
+def test_whole_queues(group: Group, tmp_path: Path) -> None:
+    stores(group, tmp_path)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_a_queue_that_was_cut(group: Group, tmp_path: Path, zeros: bool) -> None:
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    data = file.read_bytes()[:200]
+    file.write_bytes(data.ljust(4000, b"\0") if zeros else data)
+    found = check(group, tmp_path)
+    assert faulty(found) == {("b", TOPIC): 20}
+    assert found["b", TOPIC].check.faults[0].queue_offset == 10
+    assert found["b", TOPIC].check.lag == 0
+
+
+@pytest.mark.parametrize("how", ["zeros", "no files", "no folder"])
+def test_a_queue_that_was_emptied(group: Group, tmp_path: Path, how: str) -> None:
+    folder = stores(group, tmp_path)["c"]
+    if how == "zeros":
+        (folder / f"{0:020d}").write_bytes(bytes(4000))
+    else:
+        shutil.rmtree(folder)
+        if how == "no files":
+            folder.mkdir()
+    assert faulty(check(group, tmp_path)) == {("c", TOPIC): 29 + (len(group.messages) > 59)}
+
+
+def test_a_deleted_topic_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    shutil.rmtree(made["a"].parent)
+    (tmp_path / "a" / "config" / "topics.json").write_text('{"topicConfigTable":{"Other":{}}}')
+    assert faulty(check(group, tmp_path)) == {}  # b and c do not know of it yet
+    for name in "bc":
+        shutil.rmtree(made[name].parent)
+    (tmp_path / "a" / "config" / "topics.json").write_text('{"topicConfigTable":{"Other":{},"Orders":{}}}')
+    assert faulty(check(group, tmp_path)) == {}  # created again in a
+
+
+def test_a_topic_created_again_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    """Its first messages are behind the extent."""
+    for folder in stores(group, tmp_path).values():
+        units = [(group.master.end + 1000 * number, 500, 0) for number in range(5)]
+        (folder / f"{0:020d}").write_bytes(pack_units(units).ljust(4000, b"\0"))
+    assert faulty(check(group, tmp_path)) == {}
+
+
+def test_what_is_not_dispatched_yet_is_late(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    for topic in (TOPIC, OTHER):
+        file = made["b"].parent.parent / topic / str(QUEUE) / f"{0:020d}"
+        file.write_bytes(file.read_bytes()[:200].ljust(4000, b"\0"))
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert found["b", TOPIC].check.lag + found["b", OTHER].check.lag == len(group.messages) - 20
+
+
+def test_what_a_broker_that_died_had_not_written_yet_is_late(
+    group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes queue by queue."""
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    file.write_bytes(file.read_bytes()[:200].ljust(4000, b"\0"))
+    (made,) = columns(group)
+    before = made.physical_offset[-1] - made.physical_offset[20]
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", before + 1)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert found["b", TOPIC].check.lag == 20
+    monkeypatch.setattr(queue_files, "DISPATCH_SPAN", before - 1000)
+    assert faulty(check(group, tmp_path)) == {("b", TOPIC): 1}
+
+
+def test_what_expired_in_one_replica_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    """Its log and its queues begin later than the log that is read."""
+    made = stores(group, tmp_path)
+    (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
+    (rows,) = columns(group)
+    places = zip(rows.topic, rows.queue_offset, rows.physical_offset, strict=True)
+    for topic, first, _ in [next(one for one in places if one[2] >= SEGMENT), next(places)]:
+        file = made["b"].parent.parent / topic / str(QUEUE) / f"{0:020d}"
+        kept = file.read_bytes()[first * 20 :]
+        file.unlink()
+        file.with_name(f"{first * 20:020d}").write_bytes(kept)
+    found = check(group, tmp_path)
+    assert faulty(found) == {}
+    assert 0 < found["b", TOPIC].check.units < found["a", TOPIC].check.units
+
+
+def test_what_expires_while_it_is_checked_has_lost_nothing(group: Group, tmp_path: Path) -> None:
+    made = stores(group, tmp_path)
+    file = made["b"] / f"{0:020d}"
+    file.write_bytes(bytes(40) + file.read_bytes()[40:])
+    assert faulty(check(group, tmp_path)) == {("b", TOPIC): 2}
+    looks = 0
+
+    def sleep(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == queue_files.ATTEMPTS - 1:
+            (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
+
+    places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
+    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=sleep)
+    assert looks == queue_files.ATTEMPTS - 1, "pauses are for all queues together"
+    assert faulty({(one.replica, one.topic): one for one in found}) == {}
