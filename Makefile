@@ -39,8 +39,8 @@ demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGI
 # Pure tests share all cores. Process tests mostly wait, so two files of them run side by side.
 test: $(VERIFY) ## the tests that need no Java, or PYTEST_ARGS="tests/store -k NAME" (CI=true: a missing tool is a failure, not a skip)
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/pytest -n auto --dist worksteal -m "not processes and not interop and not java"
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "processes and not interop and not java"
+	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m "not processes and not interop and not java"
+	$(BIN)/python -m tests.gate processes -n 2 --dist loadfile --no-loadscope-reorder -m "processes and not interop and not java"
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
@@ -49,7 +49,7 @@ sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups fr
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups --seed $(SEED) --count $(COUNT)
 
 interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
+	$(BIN)/python -m tests.gate interop -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
 
 check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ import pytest
 from e2e.kit import evidence, images
 from e2e.kit.cluster import Cluster
 from e2e.kit.tools import command, unavailable
+from tests.gate.evidence import folder as evidence_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "e2e"
@@ -109,7 +110,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     cluster = item.config.stash.get(CLUSTER, None)
     if report.failed and cluster is not None and cluster.namespaces and item.session.testsfailed < MOST_EVIDENCE:
-        folder = BUILD / "failures" / evidence.folder_name(item.nodeid)
+        folder = evidence_folder(item.config, item.nodeid)
         evidence.collect(cluster, folder, cluster.namespaces)
         report.sections.append(("evidence", f"{folder.relative_to(ROOT)}: logs, events and resources"))
     return report

@@ -5,7 +5,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 local=../shared/k8s-local
-pods=10.244.0.0/16 # the one-node cluster's
 arguments=()
 if [ -x "$local/kind" ]; then
   export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
@@ -17,10 +16,6 @@ if [ -x "$local/kind" ]; then
     (. "$local/env.sh" && ip address del "$NODE_IP/32" dev lo 2>/dev/null) || true
   fi
   "$local/docker-up.sh"  # not niced: all pods inherit it
-  # A Docker engine that had to turn forwarding on itself drops what it does not know, which is everything between two pods.
-  for side in -s -d; do
-    iptables -C FORWARD "$side" "$pods" -j ACCEPT 2> /dev/null || iptables -I FORWARD "$side" "$pods" -j ACCEPT
-  done
   nice -n 19 "$local/base-image.sh"
   arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
 fi
@@ -31,4 +26,4 @@ if [ -x "$local/kind" ] && running=$("$local/kind" get clusters 2>/dev/null) && 
   arguments+=(--cluster-name "$running" --keep-cluster)
 fi
 [[ " ${*:2}" == *" e2e"* ]] || arguments+=(e2e) # unless files are named
-exec .venv/bin/pytest "${arguments[@]}" "${@:2}"
+exec .venv/bin/python -m tests.gate e2e "${arguments[@]}" "${@:2}"

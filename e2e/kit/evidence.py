@@ -1,11 +1,10 @@
-"""What a failed test leaves behind in build/e2e: logs, events, descriptions and resources of its namespaces.
+"""What a failed test leaves behind: logs, events, descriptions and resources of its namespaces.
 
 No secret gets there: values of Secrets are cut out of every file, as they are and in base64.
 """
 
 import base64
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -71,8 +70,3 @@ def _secret_values(cluster: Cluster, namespace: str) -> list[str]:
             found.add(base64.b64decode(value).decode(errors="replace").strip())
             found.add(json.dumps(base64.b64decode(value).decode(errors="replace"))[1:-1])
     return sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True)
-
-
-def folder_name(test: str) -> str:
-    """A test's id as the name of a folder."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", test.removeprefix("e2e/")).strip("-")[:150]

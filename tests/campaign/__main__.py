@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--story", choices=[story.name for story in STORIES], help="rounds of this story only")
     parser.add_argument("--seconds", type=float, help=f"of faults in a round: {ROUND:g}, less in a short campaign")
     parser.add_argument("--keep-going", action="store_true", help="more rounds after one that failed")
+    parser.add_argument("--second-chance", action="store_true", help="a round fails if it fails twice")
     parser.add_argument("--folder", type=Path, default=Path("build/campaign"))
     arguments = parser.parse_args()
     short = arguments.minutes < SHORT_MINUTES and arguments.story is None
@@ -50,11 +51,16 @@ def main() -> int:
     clean(folder)
     shutil.rmtree(folder, ignore_errors=True)
     outcomes: list[Outcome] = []
+    unstable: list[Outcome] = []
+    """Those that failed and then ran again."""
     ends = time.monotonic() + 60 * arguments.minutes
     number = arguments.round or 0
     try:
         while True:
             outcome = one_round(draw(arguments.seed, number, names), folder / f"round-{number}", seconds)
+            if outcome.violations and arguments.second_chance:
+                unstable.append(outcome)
+                outcome = one_round(draw(arguments.seed, number, names), folder / f"round-{number}-again", seconds)
             outcomes.append(outcome)
             number += 1
             if arguments.round is not None or (outcome.violations and not arguments.keep_going):
@@ -66,6 +72,8 @@ def main() -> int:
         clean(folder)
         if outcomes:
             print(write(folder, arguments.seed, outcomes))
+    for outcome in unstable:
+        print(f"unstable: round {outcome.round}, {outcome.story}: {outcome.violations[0]}")
     failed = [outcome for outcome in outcomes if outcome.violations]
     story = f" --story {arguments.story}" if arguments.story else ""
     for outcome in failed:

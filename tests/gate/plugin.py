@@ -1,0 +1,104 @@
+"""The gate's pytest plugin: records each test, keeps the evidence of failures, and selects tests for the second run."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.gate import evidence
+from tests.gate.records import Outcome, Record, failures, read, record_file
+
+REPEATABLE = frozenset(("processes", "interop", "java"))
+"""Marks of tests that share the machine with processes of their own."""
+END_TO_END = "e2e"
+"""Folder of tests that are repeatable without a mark."""
+PHASES = ("setup", "call", "teardown")
+ATTRIBUTE = "gate_repeatable"
+STARTED = pytest.StashKey[float]()
+"""UNIX time of a test's set-up."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gate")
+    group.addoption("--gate-folder", help="where the run's records go")  # a string: xdist sends options to its workers
+    group.addoption("--gate-run", choices=["first", "second"], default="first")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.gate_folder and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), "gate-recorder")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The second run has only the failures of the first."""
+    if config.option.gate_run != "second":
+        return
+    wanted = {record.test for record in failures(read(record_file(Path(config.option.gate_folder), "first")))}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
+    items[:] = [item for item in items if item.nodeid in wanted]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """First among the wrappers: sections that other plugins add are part of the evidence."""
+    report = yield
+    if call.when == "setup":
+        item.stash[STARTED] = call.start
+    end_to_end = item.path.is_relative_to(item.config.rootpath / END_TO_END)
+    marked = any(mark.name in REPEATABLE for mark in item.iter_markers())
+    setattr(report, ATTRIBUTE, end_to_end or marked)
+    if report.failed:
+        folder = evidence.keep(item, report, item.stash.get(STARTED, call.start))
+        report.sections.append(("evidence", str(folder.relative_to(item.config.rootpath))))
+    return report
+
+
+class Recorder:
+    """Writes a line for each test, in the process that sees all reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        file = record_file(Path(config.option.gate_folder), config.option.gate_run)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file.open("wb", buffering=0)
+        self._reports: dict[str, list[pytest.TestReport]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reports.setdefault(report.nodeid, []).append(report)
+        # A report that xdist makes for a worker that crashed belongs to no phase and is the last one of its test.
+        if report.when not in PHASES or report.when == PHASES[-1]:
+            self._write(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        for test in list(self._reports):
+            self._write(test)
+        self._file.close()
+
+    def _write(self, test: str) -> None:
+        reports = self._reports.pop(test)
+        failed = next((report for report in reports if report.failed), None)
+        outcome: Outcome = "passed"
+        if failed is not None:
+            outcome = "failed"
+        elif any(report.skipped for report in reports):
+            outcome = "skipped"
+        record = Record(
+            test=test,
+            outcome=outcome,
+            seconds=round(sum(report.duration for report in reports), 3),
+            repeatable=all(getattr(report, ATTRIBUTE, False) for report in reports),
+            load=round(os.getloadavg()[0], 1),
+            why="" if failed is None else _crash_line(failed.longrepr),
+        )
+        self._file.write(msgspec.json.encode(record) + b"\n")
+
+
+def _crash_line(longrepr: Any) -> str:
+    """The first line of the message where the traceback has one, else the last line of the text."""
+    crash = getattr(longrepr, "reprcrash", None)
+    lines = (crash.message.splitlines() if crash is not None else str(longrepr).splitlines()[::-1]) or [""]
+    return lines[0][:200]

@@ -1,0 +1,61 @@
+"""`python -m tests.gate.report`: the end of a run of the gate: phases, the slowest tests, the unstable ones."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.gate.records import Record, Run, Unstable, read, record_file
+
+SLOWEST = 20
+RUNS: tuple[Run, ...] = ("first", "second")
+WIDTH = 100
+
+
+def unstable_table(found: Sequence[Unstable]) -> list[str]:
+    """One row a run: which test failed, how it ended, and the load at that time."""
+    if not found:
+        return []
+    rows = []
+    for one in found:
+        rows += [f"{one.phase}: {one.first.test}", _row("first", one.first), _row("second", one.second)]
+    return [" unstable ".center(WIDTH, "="), *rows]
+
+
+def _row(run: Run, record: Record | None) -> str:
+    if record is None:
+        return f"  {run:6}  was not run"
+    return f"  {run:6}  {record.outcome} in {record.seconds:.0f} s, load {record.load:.1f}  {record.why}".rstrip()
+
+
+def _phases(file: Path) -> Iterator[str]:
+    """Rows of `SECONDS NAME` lines, which .ci/run writes."""
+    if not file.exists():
+        return
+    lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()]
+    yield " phases ".center(WIDTH, "=")
+    yield from (f"{int(seconds):6} s  {name}" for seconds, name in lines)
+    yield f"{sum(int(seconds) for seconds, _ in lines):6} s  in all"
+
+
+def _slowest(records: Iterable[Record]) -> Iterator[str]:
+    longest = sorted(records, key=lambda record: record.seconds, reverse=True)[:SLOWEST]
+    if longest:
+        yield f" {SLOWEST} slowest tests ".center(WIDTH, "=")
+        yield from (f"{record.seconds:8.1f} s  {record.test}" for record in longest)
+
+
+def main() -> int:
+    build = Path("build")
+    folders = sorted((build / "gate").glob("*/"))
+    records = [record for folder in folders for run in RUNS for record in read(record_file(folder, run))]
+    file = build / "unstable.jsonl"
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    unstable = [msgspec.json.decode(line, type=Unstable) for line in lines]
+    print("\n".join([*_phases(build / "phases.txt"), *_slowest(records), *unstable_table(unstable)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""The gate on small suites: which failures count, and what is left of them. Each test runs pytest two times or more."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.gate.records import Record, Unstable
+from tests.gate.report import unstable_table
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.processes
+
+ONCE = """
+    from pathlib import Path
+    if not Path("was-here").exists():
+        Path("was-here").touch()
+        (tmp_path / "broker").mkdir()
+        (tmp_path / "broker" / "out.log").write_text("said before the end")
+        raise RuntimeError("the machine was busy")
+"""
+ALWAYS = '    raise RuntimeError("a defect")\n'
+FINE = "    pass\n"
+MARKED = "@pytest.mark.processes\n"
+PASSED, FAILED = 0, 1
+
+
+class Suite:
+    """A folder with tests, on which the gate is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "pytest.ini").write_text("[pytest]\nmarkers = processes\n")
+
+    def add(self, name: str, body: str, *, mark: str = MARKED, folder: str = ".") -> None:
+        file = self.folder / folder / f"test_{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"import pytest\n{mark}def test_{name}(tmp_path):\n{body}")
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """The gate's exit code and output."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.gate", "suite", *arguments],
+            cwd=self.folder,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def unstable(self) -> list[Unstable]:
+        file = self.folder / "build" / "unstable.jsonl"
+        lines = file.read_bytes().splitlines() if file.exists() else []
+        return [msgspec.json.decode(line, type=Unstable) for line in lines]
+
+    def evidence(self, test: str) -> Path:
+        (folder,) = (self.folder / "build" / "evidence").glob(f"*-{test}")
+        return folder
+
+
+def names(unstable: Iterable[Unstable]) -> dict[str, bool]:
+    """Whether each function passed in its second run."""
+    return {one.first.test.rpartition("::")[2]: one.passed for one in unstable}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_failure_that_does_not_repeat_is_unstable(suite: Suite, workers: str) -> None:
+    suite.add("once", ONCE)
+    suite.add("fine", FINE)
+    code, output = suite.run("-n", workers)
+    assert code == PASSED, output
+    (unstable,) = suite.unstable()
+    assert unstable.passed
+    assert names([unstable]) == {"test_once": True}
+    assert unstable.first.why == "RuntimeError: the machine was busy"
+    assert " unstable " in output
+    assert "1 passed, 1 deselected" in output, "the second run is not alone"
+    evidence = suite.evidence("test_once") / "first"
+    assert "the machine was busy" in (evidence / "call.txt").read_text()
+    assert [log.read_text() for log in (evidence / "logs").rglob("out.log")] == ["said before the end"]
+    assert (evidence / "load.txt").exists()
+    assert str(evidence.relative_to(suite.folder)) in output
+
+
+def test_a_failure_that_repeats_counts(suite: Suite) -> None:
+    suite.add("once", ONCE)
+    suite.add("always", ALWAYS)
+    code, output = suite.run("-n", "2")
+    assert code == FAILED, output
+    assert names(suite.unstable()) == {"test_always": False, "test_once": True}
+    assert sorted(run.name for run in suite.evidence("test_always").iterdir()) == ["first", "second"]
+
+
+def test_a_test_without_a_mark_gets_no_second_chance(suite: Suite) -> None:
+    suite.add("once", ONCE, mark="")
+    code, output = suite.run()
+    assert code == FAILED, output
+    assert "1 of the failures are deterministic" in output
+    assert suite.unstable() == []
+
+
+def test_one_deterministic_failure_is_enough(suite: Suite) -> None:
+    suite.add("once", ONCE)
+    suite.add("always", ALWAYS, mark="")
+    assert suite.run()[0] == FAILED
+    assert suite.unstable() == []
+
+
+def test_end_to_end_tests_need_no_mark(suite: Suite) -> None:
+    suite.add("once", ONCE, mark="", folder="e2e")
+    assert suite.run("e2e")[0] == PASSED
+    assert [one.passed for one in suite.unstable()] == [True]
+
+
+def test_a_skip_in_the_second_run_is_not_a_pass(suite: Suite) -> None:
+    suite.add("once", ONCE + '    pytest.skip("no tool")\n')
+    assert suite.run()[0] == FAILED
+    assert [one.passed for one in suite.unstable()] == [False]
+
+
+def test_what_the_first_run_left_running_is_gone_in_the_second(suite: Suite) -> None:
+    """The process has left its session and lost its parent, as a daemon does."""
+    start = (
+        "    import os, subprocess, time\n"
+        "    from pathlib import Path\n"
+        '    if not Path("process").exists():\n'
+        '        subprocess.run(["setsid", "sh", "-c", "sleep 1000 & echo $! > process"], check=True)\n'
+        '        raise RuntimeError("left something")\n'
+        '    process = int(Path("process").read_text())\n'
+        '    assert not Path(f"/proc/{process}").exists()\n'
+    )
+    suite.add("leaves", start)
+    code, output = suite.run()
+    assert code == PASSED, output
+
+
+def test_errors_that_are_no_failures_of_tests_count(suite: Suite) -> None:
+    suite.add("broken", "    def:\n")
+    assert suite.run()[0] == pytest.ExitCode.INTERRUPTED
+    assert suite.run("-k", "nothing")[0] != PASSED
+    assert Suite(suite.folder).run("--no-such-option")[0] == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_worker_that_crashes_counts(suite: Suite) -> None:
+    suite.add("crash", "    import os\n    os._exit(3)\n")
+    code, output = suite.run("-n", "1", "--max-worker-restart=0")
+    assert code != PASSED, output
+
+
+def test_the_table_names_both_runs() -> None:
+    first = Record("folder::test_a", "failed", 12.0, repeatable=True, load=31.2, why="TimeoutError: no master")
+    second = Record("folder::test_a", "passed", 3.0, repeatable=True, load=4.0)
+    assert unstable_table([Unstable("2026-11-27T18:00:00Z", "interop", first, second)])[1:] == [
+        "interop: folder::test_a",
+        "  first   failed in 12 s, load 31.2  TimeoutError: no master",
+        "  second  passed in 3 s, load 4.0",
+    ]
+    assert unstable_table([]) == []
