@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import shutil
+import weakref
+from asyncio import selector_events
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -21,6 +23,32 @@ def pytest_configure(config: pytest.Config) -> None:
     synchronous test, which nobody closes; the warning then hits whatever test runs when it is collected."""
     config.stash[MEASURED] = []
     asyncio.set_event_loop(None)
+    _track_transports()
+
+
+TRANSPORTS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _track_transports() -> None:
+    transport = selector_events._SelectorTransport
+    begin = transport.__init__
+
+    def tracked(self: Any, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        TRANSPORTS.add(self)
+
+    transport.__init__ = tracked
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Closes connections whose event loop has ended, and names the test that left them. Without this the warning of
+    asyncio comes when they are collected, and fails whatever test runs at that time."""
+    yield
+    for transport in [one for one in TRANSPORTS if one._sock is not None and one._loop.is_closed()]:
+        item.config.stash[MEASURED].append(f"left open: {transport!r} by {item.nodeid}")
+        transport._sock.close()
+        transport._sock = None
 
 
 @pytest.hookimpl(tryfirst=True)
