@@ -49,6 +49,7 @@ sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups fr
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups --seed $(SEED) --count $(COUNT)
 
 interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
+	$(BIN)/python -m tests.interop.needs
 	$(BIN)/python -m tests.gate interop -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
 
 check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English

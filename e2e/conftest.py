@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from e2e.kit import evidence, images
+from e2e.kit import evidence, ground, images
 from e2e.kit.cluster import Cluster
 from e2e.kit.tools import command, unavailable
 from tests.gate.evidence import folder as evidence_folder
@@ -73,7 +73,8 @@ def _write_kubeconfig(kind: str, name: str, kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def node_images(cluster: Cluster, loading: Future[dict[str, str]]) -> Mapping[str, str]:
-    """All images on the node, by name (broker: rocketmq-ha/broker:dev), and volumes that pods can write to.
+    """All images on the node, by name (broker: rocketmq-ha/broker:dev), volumes that pods can write to, and a cluster
+    on which pods reach what they need; else the run ends.
 
     apache-broker is in it only if it was built.
     """
@@ -82,6 +83,10 @@ def node_images(cluster: Cluster, loading: Future[dict[str, str]]) -> Mapping[st
     if any(one["provisioner"] == HOST_PATH for one in classes):
         cluster.kubectl("apply", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))
         cluster.kubectl("-n", "kube-system", "rollout", "status", "daemonset/host-path-volumes", "--timeout=60s")
+    try:
+        ground.check(cluster, found["tester"])
+    except ground.BrokenGroundError as error:
+        pytest.exit(f"{error}. No story can pass here.", pytest.ExitCode.INTERNAL_ERROR)
     return MappingProxyType(found)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import evidence
+from e2e.kit import evidence, ground
 from e2e.kit.cluster import Cluster, KubectlError
 
 PASSWORD = "correct horse battery"
@@ -100,3 +100,31 @@ def test_pod_security(cluster: Cluster, namespace: str) -> None:
     bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"}, "spec": spec}
     with pytest.raises(KubectlError, match="violates PodSecurity"):
         cluster.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(bare))
+
+
+def ground_of(phase: str, *, claim: str = "Bound", waiting: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    state = (
+        {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]} if waiting else {"phase": phase}
+    )
+    return [
+        {"kind": "Pod", "metadata": {"name": "server"}, "status": {"phase": "Running"}},
+        {"kind": "Pod", "metadata": {"name": "caller"}, "status": state},
+        {"kind": "PersistentVolumeClaim", "metadata": {"name": "caller"}, "status": {"phase": claim}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "log", "says"),
+    [
+        (ground_of("Succeeded"), "", ""),
+        (ground_of("Failed"), "ground: the name of a service fails: [Errno -3]\n", "the name of a service fails"),
+        (ground_of("Pending", claim="Pending"), "", "a volume claim of this cluster is not bound after 30 s"),
+        (ground_of("", waiting={"reason": "ErrImageNeverPull", "message": "no tester"}), "", "ErrImageNeverPull"),
+        (ground_of("Running"), "", "server Running, caller Running"),
+        ([], "", "a volume claim"),
+    ],
+)
+def test_broken_ground_is_named_in_one_sentence(resources: list[dict[str, Any]], log: str, says: str) -> None:
+    problem = ground.verdict(resources, log)
+    assert says in problem
+    assert bool(problem) is bool(says)
