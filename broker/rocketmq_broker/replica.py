@@ -51,11 +51,15 @@ from rocketmq_formats.replica_link import (
 from rocketmq_store.errors import StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues.dispatch import Stop
 
 log = structlog.get_logger(__name__)
 
 DISPATCH_RETRY_SECONDS = 1.0
 """After a full disk kept messages from becoming visible."""
+
+STOP_SECONDS = 1.0
+"""Dispatching that stops at one place for this long is reported."""
 
 UNAWAITED_PROGRESS_SECONDS = 0.002
 """Between two progress messages where sends are acknowledged without them: reporting every single message to the
@@ -120,7 +124,11 @@ class Replica:
         self._confirmed = 0
         """The last confirm offset from the sidecar, and on a slave the max offset."""
         self._max_offset = 0
-        self._log_state = LogState()
+        self._checked, self._log_state = LogState(), LogState()
+        """What the scrubber has reported, and what the sidecar knows."""
+        self._stopped: Stop | None = None
+        """Where dispatching stops, for longer than a moment."""
+        self._stop_timer: asyncio.TimerHandle | None = None
         self._stopping = self._noticed = False
         self.status: Status | None = None
         """The answer to 1007 and 907; None until the sidecar has sent it."""
@@ -159,9 +167,8 @@ class Replica:
 
     def on_log_state(self, state: LogState) -> None:
         """The log was read again, or has to be; what was found."""
-        if state != self._log_state:
-            self._log_state = state
-            self._link.send(state)
+        self._checked = state
+        self._report_log_state()
 
     def copied(self, message: Copied) -> None:
         """Slaves that may enter the SyncStateSet have this master's tables."""
@@ -195,6 +202,7 @@ class Replica:
             confirm_offset=store.confirm_offset,
             file_size=self._settings.mapped_file_size_commit_log,
             log=self._log_state,
+            message_delay_level=self._settings.message_delay_level,
         )
 
     def on_message(self, message: FromSidecar) -> None:
@@ -220,6 +228,32 @@ class Replica:
             self._loop.create_task(self._reconnect())
 
     # inside
+
+    def _report_log_state(self) -> None:
+        """A log whose messages do not become visible counts as damaged, whatever its checksums say: as master this
+        replica could not serve them."""
+        state = self._checked
+        if self._stopped is not None and state.damage < 0:
+            reason = f"messages from offset {self._stopped.offset} on do not become visible: {self._stopped.reason}"
+            state = LogState(state.checked, self._stopped.offset, reason)
+        if state != self._log_state:
+            self._log_state = state
+            self._link.send(state)
+
+    def _note_stop(self, before: Stop | None) -> None:
+        """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
+        just made may not be there yet."""
+        stopped = self._store.dispatch_stopped
+        if stopped is None or stopped == before:
+            if stopped != self._stopped:
+                self._stopped = stopped
+                self._report_log_state()
+        elif stopped != self._stopped and self._stop_timer is None:
+            self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
+
+    def _dispatch_again(self, before: Stop) -> None:
+        self._stop_timer = None
+        self._dispatch(before)
 
     async def _reconnect(self) -> None:
         await self._settled()
@@ -389,11 +423,12 @@ class Replica:
 
     def _forget_dispatch(self) -> None:
         """The offsets known so far are no longer valid."""
-        if self._dispatching is not None:
-            self._dispatching.cancel()
-            self._dispatching = None
+        for handle in (self._dispatching, self._stop_timer):
+            if handle is not None:
+                handle.cancel()
+        self._dispatching = self._stop_timer = None
 
-    def _dispatch(self) -> None:
+    def _dispatch(self, stopped_before: Stop | None = None) -> None:
         self._dispatching = None
         role = self._role.role
         try:
@@ -413,6 +448,7 @@ class Replica:
             if self._store.unfinished:
                 # let others run before the next portion
                 self._dispatching = self._loop.call_later(0, self._dispatch)
+            self._note_stop(stopped_before)
 
     def _leave_group(self, doing: str, error: Exception) -> None:
         """A step that the group relies on failed here: leave the group, so that another replica takes over."""

@@ -8,6 +8,7 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, ExchangeHAInfoRequestHead
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.replica import Replica
+from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
@@ -19,9 +20,17 @@ NO_SIDECAR = "the sidecar is not connected"
 
 class ReplicaApi:
     def __init__(
-        self, *, role: ReplicaRole, replica: Replica, store: MessageStore, address: str, ha_address: str
+        self,
+        *,
+        settings: BrokerSettings,
+        role: ReplicaRole,
+        replica: Replica,
+        store: MessageStore,
+        address: str,
+        ha_address: str,
     ) -> None:
         """`ha_address`: brokerIP2:haListenPort."""
+        self._settings = settings
         self._role = role
         self._replica = replica
         self._store = store
@@ -47,6 +56,9 @@ class ReplicaApi:
                 master_flush_offset=self._store.flushed_offset,
                 master_address=self._address,
                 log_audit=True,
+                mapped_file_size_commit_log=self._settings.mapped_file_size_commit_log,
+                message_delay_level=self._settings.message_delay_level,
+                durability=self._settings.durability,
             )
         return response(request, ResponseCode.SUCCESS, None, header)
 

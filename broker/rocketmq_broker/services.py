@@ -50,7 +50,12 @@ class Services:
         self._serve_tools(replica)
         core.processor_table.register(
             ReplicaApi(
-                role=core.role, replica=replica, store=core.store, address=core.address, ha_address=core.ha_address
+                settings=core.settings,
+                role=core.role,
+                replica=replica,
+                store=core.store,
+                address=core.address,
+                ha_address=core.ha_address,
             ).processors
         )
 

@@ -31,7 +31,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 6
+PROTOCOL: Final = 7
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
@@ -73,6 +73,8 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     file_size: int
     """mappedFileSizeCommitLog."""
     log: LogState = LogState()
+    message_delay_level: str = ""
+    """For comparison with the master's."""
 
 
 class Prepared(Message, frozen=True, tag=True, array_like=True):

@@ -41,7 +41,7 @@ from rocketmq_store.log_cut import LogCut
 from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
 from rocketmq_store.queues import queue_ends
 from rocketmq_store.queues.consume_queues import ConsumeQueues
-from rocketmq_store.queues.dispatch import Dispatcher
+from rocketmq_store.queues.dispatch import Dispatcher, Stop
 from rocketmq_store.queues.queue_ends import QueueEndsFile
 from rocketmq_store.queues.queue_reading import QueueReading
 from rocketmq_store.queues.reading import Reader
@@ -313,6 +313,11 @@ class MessageStore(QueueReading):
             queue_ends.complete(self._queues, lost)
             self._lost = None
             self.durability.incomplete = False
+
+    @property
+    def dispatch_stopped(self) -> Stop | None:
+        """Where the last `dispatch` or `extend` found no record, although the log goes on there."""
+        return self._dispatcher.stopped
 
     @property
     def unfinished(self) -> bool:

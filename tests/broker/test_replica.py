@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rocketmq_broker import replica as replica_module
 from rocketmq_broker.domain.role import Role
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
@@ -40,8 +41,10 @@ from rocketmq_formats.replica_link import (
     Welcome,
     encode,
 )
+from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 from tests.broker.broker_kit import Group, running
+from tests.records import make_blank, make_record
 
 
 async def test_the_first_word(tmp_path: Path) -> None:
@@ -224,6 +227,9 @@ async def test_906(tmp_path: Path) -> None:
             "masterFlushOffset": "0",
             "masterAddress": group.address,
             "logAudit": "true",
+            "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
+            "messageDelayLevel": group.app.settings.message_delay_level,
+            "durability": group.app.settings.durability,
         }
         group.sidecar.send(Release())
         group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
@@ -373,6 +379,35 @@ async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_pat
         group.app.replica.on_log_state(damaged)
         group.sidecar.hang_up()
         assert (await group.sidecar.receive(Hello)).log == damaged
+
+
+async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master's files were smaller: its blank ends where no file ends here. By its checksums nothing is damaged."""
+    monkeypatch.setattr(replica_module, "STOP_SECONDS", 0.01)
+    first = make_record(0)
+    blank = len(first)
+    master_file = 4096
+    second = make_record(master_file, queue_offset=1)
+    data = first + make_blank(master_file - blank) + second
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(tmp_path / "store" / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
+        files.load()
+        files.write(0, data)
+        for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(len(data), len(data))):
+            group.sidecar.send(message)
+        state = await group.sidecar.receive(LogState)
+        assert state.damage == blank
+        assert f"messages from offset {blank} on do not become visible" in state.reason
+        files.write(blank, make_record(blank, body=bytes(master_file), queue_offset=1))
+        group.sidecar.send(Repaired(blank, len(data)))
+        assert await group.sidecar.receive(LogState) == LogState()
+        files.close()
+        lock.release()
 
 
 async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:

@@ -89,8 +89,15 @@ class Group:
 
 @asynccontextmanager
 async def group(
-    tmp_path: Path, ports: PortPool, *, count: int = 3, durability: str = "strict", config: Config | None = None
+    tmp_path: Path,
+    ports: PortPool,
+    *,
+    count: int = 3,
+    durability: str = "strict",
+    config: Config | None = None,
+    differs: Config | None = None,
 ) -> AsyncIterator[Group]:
+    """`differs`: more configuration of the last member, which is not started yet."""
     async with AsyncExitStack() as stack:
         cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
         cluster.start()
@@ -113,11 +120,12 @@ async def group(
                     "haReplicationSecretFile": make_secret(tmp_path / "replication.secret"),
                     "mappedFileSizeCommitLog": 16 * 1024 * 1024,
                     **(config or {}),
+                    **((differs or {}) if number == count - 1 else {}),
                 },
             )
             stack.callback(replica.close)
             members.append(Member(replica, port))
-        for member in members:
+        for member in members if differs is None else members[:-1]:
             member.replica.launch()
         for member in members:
             stack.push_async_callback(member.client.close)
@@ -127,7 +135,9 @@ async def group(
 class Sender:
     """Sends numbers, one after another, each once; notes which were acknowledged."""
 
-    def __init__(self, name_server: str) -> None:
+    def __init__(self, name_server: str, *, size: int = 0) -> None:
+        """`size`: of a body in bytes, if that is more than its number needs."""
+        self._size = size
         self.acknowledged: list[int] = []
         self.refusals: list[SendError] = []
         self._producer = Producer([name_server], group="P", attempts=1, timeout=2.0)
@@ -148,7 +158,7 @@ class Sender:
         while True:
             self.number += 1
             try:
-                result = await self._producer.send(TOPIC, b"%d" % self.number)
+                result = await self._producer.send(TOPIC, (b"%d" % self.number).ljust(self._size))
             except (ClientError, RemotingError) as error:
                 if isinstance(error, SendError):
                     self.refusals.append(error)

@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError, parse_address
+from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, differences
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.replication.ha_client import MasterConnection
@@ -51,6 +52,7 @@ class Follower:
         on_trouble: Callable[[str | None], None],
         on_change: Callable[[], None],
         on_lost: Callable[[], None],
+        settings: GroupSettings,
     ) -> None:
         """`prepare()` is called with the lock held, before the first byte; `connect(sock, epoch)` builds the connection
         on a connected socket. `on_trouble`: see `Replication`."""
@@ -64,6 +66,9 @@ class Follower:
         self._client = client
         self._lock = lock
         self._connect, self._prepare = connect, prepare
+        self._settings = settings
+        self._differences: tuple[str, ...] = ()
+        """The last ones reported."""
         self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
@@ -153,7 +158,15 @@ class Follower:
         if not header.master_ha_address:
             raise NotMasterYetError(f"{self.address} is not master yet")
         self.audits = header.log_audit is True
+        self._compare_settings(header)
         return header.master_ha_address
+
+    def _compare_settings(self, master: ExchangeHAInfoHeader) -> None:
+        """Raises `OtherFileSizeError`."""
+        found = differences(self._settings, master)
+        if found and found != self._differences:
+            log.warning("settings differ from the master's", master=self.master_id, difference="; ".join(found))
+        self._differences = found
 
     async def _open(self, host: str, port: int) -> socket.socket:
         loop = self._loop

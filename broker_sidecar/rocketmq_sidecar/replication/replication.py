@@ -23,6 +23,7 @@ from rocketmq_sidecar.audit.compared_files import FILE_NAME as COMPARED_NAME
 from rocketmq_sidecar.audit.compared_files import ComparedFiles
 from rocketmq_sidecar.audit.log_audit import LogAudit
 from rocketmq_sidecar.domain.replication.confirm import AckRule
+from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.domain.replication.ha_challenge import Trust
 from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
@@ -103,6 +104,7 @@ class Replication:
         self._server: HaServer | None = None
         self._client: RemotingClient | None = None
         self._follower: Follower | None = None
+        self._group_settings = GroupSettings(settings.mapped_file_size_commit_log, "", settings.durability)
         group = group_digest(settings.broker_cluster_name, settings.name)
         self._trust = Trust(group, secret, settings.ha_replication_secret_required)
         self._status = StatusReporter(settings, on_status)
@@ -195,6 +197,7 @@ class Replication:
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
         self._audit_watch.audit.damage = hello.log.damage
+        self._group_settings = GroupSettings(hello.file_size, hello.message_delay_level, self.settings.durability)
         lost = self._log.open_log(hello, identified=self._broker_id >= 1)
         self._status_changed()
         return lost
@@ -291,6 +294,7 @@ class Replication:
                 on_trouble=self._on_trouble,
                 on_change=self._status_changed,
                 on_lost=self._on_master_lost,
+                settings=self._group_settings,
             )
         self._follower.follow(epoch, master_broker_id, master_address)
         self._status_changed()

@@ -23,6 +23,10 @@ class ExchangeHAInfoHeader(Header, frozen=True):
     master_address: str | None = None
     log_audit: bool | None = None
     """A native master answers questions about its log (`replication.audit`) at its HA address. Java's do not say it."""
+    mapped_file_size_commit_log: Int64 | None = None
+    message_delay_level: str | None = None
+    durability: str | None = None
+    """A native master's settings under their keys, for slaves to compare. Java's masters do not name theirs."""
 
 
 # 907 GET_BROKER_HA_STATUS

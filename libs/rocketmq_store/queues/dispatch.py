@@ -47,6 +47,13 @@ class Waiting(NamedTuple):
     store_timestamp: int
 
 
+class Stop(NamedTuple):
+    """A place in the log behind which no message becomes visible."""
+
+    offset: int
+    reason: str
+
+
 class _QueueDamagedError(Exception):
     """Its units have to be rebuilt before this message can be put."""
 
@@ -69,7 +76,10 @@ class Dispatcher:
         """Of the last message dispatched, ms."""
         self.unfinished = False
         """The last `run` stopped to let others work."""
-        self._stuck_at = -1
+        self.stopped: Stop | None = None
+        """Where the last `run` found no record, although the log goes on there; None if it found all."""
+        self._logged_at = -1
+        """A stop at this offset has been logged."""
         self._known_from = 0
         """All messages from here to `position` were dispatched by this process: before them, units may be missing."""
         self._doubled: set[ConsumeQueue] = set()
@@ -80,7 +90,8 @@ class Dispatcher:
         self._known_from = position if position > self.position else min(self._known_from, position)
         self._waiting.clear()
         self.position = self._waiting_end = position
-        self._stuck_at = -1
+        self.stopped = None
+        self._logged_at = -1
 
     def appended(self, waiting: Waiting) -> None:
         """This process has put a message into the log."""
@@ -130,6 +141,7 @@ class Dispatcher:
     def run(self, confirm_offset: int) -> set[tuple[str, int]]:
         """Dispatch messages that end at or before `confirm_offset`, or some of them (then `unfinished`: call again);
         returns the queues that have new ones. Raises `StoreFullError`, `OSError`: call again later."""
+        self.stopped = None
         if confirm_offset <= self.position:
             self.unfinished = False
             return set()
@@ -262,8 +274,11 @@ class Dispatcher:
 
     def _report_stop(self, walker: Walker, limit: int) -> None:
         """A slave's log may end within a record for a moment; anything else is damage, logged once for each place."""
-        if not walker.ended and walker.offset != self._stuck_at:
-            self._stuck_at = walker.offset
+        if walker.ended:
+            return
+        self.stopped = Stop(walker.offset, walker.reason)
+        if walker.offset != self._logged_at:
+            self._logged_at = walker.offset
             log.error(
                 "dispatching stops: no record of the log here; rebuild this replica if it stays",
                 offset=walker.offset,

@@ -61,6 +61,21 @@ def test_a_damaged_log_waits_for_one_that_is_whole() -> None:
     assert world.master() is third
 
 
+def test_a_damaged_slave_is_not_ready_and_says_why() -> None:
+    world = down()
+    for node in world.nodes:
+        world.start(node)
+    world.run_until(world.in_order, seconds=3)
+    slave = next(node for node in world.nodes if node is not world.master())
+    world.looked(slave, DAMAGED)
+    world.run(0.1)
+    assert slave.machine is not None
+    assert "damaged" in str(slave.machine.unready(world.now))
+    world.looked(slave, WHOLE)
+    world.run(0.1)
+    assert slave.machine.unready(world.now) is None
+
+
 def test_where_all_are_damaged_the_one_that_is_whole_furthest_is_elected() -> None:
     world = down()
     for node, damage in zip(world.nodes, (40, 70, 60), strict=True):

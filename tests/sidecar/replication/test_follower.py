@@ -7,7 +7,10 @@ from typing import cast
 
 import pytest
 
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
+from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.replication import follower as follower_module
 from rocketmq_store.writer_lock import WriterLock
 
@@ -15,6 +18,12 @@ from rocketmq_store.writer_lock import WriterLock
 class NobodyThere:
     async def call(self, address: str, *_: object, **__: object) -> None:
         raise ConnectError(f"cannot connect to {address}")
+
+
+class MasterWithOtherFiles:
+    async def call(self, _address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
+        header = ExchangeHAInfoHeader(master_ha_address="10.0.0.1:10912", mapped_file_size_commit_log=8192)
+        return response(request, 0, header=header)
 
 
 def follower(
@@ -28,6 +37,7 @@ def follower(
         on_trouble=on_trouble,
         on_change=lambda: None,
         on_lost=lambda: None,
+        settings=GroupSettings(4096, "1s", "strict"),
     )
 
 
@@ -59,3 +69,12 @@ async def test_a_follower_that_is_stopped_in_the_turn_it_was_woken_stops(tmp_pat
     one.follow(2, 1, "10.0.0.1:10911")
     await one.stop()
     assert not lock.held
+
+
+@pytest.mark.timeout(20)
+async def test_a_master_with_files_of_another_size_is_not_followed(tmp_path: Path) -> None:
+    told: asyncio.Queue[str | None] = asyncio.Queue()
+    one = follower(WriterLock(tmp_path / "writer.lock"), told.put_nowait, MasterWithOtherFiles())
+    one.follow(1, 7, "10.0.0.1:10911")
+    assert "mappedFileSizeCommitLog is 4096 here and 8192 at the master" in str(await told.get())
+    await one.stop()

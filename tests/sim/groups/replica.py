@@ -123,6 +123,7 @@ class Broker:
             on_members=self._on_members,
         )
         api = ReplicaApi(
+            settings=settings,
             role=self.role,
             replica=self.replica,
             store=self.store,

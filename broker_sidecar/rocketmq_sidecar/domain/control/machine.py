@@ -270,7 +270,9 @@ class ControlMachine:
                 found = self.session.finder.leader is not None
                 return reason if found else f"{reason}; no leading controller can be reached"
             case BeSlave() as serve:
-                return None if self.role.slave_of == serve else "becoming slave"
+                if self.role.slave_of != serve:
+                    return "becoming slave"
+                return self.session.reported_unproven if self.session.log.damage >= 0 else None
             case BeMaster():
                 granted = self.role.broker is BrokerState.MASTER
                 return None if granted and self._lease_until > now else _NO_LEASE if granted else "becoming master"

@@ -1,0 +1,50 @@
+"""Settings that all replicas of a group share: a slave compares its own with its master's before it follows. Pure; for
+`follower`.
+
+    mappedFileSizeCommitLog   a copy in files of another size cannot be read: the slave does not follow
+    messageDelayLevel         copies are good, but the group promises something else after a failover; a rolling
+    durability                update changes these replica by replica, so a difference is reported and nothing more
+
+An official master does not name its settings (906 has no room for them), so nothing is compared with it.
+"""
+
+import msgspec
+
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_sidecar.domain.replication.truncate import TruncationError
+
+
+class OtherFileSizeError(TruncationError):
+    """The master's files have another size than this replica's."""
+
+
+class GroupSettings(msgspec.Struct, frozen=True):
+    """This replica's. `file_size` in bytes."""
+
+    file_size: int
+    delay_levels: str
+    durability: str
+
+
+def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
+    """What differs from the master's, with both values, and does not keep this replica from following.
+
+    Raises:
+        OtherFileSizeError: this replica must not follow.
+    """
+    size = master.mapped_file_size_commit_log
+    if size not in {None, ours.file_size}:
+        raise OtherFileSizeError(
+            f"mappedFileSizeCommitLog is {ours.file_size} here and {size} at the master: a copy could not be read. "
+            "Set it to the same value on all replicas of a group, and begin the replica that differs with an empty "
+            "store"
+        )
+    pairs = {
+        "messageDelayLevel": (ours.delay_levels, master.message_delay_level),
+        "durability": (ours.durability, master.durability),
+    }
+    return tuple(
+        f"{key} is {mine!r} here and {theirs!r} at the master"
+        for key, (mine, theirs) in pairs.items()
+        if theirs is not None and mine != theirs
+    )

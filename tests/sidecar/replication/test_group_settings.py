@@ -1,0 +1,36 @@
+"""Settings that differ from the master's: which keep a slave away, which are only reported."""
+
+import pytest
+
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, OtherFileSizeError, differences
+
+OURS = GroupSettings(1 << 20, "1s 5s", "strict")
+
+
+def master(
+    size: int | None = 1 << 20, levels: str | None = "1s 5s", durability: str | None = "strict"
+) -> ExchangeHAInfoHeader:
+    return ExchangeHAInfoHeader(
+        mapped_file_size_commit_log=size, message_delay_level=levels, durability=durability, master_ha_address="a:1"
+    )
+
+
+def test_equal_settings() -> None:
+    assert differences(OURS, master()) == ()
+
+
+def test_an_official_master_names_none() -> None:
+    assert differences(OURS, master(None, None, None)) == ()
+
+
+def test_another_file_size_is_refused_with_both_values() -> None:
+    with pytest.raises(OtherFileSizeError, match=r"mappedFileSizeCommitLog is 1048576 here and 2097152 at the master"):
+        differences(OURS, master(1 << 21))
+
+
+def test_other_differences_are_reported_with_both_values() -> None:
+    assert differences(OURS, master(levels="1s", durability="relaxed")) == (
+        "messageDelayLevel is '1s 5s' here and '1s' at the master",
+        "durability is 'strict' here and 'relaxed' at the master",
+    )
