@@ -14,9 +14,10 @@ MINUTES ?= 20
 COUNT ?= 1000
 SEED ?= $(shell date +%s)
 CAMPAIGN_ARGS ?=
+DETERMINISTIC := "not processes and not interop and not java"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test quick sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -39,11 +40,14 @@ demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGI
 # Pure tests share all cores. Process tests mostly wait, so two files of them run side by side.
 test: $(VERIFY) ## the tests that need no Java, or PYTEST_ARGS="tests/store -k NAME" (CI=true: a missing tool is a failure, not a skip)
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m "not processes and not interop and not java"
+	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m $(DETERMINISTIC)
 	$(BIN)/python -m tests.gate processes -n 2 --dist loadfile --no-loadscope-reorder -m "processes and not interop and not java"
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
+	$(BIN)/pytest -n auto --dist worksteal -m $(DETERMINISTIC) $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
 
 sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups --seed $(SEED) --count $(COUNT)
@@ -52,7 +56,7 @@ interop: $(VERIFY) ## the tests with Spark and with official brokers and clients
 	$(BIN)/python -m tests.interop.needs
 	$(BIN)/python -m tests.gate interop -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
 
-check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English
+check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English, tests that depend on speed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -64,6 +68,7 @@ check: $(VERIFY) ## format, lint, types, import borders, generated files, citati
 	$(BIN)/python hack/configuration.py --check
 	$(BIN)/python hack/citations.py --check
 	$(BIN)/python hack/english.py --check
+	$(BIN)/python hack/real_time.py --check
 
 bench: $(VERIFY) ## rocketmq-ha and Apache RocketMQ side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _track_transports()
 
 
+LONG = frozenset(("test_crash_points.py", "test_model.py", "test_stateful.py"))
+"""Files whose tests take tens of seconds, like those of `sim`."""
 TRANSPORTS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -53,12 +55,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that start Spark, before `-m` selects, and puts the long ones first: when two files run side by side,
-    neither waits for them at the end."""
+    """Marks tests that start Spark, before `-m` selects, and puts the long ones first: workers that run side by side do
+    not wait for one of them at the end."""
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
-    items.sort(key=lambda item: item.path.parent.name != "verify" or item.get_closest_marker("processes") is None)
+    items.sort(key=_is_short)
+
+
+def _is_short(item: pytest.Item) -> bool:
+    folder = item.path.parent.name
+    if item.get_closest_marker("processes") is not None:
+        return folder != "verify"
+    return not (folder == "sim" or item.path.name in LONG)
 
 
 @pytest.hookimpl(wrapper=True)

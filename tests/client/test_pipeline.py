@@ -63,6 +63,13 @@ async def connected(timeout: float = 60.0) -> AsyncIterator[tuple[Pipeline, Peer
         await server.wait_closed()
 
 
+def sweep_now(connection: Pipeline) -> None:
+    """As its timer does later."""
+    assert connection._sweep is not None
+    connection._sweep.cancel()
+    connection._sweep_oldest()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0)
@@ -131,11 +138,13 @@ async def test_a_connection_that_ends_ends_what_waits() -> None:
 
 
 async def test_the_oldest_request_s_timeout_ends_all() -> None:
-    async with connected(timeout=0.1) as (connection, peer):
+    async with connected() as (connection, peer):
         first = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         peer.write(stored(peer.asked[0]))
         await first
+        sweep_now(connection)
+        connection._timeout = 0.1
         start = asyncio.get_running_loop().time()
         late, other = connection.send(frame(connection)), connection.send(frame(connection))
         with pytest.raises(CallTimeoutError):
@@ -146,11 +155,12 @@ async def test_the_oldest_request_s_timeout_ends_all() -> None:
 
 
 async def test_an_idle_connection_keeps_no_timer() -> None:
-    async with connected(timeout=0.01) as (connection, peer):
+    async with connected() as (connection, peer):
         answer = connection.send(frame(connection))
         await until(lambda: len(peer.asked) == 1)
         peer.write(stored(peer.asked[0]))
         await answer
+        sweep_now(connection)
         await until(lambda: connection._sweep is None)
         assert connection.open
 

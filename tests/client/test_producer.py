@@ -144,8 +144,9 @@ async def test_a_new_master_is_found_while_sends_are_in_flight() -> None:
 
 async def test_no_answer_in_time_may_mean_stored() -> None:
     names, broker = FakeNameServer(), FakeBroker("a")
-    async with running(names, broker), Producer(names.address, attempts=1, timeout=0.08) as producer:
+    async with running(names, broker), Producer(names.address, attempts=1, timeout=2.0) as producer:
         names.put("t", broker)
+        await producer.send("t", b"the connection is there")
         broker.silent = True
         with pytest.raises(SendError, match="no answer") as caught:
             await producer.send("t", b"x")

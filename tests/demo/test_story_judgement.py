@@ -25,7 +25,7 @@ class FakeLoad:
     async def start(self) -> None: ...
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:
-        now = time.monotonic() - self.age
+        now = time.monotonic() - self.age  # any speed
         return [Acknowledgement(now - 0.1, 0), Acknowledgement(now, 1)]
 
     async def finish(self) -> LoadResult:

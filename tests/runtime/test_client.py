@@ -114,11 +114,13 @@ async def test_connection_refused() -> None:
 
 
 async def test_a_late_answer_fails_the_call_and_what_shares_its_connection_then_reconnects() -> None:
-    handler = Recorder(never)
+    handler = Recorder(lambda asked, peer: response(asked, 0))
     async with serving(handler) as server, calling() as client:
+        await client.call(address(server), request(1005), timeout=LONG)  # the time-out below is for an answer alone
+        handler.respond = never
         other = asyncio.ensure_future(client.call(address(server), request(1005), timeout=LONG))
         with pytest.raises(CallTimeoutError, match=r"no answer from .* within 0\.01 s"):
-            await client.call(address(server), request(1005), timeout=0.01)
+            await client.call(address(server), request(1005), timeout=0.01)  # any speed
         with pytest.raises(ConnectionLostError, match="another call"):
             await other
         await until(lambda: len(handler.closed) == 1)
@@ -199,7 +201,7 @@ async def test_the_time_out_covers_connecting(monkeypatch: pytest.MonkeyPatch) -
     async with calling() as client:
         stuck_connecting(client, monkeypatch)
         with pytest.raises(ConnectError, match=r"within 0\.01 s"):
-            await client.call("10.0.0.1:1", request(1005), timeout=0.01)
+            await client.call("10.0.0.1:1", request(1005), timeout=0.01)  # any speed
         client._connect_timeout = 0.02
         with pytest.raises(ConnectError, match=r"10\.0\.0\.2:1"):
             await client.send_oneway("10.0.0.2:1", request(904))
@@ -256,7 +258,7 @@ async def test_a_connect_that_fails_after_its_caller_gave_up_is_no_unseen_error(
 
         monkeypatch.setattr(client, "loop", LateLoop())
         with pytest.raises(ConnectError, match=r"within 0\.001 s"):
-            await client.call("127.0.0.1:1", request(1005), timeout=0.001)
+            await client.call("127.0.0.1:1", request(1005), timeout=0.001)  # any speed
         refused.set_exception(ConnectionRefusedError())
         await until(lambda: not client._connecting)
         gc.collect()

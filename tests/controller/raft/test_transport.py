@@ -205,7 +205,15 @@ def test_a_dial_that_is_cancelled_when_it_connects_leaves_nothing(
     """uvloop never reports the end of such a connection: a removed member could not be stopped."""
 
     async def cancel_and_stop() -> None:
-        listener = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+        accepted_ends = asyncio.get_running_loop().create_future()
+
+        async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            accepted_ends.set_result(None)
+
+        listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         connected = asyncio.get_running_loop().create_future()
 
@@ -221,9 +229,9 @@ def test_a_dial_that_is_cancelled_when_it_connects_leaves_nothing(
         await connected
         async with asyncio.timeout(10):
             await member.stop()
+        await accepted_ends
         listener.close()
         await listener.wait_closed()
-        await asyncio.sleep(0.1)  # the accepted connection ends
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(cancel_and_stop())
