@@ -12,6 +12,9 @@ import pytest
 
 from e2e.kit import evidence, ground
 from e2e.kit.cluster import Cluster, KubectlError
+from e2e.pod_scripts.chaos import body_behind
+from rocketmq_formats.store.message import Record, read_record
+from tests.records import make_record
 
 PASSWORD = "correct horse battery"
 NAME = {"name": "speaker"}
@@ -128,3 +131,18 @@ def test_broken_ground_is_named_in_one_sentence(resources: list[dict[str, Any]],
     problem = ground.verdict(resources, log)
     assert says in problem
     assert bool(problem) is bool(says)
+
+
+def test_a_flipped_bit_is_in_a_body_wherever_the_search_begins() -> None:
+    start, data = 1 << 20, b""
+    bodies: list[range] = []
+    while len(data) < 4000:
+        begin = len(data)
+        data += make_record(start + begin, b"body " * 5, topic=b"ledger", properties=b"KEYS\x01k\x02")
+        found = read_record(data, begin, len(data), check_crc=True)
+        assert isinstance(found, Record)
+        bodies.append(range(found.body_start, found.body_start + 25))
+    for position in range(bodies[-1][0] - 100):
+        place = body_behind(data, start, position)
+        assert place > position
+        assert any(place in body for body in bodies)

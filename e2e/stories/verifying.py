@@ -35,12 +35,10 @@ def verify_now(installation: Installation, group: Group) -> dict[str, object]:
 
 
 def flip(group: Group, pod: str, found: dict[str, object]) -> int:
-    """Change a bit of that replica's log, in the middle of what was `found` aligned; the offset."""
+    """Change a bit of that replica's log, about in the middle of what was `found` aligned; its offset."""
     up_to = found["alignedUpTo"]
     assert isinstance(up_to, int)
-    offset = up_to // 2
-    group.chaos("flip", group.container_id(pod, "sidecar"), FOLDER, str(offset))
-    return offset
+    return int(group.chaos("flip", group.container_id(pod, "sidecar"), FOLDER, str(up_to // 2)))
 
 
 def told_apart(group: Group, pod: str, offset: int, found: dict[str, object]) -> None:
