@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The end-to-end suite (make e2e) and everything it needs: hack/e2e.sh prepare | run [PYTEST ARGUMENTS].
+# The end-to-end suite (make e2e) and everything it needs: hack/e2e.sh machine | prepare | run [PYTEST ARGUMENTS]. `machine` makes the
+# Docker engine and the programs of the cluster, `prepare` the images too.
 # With the docker, kind and kubectl of this machine; if ../shared/k8s-local exists, with the Docker engine and the one-node cluster of its
 # scripts. There a running cluster is used and kept, but CI begins with a new one.
 set -euo pipefail
@@ -8,17 +9,18 @@ local=../shared/k8s-local
 arguments=()
 if [ -x "$local/kind" ]; then
   export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
-  nice -n 19 "$local/build.sh"
+  "$local/build.sh"
   # First: the process ids that a dead cluster left behind may by now be those of other processes, also of a new Docker engine.
   # The node's address goes too: making the next cluster fails now and then where it is left.
   if [ "${CI:-}" = true ]; then
     "$local/kind" delete cluster
     (. "$local/env.sh" && ip address del "$NODE_IP/32" dev lo 2>/dev/null) || true
   fi
-  "$local/docker-up.sh"  # not niced: all pods inherit it
-  nice -n 19 "$local/base-image.sh"
+  "$local/docker-up.sh"
+  "$local/base-image.sh"
   arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
 fi
+[ "${1:-run}" != machine ] || exit 0
 hack/images.sh
 e2e/images/apache/build.sh || [ "${CI:-}" != true ]
 [ "${1:-run}" != prepare ] || exit 0
