@@ -44,9 +44,6 @@ log = structlog.get_logger()
 
 PUT_ASIDE: Final = "commitlog.aside-"
 """Beside the log's folder, with the offsets of the first byte and of the end behind it."""
-_LOOK_AHEAD: Final = 1 << 20
-"""How far a torn tail is searched, only to report it: everything behind the end is zeroed in any case."""
-
 WITHOUT_ENDS: Final = 64 * 1024 * 1024
 """Bytes at the log's end whose messages are checked in the queues, if the queues' ends are not recorded."""
 
@@ -90,7 +87,7 @@ def recover(
     end = walker.offset
     cut = -1
     if not (clean and end == start == trusted):  # then there was nothing to walk over, and nothing follows
-        if files.has_data(end, _LOOK_AHEAD):
+        if files.has_data(end, files.end - end):
             cut = end
             following = _spare(files, end, walker.reason or "end of a file", check)
             if following is not None and start != trusted and _was_durable(following, checkpoint, clean=clean):
@@ -156,7 +153,7 @@ def _put_aside(files: MappedFiles, start: int, following: Record, check: Callabl
         for _ in walker.records(check):
             pass
         end = walker.offset
-        found = first_whole(files, end, check) if files.has_data(end, _LOOK_AHEAD) else None
+        found = first_whole(files, end, check) if files.has_data(end, files.end - end) else None
     path = files.directory.parent / f"{PUT_ASIDE}{start}-{end}"
     with full_disk_errors(path):
         files.copy(start, end, path)

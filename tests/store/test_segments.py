@@ -371,3 +371,36 @@ def test_the_other_process_does_not_see_a_file_that_may_find_no_room(
     files.write(SIZE, b"b")
     reader.refresh()
     assert bytes(reader.read(SIZE, 1)) == b"b"
+
+
+def test_after_a_failed_sync_the_next_one_writes_the_bytes_again(
+    files: MappedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel reports the error once, and counts the pages as written: only a second write reaches the disk."""
+    on_disk: set[int] = set()
+    dirty_to = [0]
+    real_write, fails = os.pwrite, [True, False, False]
+
+    def sync(_handle: int) -> None:
+        lost = fails.pop(0)
+        if not lost:
+            on_disk.update(range(dirty_to[0]))
+        dirty_to[0] = 0  # clean, whether or not they reached the disk
+        if lost:
+            raise OSError(5, "Input/output error")
+
+    def write(handle: int, data: bytes, position: int) -> int:
+        dirty_to[0] = max(dirty_to[0], position + len(data))
+        return real_write(handle, data, position)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    monkeypatch.setattr(os, "pwrite", write)
+    files.write(0, b"acknowledged")
+    dirty_to[0] = len(b"acknowledged")
+    with pytest.raises(OSError, match="Input/output"):
+        files.flush(0, 12)
+    files.flush(6, 12)
+    assert on_disk == set(range(12))
+    files.flush(6, 12)
+    assert files.read(0, 12) == b"acknowledged"
+    assert fails == []

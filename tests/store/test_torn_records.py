@@ -324,6 +324,21 @@ class TestDamage:
         store.append(draft(b"goes on"), 1)
         store.close()
 
+    def test_whole_records_behind_a_large_hole_are_put_aside(self, tmp_path: Path) -> None:
+        """As large as what a disk may have kept of nothing: megabytes."""
+        size = 4 << 20
+        store, _ = opened(tmp_path, file_size=size)
+        ends = [store.append(draft(bytes([65 + n]) * 100_000), 1).end for n in range(30)]
+        segment = store.files.segment_at(0)
+        segment.view[ends[2] : ends[22]] = bytes(ends[22] - ends[2])
+        before = bytes(segment.view)
+        abandon(store)
+        other_boot(tmp_path)
+        store, found = opened(tmp_path, file_size=size)
+        assert (found.cut, store.max_offset) == (ends[2], ends[2])
+        self.put_aside(tmp_path, before[ends[2] : ends[-1]], ends[2], ends[-1])
+        store.close()
+
     def test_a_new_master_does_not_cut_its_own_copies(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path)
         ends = [store.append(draft(b"%02d" % n * 100), 1).end for n in range(5)]

@@ -38,13 +38,15 @@ _madvise.restype = ctypes.c_int
 class Segment:
     """An existing file of `size` bytes whose first byte has the offset `start`. Raises `OSError` at opening."""
 
-    __slots__ = ("_allocated", "_fd", "_map", "_view", "identity", "path", "size", "start")
+    __slots__ = ("_allocated", "_fd", "_map", "_unsynced", "_view", "identity", "path", "size", "start")
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self._fd = -1
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
         self._allocated = False
+        self._unsynced = -1
+        """From here on a sync has failed and none has succeeded since; -1: not so."""
         self.path = path
         self.start = start
         self.size = size
@@ -145,6 +147,21 @@ class Segment:
         while position < limit:
             check()
             position += os.pwrite(self._fd, os.pread(self._fd, min(_CHUNK, limit - position), position), position)
+
+    def sync(self, position: int, limit: int) -> None:
+        """Make the bytes from `position` to `limit`, which do not change any more, durable. Raises `OSError`.
+
+        After a failure the kernel reports success for bytes that are not on the disk, because it counts them as
+        written. So the next call writes again what the failed one should have.
+        """
+        if self._unsynced >= 0:
+            self.rewrite(self._unsynced, limit, lambda: None)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self._unsynced = position if self._unsynced < 0 else min(self._unsynced, position)
+            raise
+        self._unsynced = -1
 
     def zero_from(self, position: int) -> None:
         """Zeros from `position` to the end of the file, durable when it returns. Raises `OSError`."""

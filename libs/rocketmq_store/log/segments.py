@@ -251,7 +251,7 @@ class MappedFiles:
     # Durability
 
     def flush(self, start: int, end: int) -> None:
-        """Make the bytes from `start` to `end` durable. Raises `OSError`."""
+        """Make the bytes from `start` to `end`, which do not change any more, durable. Raises `OSError`."""
         self.flusher(start, end)()
 
     def flusher(self, start: int, end: int) -> Callable[[], None]:
@@ -260,7 +260,7 @@ class MappedFiles:
 
         def flush() -> None:
             for segment in segments:
-                os.fdatasync(segment.fd)
+                segment.sync(max(start - segment.start, 0), min(end - segment.start, segment.size))
 
         return flush
 
