@@ -1,7 +1,7 @@
 """Finds where two replicas' logs differ, and whose bytes are wrong. Pure; for `log_audit`.
 
 A record is whole if its lengths, the offset that it carries, and its body's CRC are right. That covers neither topic
-nor properties: if both records are whole and differ, neither counts as right.
+nor properties: if both records are whole and differ, neither counts as right, unless all that differs is zero in one.
 """
 
 import enum
@@ -62,11 +62,26 @@ def judge(ours: Buffer, theirs: Buffer, offset: int, file_left: int) -> Verdict:
     our_size, their_size = whole_size(ours, offset, file_left), whole_size(theirs, offset, file_left)
     if our_size and their_size:
         unused = our_size == their_size == file_left  # blanks: what follows their beginning has no meaning
-        equal = unused or bytes(ours[:our_size]) == bytes(theirs[:their_size])
-        return Verdict.EQUAL if equal else Verdict.DIVERGED
+        if unused or bytes(ours[:our_size]) == bytes(theirs[:their_size]):
+            return Verdict.EQUAL
+        return (
+            Verdict.OURS if our_size == their_size and _has_lost_sectors(ours, theirs, our_size) else Verdict.DIVERGED
+        )
     if their_size:
         return Verdict.OURS
     return Verdict.THEIRS if our_size else Verdict.BOTH
+
+
+def _has_lost_sectors(ours: Buffer, theirs: Buffer, size: int) -> bool:
+    """A power cut left zeros where the other record has its topic or properties, which hold no zeros, and nothing else
+    differs."""
+    record = read_record(theirs, 0, size, check_crc=False)
+    if isinstance(record, Blank):
+        return False
+    names = record.body_start + record.body_length
+    pairs = zip(bytes(ours[names:size]), bytes(theirs[names:size]), strict=True)
+    same_before = bytes(ours[:names]) == bytes(theirs[:names])
+    return same_before and all(our == their or (not our and their) for our, their in pairs)
 
 
 def record_at(read: Callable[[int, int], bytes], start: int, place: int, file_end: int) -> int | None:
