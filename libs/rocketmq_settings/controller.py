@@ -125,7 +125,6 @@ class ControllerKeys(Settings, frozen=True):
         key(
             "Elects a replica outside the SyncStateSet when no member of it lives: this loses messages.",
             set_by="spec.tuning.enableElectUncleanMaster",
-            change="at once",
         ),
     ] = False
     notify_broker_role_changed: Annotated[
@@ -143,7 +142,6 @@ class ControllerKeys(Settings, frozen=True):
         msgspec.Meta(ge=1, le=1_000_000),
         key(
             "Broker groups, cleaned ones included; brokers of more groups get no brokerId. 10,000 take 12 MB.",
-            change="at once",
         ),
     ] = 10_000
     max_connections: Annotated[
