@@ -20,6 +20,7 @@ import structlog
 
 from rocketmq_formats.store.checkpoint import SIZE, Checkpoint, decode_checkpoint, encode_fields
 from rocketmq_runtime.files.filesystem import OS
+from rocketmq_runtime.files.page_cache import is_cached
 
 log = structlog.get_logger()
 
@@ -43,7 +44,7 @@ def boot_id() -> bytes | None:
 
 class CheckpointFile:
     """`java`: Java's part. `recover_from`: see above, -1 if unknown. `same_boot`: the machine has not rebooted since
-    the store was opened last, as far as is known."""
+    the store was opened last, nor was the file system mounted again after a failure, as far as is known."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -60,6 +61,7 @@ class CheckpointFile:
         if length not in {0, SIZE}:
             log.warning("checkpoint has the wrong length and is reset", path=str(self._path), length=length)
             os.ftruncate(self._fd, 0)
+        cached = is_cached(self._fd)
         os.posix_fallocate(self._fd, 0, SIZE)
         if length != SIZE:
             OS.fsync_directory(self._path.parent)
@@ -72,7 +74,8 @@ class CheckpointFile:
         magic, recover_from, crc = _OURS.unpack_from(self._map, _OURS_AT)
         if magic == _MAGIC and crc == _crc(self._map[:_JAVA_SIZE], recover_from):
             self.recover_from = recover_from
-        self.same_boot = (boot := boot_id()) is not None and self._map[_BOOT_AT : _BOOT_AT + _BOOT.size] == _boot(boot)
+        recorded = self._map[_BOOT_AT : _BOOT_AT + _BOOT.size]
+        self.same_boot = cached and (boot := boot_id()) is not None and recorded == _boot(boot)
 
     def opened(self) -> None:
         """The store is recovered: later data is from this boot of the machine. As `set_confirm_offset`."""

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_formats.store.message import Record, read_record
+from rocketmq_store import checkpoint as checkpoint_module
 from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.errors import StoreDamagedError, StoreFullError
 from rocketmq_store.log.segments import MappedFiles
@@ -200,6 +201,19 @@ class TestPowerCut:
             other_boot(root)
             whole = max(one for one in ends_of(log) if one <= reached)
             assert opened(root, file_size=LARGE)[1].max_offset == whole
+
+
+def test_a_file_system_that_was_mounted_again_counts_as_another_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = opened(tmp_path)
+    abandon(store)
+    for cached in (True, False):
+        monkeypatch.setattr(checkpoint_module, "is_cached", lambda _, cached=cached: cached)
+        checkpoint = CheckpointFile(tmp_path / "checkpoint")
+        checkpoint.open()
+        assert checkpoint.same_boot is cached
+        checkpoint.close()
 
 
 class TestDamage:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_runtime.files.filesystem import OS, storage_errors
+from rocketmq_runtime.files.page_cache import is_cached
 
 FILE_NAME: Final = ".broker.acked"
 SIZE: Final = 64
@@ -37,6 +38,8 @@ class AckedOffsetFile:
         self.path = path
         self.offset = 0
         """0: not known."""
+        self.cached = True
+        """When it was opened, the kernel still had what the previous process wrote, as far as it can tell."""
         self._number = 0
         self._fd = -1
         self._map: mmap.mmap | None = None
@@ -50,6 +53,7 @@ class AckedOffsetFile:
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 new = os.fstat(self._fd).st_size < SIZE
+                self.cached = is_cached(self._fd)
                 os.posix_fallocate(self._fd, 0, SIZE)
                 if new:
                     OS.fsync_directory(self.path.parent)

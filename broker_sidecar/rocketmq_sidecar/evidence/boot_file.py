@@ -50,17 +50,19 @@ class BootFile:
         self._boot_id = boot_id
         self._begun = False
 
-    def begin(self, *, orderly: bool | None = None) -> None:
+    def begin(self, *, orderly: bool | None = None, cached: bool = True) -> None:
         """Check how the previous run ended and record that this one has started; once. `orderly`: whether it is known
-        to have ended with its log on disk; None: only this file shows that. Raises `StorageError`."""
+        to have ended with its log on disk; None: only this file shows that. `cached`: what it wrote last is in the page
+        cache, as far as is known; else its file system may have been shut down. Raises `StorageError`."""
         if self._begun:
             return
         boot = self._boot_id()
         data = read_file(self.path, filesystem=self._filesystem)
         match = None if data is None else _TEXT.fullmatch(data.decode("ascii", "replace"))
-        if data is not None and (match is None or not _whole(match[1], match[2] == boot, orderly)):
+        if data is not None and (match is None or not _whole(match[1], match[2] == boot and cached, orderly)):
             self.unproven = (
-                "the machine of this replica lost power or was reset, and without SYNC_FLUSH its log may lack what it"
+                "the machine of this replica lost power or was reset, or its volume was taken away from it, and without"
+                " SYNC_FLUSH its log may lack what it"
                 " had acknowledged: it waits until a member of the SyncStateSet that kept everything, or every member,"
                 " has come back. To give up what the missing ones have: kubectl rocketmq elect-master GROUP POD"
                 " --force-unclean"
@@ -89,7 +91,8 @@ class BootFile:
         write_atomically(self.path, f"{state} {boot}\n".encode(), filesystem=self._filesystem)
 
 
-def _whole(state: str, same_boot: bool, orderly: bool | None) -> bool:  # noqa: FBT001 - private
+def _whole(state: str, survived: bool, orderly: bool | None) -> bool:  # noqa: FBT001 - private
+    """`survived`: what was written is in the page cache."""
     if state == "unproven":
         return False
-    return same_boot or (state in {"ended", "synced"} if orderly is None else orderly)
+    return survived or (state in {"ended", "synced"} if orderly is None else orderly)

@@ -1,5 +1,6 @@
-"""Shows whether a replica's log may lack what was acknowledged: its machine was reset (`boot_file`), or the log ends
-before that (`acked_offset_file`). For `replica_log`, and for `observer.store_proof` beside an official broker.
+"""Shows whether a replica's log may lack what was acknowledged: its machine was reset or its file system mounted again
+(`boot_file`), or the log ends before that (`acked_offset_file`). For `replica_log`, and for `observer.store_proof`
+beside an official broker.
 
 It matters for replicas that acknowledge only what all members have (strict); for others `unproven` is always None. All
 methods that write raise `StorageError`, and may run in any thread, one at a time.
@@ -47,7 +48,7 @@ class LogProof:
 
     def begin(self, *, orderly: bool | None = None) -> None:
         self._acked.open()
-        self._boot.begin(orderly=orderly)
+        self._boot.begin(orderly=orderly, cached=self._acked.cached)
 
     def ends_at(self, end: int) -> None:
         """The log ends there; unproven if that is before `acked`."""

@@ -41,7 +41,9 @@ async def _power(
     nemesis: Nemesis, nodes: Sequence[Replica | Controller], *, killed: Sequence[Replica | Controller] = ()
 ) -> None:
     await nemesis.whole()
-    nemesis.note("power cut " + " ".join(node.name for node in nodes))
+    reboots = nemesis.rng.random() < 0.5  # else the machine runs on, and only the volume was away
+    what = "power cut " if reboots else "volume taken away "
+    nemesis.note(what + " ".join(node.name for node in nodes))
     await nemesis.wait(0, 1.5)
     for node in nodes:
         assert node.disk is not None
@@ -54,7 +56,8 @@ async def _power(
     for node in nodes:
         assert node.disk is not None
         await asyncio.to_thread(node.disk.power_up)
-        node.shim.another_boot()
+        if reboots:
+            node.shim.another_boot()
     order = [*nodes, *killed]
     nemesis.rng.shuffle(order)
     for node in order:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_sidecar.evidence import acked_offset_file
 from rocketmq_sidecar.evidence.acked_offset_file import FILE_NAME, AckedOffsetFile
+from rocketmq_sidecar.evidence.log_proof import LogProof
 from tests.sidecar.replication.replica_kit import Replica, in_sync, replicas
 
 
@@ -27,6 +29,18 @@ def test_what_was_noted_outlives_the_process_without_a_sync(tmp_path: Path) -> N
     note.sync()
     note.close()
     assert opened(tmp_path).offset == 30
+
+
+@pytest.mark.parametrize("survives", [True, False])
+async def test_a_volume_that_was_mounted_again_makes_the_log_unproven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: bool
+) -> None:
+    """On the same boot; the page cache of the file system is gone, and with it what was acknowledged and not synced."""
+    LogProof(tmp_path, strict=True, sync_flush=False, boot_id=lambda: "a").begin()
+    monkeypatch.setattr(acked_offset_file, "is_cached", lambda _: survives)
+    proof = LogProof(tmp_path, strict=True, sync_flush=False, boot_id=lambda: "a")
+    proof.begin()
+    assert (proof.unproven is None) is survives
 
 
 @pytest.mark.parametrize("at", range(60))

@@ -29,6 +29,15 @@ def test_a_reset_machine_may_have_lost_what_was_acknowledged(tmp_path: Path) -> 
     assert "elect-master GROUP POD --force-unclean" in why
 
 
+def test_a_volume_that_was_away_may_have_lost_what_was_acknowledged(tmp_path: Path) -> None:
+    """The machine runs on, so its boot id is the same; what was not synced is gone."""
+    for state, lost in (("running", True), ("synced", False), ("ended", False)):
+        (tmp_path / FILE_NAME).write_text(f"{state} a\n")
+        note = BootFile(tmp_path / FILE_NAME, sync_flush=False, boot_id=lambda: "a")
+        note.begin(cached=False)
+        assert (note.unproven is not None) is lost
+
+
 def test_it_stays_so_over_further_starts_until_the_log_is_whole_again(tmp_path: Path) -> None:
     life(tmp_path, "a")
     life(tmp_path, "b")
