@@ -298,7 +298,8 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         field(
             "strict: a message is acknowledged when every member of the SyncStateSet, at least two, has it in memory; "
             "acknowledged messages survive any failover. After a power cut of some members the group waits for one "
-            "that kept everything; to survive a power cut of all, set flushDiskType SYNC_FLUSH in config. relaxed: "
+            "that kept everything. A power cut of all loses what the default flushDiskType, ASYNC_FLUSH, has not "
+            "synced (half a second); with SYNC_FLUSH in config it loses nothing. relaxed: "
             "RocketMQ's keys in config decide (allAckInSyncStateSet, inSyncReplicas); by default a message is "
             "acknowledged when the master has it."
         ),
