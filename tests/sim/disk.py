@@ -51,6 +51,7 @@ class SimDisk:
 
     def __init__(self, capacity: int | None = None) -> None:
         self.capacity = capacity
+        self.copies_on_write = False  # overwriting takes space too
         self.calls = 0
         self.log: list[str] | None = None  # set to [] to record the calls' names
         self.crash_at: int | None = None  # the number of the call inside which the power goes
@@ -158,7 +159,7 @@ class SimDisk:
         inode = self._inode(handle)
         if self.capacity is not None:
             free = self.capacity - sum(len(other.image) for other in set(self._names.values()))
-            room = max(len(inode.image) - offset, 0) + free
+            room = free if self.copies_on_write else max(len(inode.image) - offset, 0) + free
             if data and room <= 0:
                 raise _os_error(errno.ENOSPC)
             data = data[:room]

@@ -85,6 +85,9 @@ class Member:
         """The other members as its configuration file has them."""
         self.joins = False
         self.connects_to: tuple[Node, ...] = ()
+        # Clocks start anywhere and run up to 4 % wrong; leases allow for 12 % between two of them.
+        self._offset = rng.uniform(0, 1e6)
+        self._speed = rng.uniform(0.96, 1.04)
         self.new_disk()
         self.slow_sync = 0.0
         """Seconds that some syncs take; the process stands still meanwhile."""
@@ -115,13 +118,11 @@ class Member:
         """Of the next start."""
         self.limits = limits
         self._later = later
-        # Clocks start anywhere and run up to 4 % wrong; leases allow for 12 % between two of them.
-        self._offset = rng.uniform(0, 1e6)
-        self._speed = rng.uniform(0.96, 1.04)
         self._store: Store | None = None
 
     def new_disk(self) -> None:
         self.disk = SimDisk()
+        self.disk.copies_on_write = int(self._offset) % 3 == 0
         self.disk.on_sync = self._sync_takes_time
         self.waits = True
         """As far as was seen last: its store neither votes nor counts."""

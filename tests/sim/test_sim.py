@@ -106,6 +106,23 @@ def test_a_wiped_member_does_not_bring_an_old_log_to_power(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_a_member_whose_full_disk_cannot_be_overwritten_lives_and_votes_later(seed: int) -> None:
+    """On a file system that copies on write. It ended at the first vote, and again after every start."""
+    world, (leader, _other, full) = three(seed)
+    full.disk.copies_on_write = True
+    full.disk.capacity = sum(len(data) for data in full.disk.files().values())
+    down(world, leader)
+    world.run_for(5)
+    assert leaders(world) == [], "it cannot vote"
+    assert full.machine is not None
+    full.disk.capacity = None
+    world.run_for(8)
+    assert len(leaders(world)) == 1
+    world.start(leader)
+    all_is_well(world)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_a_wiped_voter_does_not_elect_a_second_leader_of_the_term(seed: int) -> None:
     """One member is cut off in an older term; the voters of the present one: one is wiped, the leader is down."""
     world, (leader, wiped, cut) = three(seed)

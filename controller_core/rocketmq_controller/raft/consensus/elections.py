@@ -213,11 +213,11 @@ class Elections(Timeouts):
         """Ask for votes in the next term. `transfer`: the stamp of the TimeoutNow that asked for it, None after
         a pre-vote."""
         self._pre_votes = None
+        self.set_term(self.term + 1, self.self_id)  # first: a full disk refuses it, and nothing has changed
         self._votes = set()
         self._heard_stamp = NEVER
         self.leader = None
         self.set_state(CANDIDATE)
-        self.set_term(self.term + 1, self.self_id)
         self.election_deadline = self.now + self.until_next_candidacy()
         ask = messages.Vote(self.term, self.last_index, self.last_term, transfer)
         for node in self.peers:

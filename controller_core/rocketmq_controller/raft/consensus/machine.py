@@ -30,6 +30,9 @@ from rocketmq_runtime.files.filesystem import DiskFullError
 
 log = structlog.get_logger(__name__)
 
+COMPLAIN_AFTER = 10.0
+"""Seconds between two log lines about a disk that is too full to vote."""
+
 
 class RaftMachine(Changes):
     """See the module's docstring. After a FatalRaftError or OSError out of any method the machine must not be used
@@ -58,6 +61,7 @@ class RaftMachine(Changes):
         super().__init__(self_id, others, transport=transport, clock=clock, rng=rng, timings=timings, limits=limits)
         self.start_commands()
         self._one_second_timer = self.now + 1.0
+        self._complain_at = self.now
         self.recover(journal, snapshots, state_machine, beside, initial=initial, hints=frozenset(hints))
         self.start_standings(joins=joins)
         self.start_clockwork()
@@ -117,7 +121,10 @@ class RaftMachine(Changes):
         handler = self._handlers.get(type(message))
         if handler is None:
             raise WireError(f"{node} sent {type(message).__name__}")
-        handler(node, message)
+        try:
+            handler(node, message)
+        except DiskFullError as error:
+            self._cannot_vote(error)
 
     def receive(self, sender: str, message: messages.AnyMessage) -> bool:
         """A message of another member. Returns whether a tick has to follow; it may cover several messages. If none
@@ -186,8 +193,11 @@ class RaftMachine(Changes):
         self.behind = False
         self.notice_stall()
         self.settle_snapshots()
-        self.tick_standing()
-        self.tick_election()
+        try:
+            self.tick_standing()
+            self.tick_election()
+        except DiskFullError as error:
+            self._cannot_vote(error)
         self.answer_pre_votes()
         self.append_commands()
         self.send_append_entries()
@@ -203,6 +213,14 @@ class RaftMachine(Changes):
         if self.now >= self._one_second_timer:
             self._one_second_timer = self.now + 1.0
             self.log.sync_mark()
+
+    def _cannot_vote(self, error: DiskFullError) -> None:
+        """Term, vote, promise and standing are overwritten in place, but a file system that copies on write needs space
+        even for that. They are written before anything else changes: so a message counts as lost, and a candidacy as
+        not begun."""
+        if self.now >= self._complain_at:
+            self._complain_at = self.now + COMPLAIN_AFTER
+            log.error("disk full: this member cannot vote or promise until there is space", reason=str(error))
 
     def _sync_log(self) -> None:
         """One group commit. A full disk is waited out: entries stay in memory, and neither acknowledge nor count."""

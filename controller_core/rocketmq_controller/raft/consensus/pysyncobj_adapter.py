@@ -24,6 +24,7 @@ from pysyncobj.version import VERSION
 from rocketmq_controller.raft.errors import InvariantViolationError
 from rocketmq_controller.raft.ports import Entry, LogStore
 from rocketmq_controller.raft.settings import Limits, Timings
+from rocketmq_runtime.files.filesystem import DiskFullError
 
 PINNED_VERSION = "0.3.17"
 if VERSION != PINNED_VERSION:
@@ -286,12 +287,18 @@ class RaftCore(SyncObj):
 
     # Changes.
     def set_term(self, term: int, voted_for: str | None) -> None:
-        """Change term and vote; on disk when this returns, before anything that rests on them can leave."""
+        """Change term and vote; on disk when this returns, before anything that rests on them can leave. Raises
+        `DiskFullError`: nothing has changed."""
         if term < self.term or (term == self.term and self.voted_for not in (None, voted_for)):
             raise InvariantViolationError(
                 f"term {self.term} with vote for {self.voted_for} cannot become term {term} with vote for {voted_for}"
             )
-        self._SyncObj__setCurrentTerm(term, voted_for)
+        before = self.term, self.voted_for
+        try:
+            self._SyncObj__setCurrentTerm(term, voted_for)
+        except DiskFullError:  # PySyncObj has changed its own copy already
+            self.restore_term(*before)
+            raise
 
     def restore_term(self, term: int, voted_for: str | None) -> None:
         """Take over term and vote as they are on disk."""

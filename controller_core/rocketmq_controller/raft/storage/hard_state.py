@@ -117,7 +117,7 @@ class HardState:
         pair = 2 * encode_vote_slot(self._owner.store_id, counter, record)
         try:
             write_all(self._filesystem, self._handle, pair, self._slots + counter % 2 * len(pair))
-        except OSError as error:
+        except OSError as error:  # a part of it may be in the slot that does not count
             kind = DiskFullError if error.errno in DISK_FULL_ERRNOS else StorageFailedError
             raise kind(self._path, f"cannot write: {error.strerror}") from error
         try:

@@ -242,6 +242,8 @@ class Journal:
         if self._batch is None:
             try:
                 self._files.sync_mark(min(self._commit_index, self._durable_index))
+            except DiskFullError:
+                return  # the mark before still holds; the next second comes
             except StorageError as error:
                 self._fail(error)
 
