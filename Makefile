@@ -17,7 +17,7 @@ CAMPAIGN_ARGS ?=
 DETERMINISTIC := "not processes and not interop and not java"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test quick unstable sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -55,6 +55,9 @@ sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups fr
 interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
 	$(BIN)/python -m tests.interop.needs
 	$(BIN)/python -m tests.gate interop -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
+
+unstable: $(VERIFY) ## the tests that have left the gate, with the reasons
+	$(BIN)/python -m tests.gate unstable -n 0 --gate-unstable tests
 
 check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English, tests that depend on speed
 	$(BIN)/ruff format --check .

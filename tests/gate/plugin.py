@@ -15,6 +15,9 @@ REPEATABLE = frozenset(("processes", "interop", "java"))
 """Marks of tests that share the machine with processes of their own."""
 END_TO_END = "e2e"
 """Folder of tests that are repeatable without a mark."""
+UNSTABLE = "unstable"
+"""Mark of tests that have left the gate, with the reason."""
+MOST_UNSTABLE = 5
 PHASES = ("setup", "call", "teardown")
 ATTRIBUTE = "gate_repeatable"
 STARTED = pytest.StashKey[float]()
@@ -25,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gate")
     group.addoption("--gate-folder", help="where the run's records go")  # a string: xdist sends options to its workers
     group.addoption("--gate-run", choices=["first", "second"], default="first")
+    group.addoption("--gate-unstable", action="store_true", help="only the tests that have left the gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,10 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The second run has only the failures of the first."""
-    if config.option.gate_run != "second":
-        return
-    wanted = {record.test for record in failures(read(record_file(Path(config.option.gate_folder), "first")))}
+    """Tests that have left the gate run by themselves. The second run has only the failures of the first.
+
+    Raises:
+        pytest.UsageError: too many tests have left, or one without a reason.
+    """
+    left = {item.nodeid: item.get_closest_marker(UNSTABLE) for item in items if item.get_closest_marker(UNSTABLE)}
+    silent = [test for test, mark in left.items() if mark is not None and not (mark.args and mark.args[0])]
+    if silent:
+        raise pytest.UsageError(f"{silent[0]}: mark.{UNSTABLE} needs a reason")
+    if len(left) > MOST_UNSTABLE:
+        raise pytest.UsageError(f"{len(left)} tests have left the gate, at most {MOST_UNSTABLE} may")
+    wanted = {item.nodeid for item in items if (item.nodeid in left) is config.option.gate_unstable}
+    if config.option.gate_run == "second":
+        first = record_file(Path(config.option.gate_folder), "first")
+        wanted &= {record.test for record in failures(read(first))}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
     items[:] = [item for item in items if item.nodeid in wanted]
 
@@ -52,6 +67,8 @@ def pytest_runtest_makereport(
     end_to_end = item.path.is_relative_to(item.config.rootpath / END_TO_END)
     marked = any(mark.name in REPEATABLE for mark in item.iter_markers())
     setattr(report, ATTRIBUTE, end_to_end or marked)
+    if (left := item.get_closest_marker(UNSTABLE)) is not None:
+        report.sections.append(("left the gate because", str(left.args[0])))
     if report.failed:
         folder = evidence.keep(item, report, item.stash.get(STARTED, call.start))
         report.sections.append(("evidence", str(folder.relative_to(item.config.rootpath))))

@@ -34,7 +34,7 @@ class Suite:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "pytest.ini").write_text("[pytest]\nmarkers = processes\n")
+        (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  processes\n  unstable\n")
 
     def add(self, name: str, body: str, *, mark: str = MARKED, folder: str = ".") -> None:
         file = self.folder / folder / f"test_{name}.py"
@@ -151,6 +151,35 @@ def test_errors_that_are_no_failures_of_tests_count(suite: Suite) -> None:
     assert suite.run()[0] == pytest.ExitCode.INTERRUPTED
     assert suite.run("-k", "nothing")[0] != PASSED
     assert Suite(suite.folder).run("--no-such-option")[0] == pytest.ExitCode.USAGE_ERROR
+
+
+def test_tests_that_have_left_the_gate_run_by_themselves(suite: Suite) -> None:
+    suite.add("fine", FINE)
+    suite.add("left", ALWAYS, mark='@pytest.mark.unstable("the clock of the machine jumps")\n')
+    code, output = suite.run()
+    assert code == PASSED, output
+    assert "1 passed, 1 deselected" in output
+    code, output = suite.run("--gate-unstable")
+    assert code == FAILED, output
+    assert "the clock of the machine jumps" in output
+
+
+def test_not_more_than_five_leave_and_each_says_why(suite: Suite) -> None:
+    suite.add("silent", FINE, mark="@pytest.mark.unstable\n")
+    code, output = suite.run()
+    assert code == pytest.ExitCode.USAGE_ERROR, output
+    assert "needs a reason" in output
+    suite.add("silent", FINE, mark='@pytest.mark.unstable("why")\n@pytest.mark.parametrize("n", range(6))\n')
+    (file,) = suite.folder.glob("test_silent*")
+    file.write_text(file.read_text().replace("(tmp_path)", "(tmp_path, n)"))
+    code, output = suite.run()
+    assert code == pytest.ExitCode.USAGE_ERROR, output
+    assert "at most 5 may" in output
+
+
+def test_a_gate_that_nobody_has_left(suite: Suite) -> None:
+    suite.add("fine", FINE)
+    assert suite.run("--gate-unstable")[0] == PASSED
 
 
 def test_a_worker_that_crashes_counts(suite: Suite) -> None:
