@@ -336,6 +336,9 @@ def _boot_file(path: Path, *, sync_flush: bool, boot_id: object) -> BootFile:
 class SimAckedOffsetFile:
     """As `acked_offset_file.AckedOffsetFile`; what it says is on disk at once."""
 
+    cached = True
+    """A power cut brings another boot id here."""
+
     def __init__(self, _path: Path) -> None:
         self._disk = here().disk
 
