@@ -184,7 +184,6 @@ def test_a_missing_or_senseless_field_is_code_1_and_named(
     [
         "brokerSuspectTimeoutMs=soon",
         "logLevel=loud",
-        "maxBrokerGroups=0",
         "raftElectionTimeoutMs=300",
         "controllerDLegerSelfId=n9",
         "controllerRaftSecretFile=/etc/hostname",
