@@ -14,6 +14,7 @@ from tests.sim.controllers import Controllers
 from tests.sim.faults import QUIET_SECONDS, run
 from tests.sim.kit import down, isolate, leaders, three
 from tests.sim.member import Member, timings_of
+from tests.sim.network import Weather
 from tests.sim.stories import run_all
 from tests.sim.world import World
 
@@ -218,8 +219,8 @@ def test_a_member_set_back_to_an_older_copy_waits_like_a_new_one(seed: int) -> N
     assert old.machine.is_voter()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_the_only_store_left_continues_alone_by_order_and_admits_the_others(seed: int) -> None:
+def forced(seed: int) -> tuple[World, Member, list[Member]]:
+    """A quorum of three that one store continues, by order, after the loss of the others; all have just started."""
     world, (left, *gone) = three(seed)
     for member in gone:
         down(world, member)
@@ -236,9 +237,34 @@ def test_the_only_store_left_continues_alone_by_order_and_admits_the_others(seed
     left.disk.kill()
     for member in (left, *gone):
         world.start(member)
+    return world, left, gone
+
+
+def is_sole(member: Member) -> bool:
+    return member.machine is not None and member.machine.log.standing.sole
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_only_store_left_continues_alone_by_order_and_admits_the_others(seed: int) -> None:
+    world, _left, _gone = forced(seed)
     all_is_well(world)
     assert all(m.machine is not None and m.machine.is_voter() for m in world.members.values())
-    assert not any(m.machine is None or m.machine.log.standing.sole for m in world.members.values())
+    assert not any(is_sole(m) for m in world.members.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_the_only_store_left_committed_alone_outlives_it(seed: int) -> None:
+    """It dies as soon as the others may be a majority without it."""
+    world, left, gone = forced(seed)
+    world.network.weather = Weather(slow_share=0.5, slow_delay=0.1)
+    while not all(m.machine is not None and m.machine.is_voter() for m in gone):
+        world.step()
+        assert world.now < 60
+    assert not is_sole(left)
+    down(world, left)
+    world.network.weather = Weather()
+    world.run_for(8)
+    assert len(leaders(world)) == 1
 
 
 def test_a_quorum_begins_when_the_last_member_comes() -> None:

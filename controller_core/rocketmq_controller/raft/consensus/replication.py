@@ -7,6 +7,7 @@ asks for them.
 """
 
 from collections import deque
+from collections.abc import Collection
 
 import msgspec
 from pysyncobj.node import Node
@@ -192,8 +193,8 @@ class Replication(Elections):
         if marker is None:
             marker = self._markers[node] = self.last_index + 1
             self.log.add(NO_OP, marker, self.term)
-        elif self._is_ready(node) and self._may_share():
-            self.send(node, messages.Admit(self.term, marker))
+        elif self._may_share() and self._is_ready(node):
+            self.send(node, messages.Admit(self.term, self._markers[node]))
 
     def forget_markers(self) -> None:
         """Stores are admitted behind entries that are made from here on."""
@@ -204,19 +205,29 @@ class Replication(Elections):
         return marker is not None and min(self.commit_index, self.match_index[node]) >= marker
 
     def _may_share(self) -> bool:
-        """One that decides alone stops to, durably, before any other may vote: when enough of them are ready."""
+        """One that decides alone stops to, durably, before any other may vote: when enough of them are ready, and hold
+        what it committed alone."""
         standing = self.log.standing
         if not standing.sole:
             return True
-        ready = [node for node in self.peers if self._is_ready(node)]
-        voting = {node.id for node in ready} | {self.self_id}
-        if len(voting & self.configuration.voters) < quorum.majority(len(self.configuration.voters)):
+        holders = [node for node in self._ready() if self.match_index[node] >= self.commit_index]
+        if not self._are_enough(holders):
             return False
         self.log.set_standing(msgspec.structs.replace(standing, sole=False))
         self._led_since = self.now
-        for node in ready:
+        self._markers = {node: max(marker, self.commit_index) for node, marker in self._markers.items()}
+        for node in holders:
             self.send(node, messages.Admit(self.term, self._markers[node]))
         return True
+
+    def _ready(self) -> list[Node]:
+        """Stores that do not count yet, and could be admitted."""
+        return [node for node in self.peers if self._is_ready(node)]
+
+    def _are_enough(self, others: Collection[Node]) -> bool:
+        """With this member they are a majority."""
+        voting = {node.id for node in others} | {self.self_id}
+        return len(voting & self.configuration.voters) >= quorum.majority(len(self.configuration.voters))
 
     def _accepted(self, node: Node, progress: Progress, match: int) -> None:
         if match > self.last_index:
@@ -251,11 +262,13 @@ class Replication(Elections):
         """Commit what a majority has on disk, as soon as the newest of it is of our own term."""
         if self.state != LEADER:
             return
-        if self.log.standing.sole:
+        # One that decides alone commits with the others as soon as enough are ready: then they soon hold all of it.
+        counting = self._ready() if self.log.standing.sole else self.counting
+        if self.log.standing.sole and not self._are_enough(counting):
             index = self.log.durable_index
         else:
             own = [self.log.durable_index] if self.counts_itself() else []
-            others = [self.match_index[node] if node in self.counting else 0 for node in self.voters]
+            others = [self.match_index[node] if node in counting else 0 for node in self.voters]
             index = int(quorum.reached_by_majority(own + others))
         if index > self.commit_index and self.term_at(index) == self.term:
             self.commit_up_to(index)
