@@ -6,12 +6,17 @@ for names. All calls are counted, so that a test can crash at, or fail, the n-th
 """
 
 import errno
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Literal
+
+from rocketmq_runtime.files.filesystem import IDENTITY_BYTES
+
+_numbers = itertools.count(1)
 
 
 class SimCrash(BaseException):
@@ -35,6 +40,7 @@ class Inode:
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Write | Truncate] = field(default_factory=list)
     locked_by: int | None = None
+    number: int = field(default_factory=lambda: next(_numbers))
 
 
 @dataclass(slots=True)
@@ -115,8 +121,15 @@ class SimDisk:
         """What the running process would read."""
         return {path: bytes(inode.image) for path, inode in sorted(self._names.items())}
 
+    def snapshot(self) -> "SimDisk":
+        """The same blocks on another disk, all of them synced: each file has its identity there too."""
+        twin = self.copy()
+        for path, inode in twin._names.items():
+            inode.number = self._names[path].number
+        return twin
+
     def copy(self) -> "SimDisk":
-        """Another disk with the files of this one, all of them synced."""
+        """Another disk with copies of the files of this one, all of them synced."""
         twin = SimDisk(self.capacity)
         for path, inode in self._names.items():
             twin._names[path] = twin._durable_names[path] = Inode(bytearray(inode.image), bytearray(inode.image))
@@ -145,6 +158,10 @@ class SimDisk:
         del self._handles[handle]
         if inode.locked_by == handle:
             inode.locked_by = None
+
+    def identity(self, handle: int) -> bytes:
+        self._call("identity")
+        return self._inode(handle).number.to_bytes(IDENTITY_BYTES, "little")
 
     def size(self, handle: int) -> int:
         self._call("size")

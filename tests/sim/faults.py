@@ -58,6 +58,7 @@ class Storm:
             (self.disk_full, 1),
             (self.slow_disk, 3),
             (self.wipe, 2),
+            (self.restore, 2),
             (self.starve, 2),
             (self.add, 2),
             (self.remove, 2),
@@ -229,6 +230,17 @@ class Storm:
     def wipe(self) -> None:
         self.world.wipe(self._member())
 
+    def restore(self) -> None:
+        """Somebody copies a member's files, and replaces them by the copy some time later."""
+        member = self._member()
+        copy = member.disk.copy()
+
+        def replace() -> None:
+            if not self.over:
+                self.world.wipe(member, copy)
+
+        self.world.after(self.rng.choice((0.1, 1.0, 5.0)) * self.rng.uniform(0.5, 1.5), replace)
+
     def _leading(self) -> Member | None:
         """A member that leads, or believes so."""
         members = self.world.members.values()
@@ -341,6 +353,7 @@ MEMBER_FAULTS = (
     "split",
     "one_way",
     "wipe",
+    "restore",
     "hand_over",
 )
 """While members come and go."""

@@ -120,8 +120,9 @@ class Member:
         self._later = later
         self._store: Store | None = None
 
-    def new_disk(self) -> None:
-        self.disk = SimDisk()
+    def new_disk(self, disk: SimDisk | None = None) -> None:
+        """An empty one, or this one."""
+        self.disk = disk or SimDisk()
         self.disk.copies_on_write = int(self._offset) % 3 == 0
         self.disk.on_sync = self._sync_takes_time
         self.waits = True

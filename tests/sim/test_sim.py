@@ -202,7 +202,7 @@ def test_an_old_vote_that_arrives_late_and_the_voters_new_store_do_not_both_coun
 def test_a_member_set_back_to_an_older_copy_waits_like_a_new_one(seed: int) -> None:
     """Its leader remembers what it had acknowledged."""
     world, (_, old, other) = three(seed)
-    copy = old.disk.copy()
+    copy = old.disk.snapshot()
     copy.on_sync = old.disk.on_sync
     down(world, other)
     world.run_for(3)
@@ -217,6 +217,43 @@ def test_a_member_set_back_to_an_older_copy_waits_like_a_new_one(seed: int) -> N
     world.start(other)
     all_is_well(world)
     assert old.machine.is_voter()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_copy_of_a_store_waits_like_a_new_one_whoever_remembers(seed: int) -> None:
+    """Two of three acknowledged, all went down, and one of the two comes back as an older copy of its files, beside the
+    one that was away: together they would be a majority that never heard of it."""
+    world, (truth, restored, away) = three(seed)
+    down(world, restored)
+    copy = restored.disk.copy()
+    world.start(restored)
+    world.run_for(3)
+    down(world, away)
+    world.run_for(3)
+    down(world, truth, restored)
+    restored.new_disk(copy)
+    world.checker.forget_votes(restored.name)
+    for member in (restored, away):
+        world.start(member)
+    world.run_for(8)
+    assert leaders(world) == []
+    world.start(truth)
+    all_is_well(world)
+    assert restored.machine is not None
+    assert restored.machine.is_voter()
+
+
+def test_the_copy_of_a_quorum_of_one_goes_on() -> None:
+    """Nobody else can have gone on, and nobody could admit it."""
+    world = World(next(seed for seed in range(100) if len(World(seed).members) == 1))
+    (only,) = world.members.values()
+    world.after(0.0, world.client)
+    world.run_for(3)
+    down(world, only)
+    only.new_disk(only.disk.copy())
+    world.start(only)
+    world.run_for(3)
+    assert leaders(world) == [only.name]
 
 
 def forced(seed: int) -> tuple[World, Member, list[Member]]:

@@ -20,7 +20,7 @@ from rocketmq_controller.raft.network import messages
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
 from tests.sim.clients import Numbered, Serving, Workload
-from tests.sim.disk import SimCrash
+from tests.sim.disk import SimCrash, SimDisk
 from tests.sim.member import Member, timings_of
 from tests.sim.network import Network
 
@@ -172,12 +172,12 @@ class World:
         """Some member leads or has led: the quorum exists."""
         return bool(self.checker.leaders)
 
-    def wipe(self, member: Member) -> None:
-        """The process is killed and comes back on an empty disk."""
+    def wipe(self, member: Member, copy: SimDisk | None = None) -> None:
+        """The process is killed and comes back on an empty disk, or with an older copy of its files."""
         if self.may_lose(member):
             self.crash(member, power=False)
-            self.log("%s has a new disk", member.name)
-            member.new_disk()
+            self.log("%s has a new disk, %s", member.name, "with an older copy of its files" if copy else "empty")
+            member.new_disk(copy)
             self.inform(member)
             # Who is no member any more must not begin a quorum of its own, whatever the file says.
             member.joins = not any(member.name in held.ids for held in self.checker.possible())

@@ -8,12 +8,17 @@ files in the usual way.
 import errno
 import fcntl
 import os
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+FS_IOC_GETVERSION = 0x8008_7601
+"""ioctl of Linux, on 64-bit machines (include/uapi/linux/fs.h). ext4, XFS, Btrfs and F2FS answer with the generation of
+the inode: it differs each time an inode is used again, and survives mounting."""
+IDENTITY_BYTES = 12
 
 
 class StorageError(Exception):
@@ -41,6 +46,10 @@ class FileSystem(Protocol):
 
     def open(self, path: Path, *, create: bool = False, truncate: bool = False, mode: int = 0o644) -> int: ...
     def close(self, handle: int) -> None: ...
+    def identity(self, handle: int) -> bytes:
+        """IDENTITY_BYTES that no other file of this file system ever has, so no copy of this one; empty if the file
+        system cannot tell."""
+
     def size(self, handle: int) -> int: ...
     def pread(self, handle: int, size: int, offset: int) -> bytes: ...
     def pwrite(self, handle: int, data: bytes, offset: int) -> int: ...
@@ -68,6 +77,13 @@ class OsFileSystem:
 
     def close(self, handle: int) -> None:
         os.close(handle)
+
+    def identity(self, handle: int) -> bytes:
+        try:
+            generation = fcntl.ioctl(handle, FS_IOC_GETVERSION, bytes(8))[:4]
+        except OSError:  # network file systems, overlays
+            return b""
+        return struct.pack("<Q", os.fstat(handle).st_ino) + generation
 
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size

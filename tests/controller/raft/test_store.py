@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import os
+import shutil
 import zlib
 from pathlib import Path
 from random import Random
@@ -24,6 +26,7 @@ from rocketmq_controller.raft.storage.storage_errors import (
     StoreLockedError,
 )
 from rocketmq_controller.raft.storage.store import FORCE_NAME, Store, open_store
+from rocketmq_runtime.files.filesystem import OS
 from tests.sim.disk import SimCrash, SimDisk
 
 FOLDER = Path("/data/raft")
@@ -190,6 +193,54 @@ def test_promise_and_standing_are_kept() -> None:
     disk.crash(Random(0))
     found = open_on(disk).hard_state
     assert (found.promised, found.standing) == (4.5, Standing(b"l" * 16, voter=True, sole=True))
+
+
+def test_a_copy_does_not_count_and_a_snapshot_of_the_disk_does() -> None:
+    """A copy is another file; the blocks of a disk are the same file on another disk."""
+    disk = SimDisk()
+    store = open_on(disk)
+    voter = Standing(b"l" * 16, voter=True)
+    store.hard_state.set_standing(voter)
+    store.close()
+    copy = disk.copy()
+    for same in (disk, disk.snapshot()):
+        assert open_on(same).hard_state.standing == voter
+    waits = Standing(b"l" * 16)
+    assert open_on(copy).hard_state.standing == waits
+    copy.kill()
+    assert open_on(copy).hard_state.standing == waits, "also at its second start"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_power_cut_while_a_copy_is_opened_makes_it_no_voter(seed: int) -> None:
+    disk = SimDisk()
+    store = open_on(disk)
+    store.hard_state.set_standing(Standing(b"l" * 16, voter=True, sole=True))
+    copy = disk.copy()
+    copy.crash_at = 1 + seed
+    with contextlib.suppress(SimCrash):
+        open_on(copy)
+    copy.crash(Random(seed))
+    assert open_on(copy).hard_state.standing == Standing(b"l" * 16)
+
+
+def test_a_copied_folder_does_not_count(tmp_path: Path) -> None:
+    """On the machine's own file system."""
+    store = open_store(tmp_path / "store", "a", MEMBERS)
+    voter = Standing(b"l" * 16, voter=True)
+    store.hard_state.set_standing(voter)
+    store.close()
+    shutil.copytree(tmp_path / "store", tmp_path / "copy", copy_function=shutil.copy2)
+    (tmp_path / "store").rename(tmp_path / "moved")
+    moved = open_store(tmp_path / "moved", "a", MEMBERS)
+    assert moved.hard_state.standing == voter, "a folder with another name is the same store"
+    moved.close()
+    copy = open_store(tmp_path / "copy", "a", MEMBERS)
+    handle = os.open(tmp_path / "copy" / "hard-state", os.O_RDONLY)
+    can_tell = bool(OS.identity(handle))
+    os.close(handle)
+    assert copy.hard_state.standing.voter is not can_tell
+    copy.close()
 
 
 def test_a_vote_never_changes_within_its_term_and_terms_never_go_back() -> None:

@@ -14,8 +14,9 @@ the others; a candidate that holds an old vote of it lacks the entry and needs t
 The log that admits a store also has the members, unless its configured members are its leader's: so all stores
 that count have the same first configuration, whatever a configuration file says (OneFirstConfiguration).
 
-A store that was set back to an older copy is detected by members that remember more of it: a newer term, an
-acknowledged index, a vote. They send it a SetBack, and it waits like a new one.
+A store that was set back may have forgotten too. A copy of its files is not the files that it wrote (hard_state.py),
+and waits like a new store, whatever it holds. Older blocks of the whole disk are detected by members that remember more
+of it: a newer term, an acknowledged index, a vote. They send it a SetBack, and it waits likewise.
 """
 
 from collections import defaultdict
@@ -70,8 +71,12 @@ class Standings(Members):
         self._distrusted: set[Node] = set()
         self._foreign: dict[Node, bytes] = {}
         self._remind_at = self.now
-        if not self.peers and self.log.standing.lineage is None and not self.joins:
+        standing = self.log.standing
+        if not self.peers and standing.lineage is None and not self.joins:
             self._found()
+        elif not self.peers and not standing.voter and self.self_id in self.configuration.voters:
+            # A copy, and no other member in its log or its configuration: none could have gone on, none can admit it.
+            self._stand(msgspec.structs.replace(standing, voter=True))
 
     def is_sound(self) -> bool:
         """Whether its store may vote and count. A member grants votes by this alone: a candidate may know of a

@@ -102,9 +102,18 @@ class HardState:
         """Remember that there is a journal now."""
         self._write(dataclasses.replace(self._record, journal_begun=True))
 
-    def settle(self) -> None:
-        """Write what was found again: the previous process may have ended before it was durable."""
-        self._write(self._record, anyway=True)
+    def settle(self) -> bool:
+        """Write what was found again: the previous process may have ended before it was durable. Returns whether it was
+        found in a copy of the file it was written to: the member may have gone on after the copy was made, so the copy
+        does not count from here on."""
+        with storage_errors(self._path, "identify"):
+            identity = self._filesystem.identity(self._handle)
+        was_copied = self._record.identity not in {b"", identity}
+        found = dataclasses.replace(self._record, identity=identity)
+        if was_copied:
+            found = dataclasses.replace(found, voter=False, sole=False)
+        self._write(found, anyway=True)
+        return was_copied
 
     def close(self) -> None:
         with suppress(OSError):
@@ -148,7 +157,8 @@ def load_hard_state(
     configured = _all_members(self_id, members)
     if record.lineage is None and owner.members != configured:
         owner, slots = dataclasses.replace(owner, members=configured), 0
-    if not slots:
+    if not slots:  # the new file's identity is not known yet
+        record = dataclasses.replace(record, identity=b"")
         replace_file(path, encode_hard_state(owner, counter, record), filesystem)
     return HardState(path, owner, counter, record, filesystem)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from rocketmq_runtime.files.filesystem import IDENTITY_BYTES
+
 VERSION = 1
 
 SEGMENT_MAGIC = b"RMQRJRNL"
@@ -208,7 +210,7 @@ VOTE_SLOT = struct.Struct(
     "16s"  # 32 lineage
     "I"  # 48 flags: 1 there is a vote, 2 the journal was begun, 4 has a lineage, 8 voter, 16 sole voter
     "I"  # 52 length of the id voted for
-)  #        56 the id voted for, zeros
+)  #        56 the id voted for, zeros; the last 12 bytes of the sector are the identity of the file, or zeros
 VOTE_MAGIC = 0x4D52_5654
 VOTE_SLOTS = 4
 LINEAGE_BYTES = 16
@@ -232,6 +234,8 @@ class HardStateRecord:
     """Whether it may vote and count."""
     sole: bool = False
     """Whether it makes up the majority alone, by an operator's order."""
+    identity: bytes = b""
+    """Of the file that holds this (IDENTITY_BYTES); empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +269,8 @@ def encode_vote_slot(store_id: bytes, counter: int, record: HardStateRecord) -> 
     voted = (record.voted_for or "").encode()
     lineage = record.lineage or bytes(LINEAGE_BYTES)
     fields = (counter, record.term, record.promise, lineage, flags, len(voted))
-    body = VOTE_SLOT.pack(0, 0, *fields)[8:] + voted + bytes(HARD_STATE_SECTOR - VOTE_SLOT.size - len(voted))
+    body = (VOTE_SLOT.pack(0, 0, *fields)[8:] + voted).ljust(HARD_STATE_SECTOR - 8 - IDENTITY_BYTES, b"\0")
+    body += record.identity or bytes(IDENTITY_BYTES)
     return struct.pack("<II", VOTE_MAGIC, zlib.crc32(body, zlib.crc32(store_id))) + body
 
 
@@ -307,6 +312,7 @@ def _decode_vote_slot(data: bytes, store_id: bytes) -> tuple[int, HardStateRecor
         lineage if flags & FLAG_LINEAGE else None,
         bool(flags & FLAG_VOTER),
         bool(flags & FLAG_SOLE),
+        data[-IDENTITY_BYTES:] if any(data[-IDENTITY_BYTES:]) else b"",
     )
 
 

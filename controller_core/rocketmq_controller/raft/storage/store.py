@@ -105,7 +105,10 @@ def open_store(
         undo.callback(journal.close)
         snapshots = SnapshotFile(folder, filesystem)
         _check_overlap(folder, journal, snapshots)
-        votes.settle()
+        if votes.settle():
+            log.error(
+                "this store is a copy: it neither votes nor counts until a leader has caught it up", folder=str(folder)
+            )
         _force_if_asked(folder, votes, snapshots, make_store_id(), filesystem)
         votes.begin_journal()
         undo.pop_all()
