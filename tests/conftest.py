@@ -9,6 +9,7 @@ from asyncio import selector_events
 from collections.abc import Generator, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import structlog
 
@@ -24,6 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[MEASURED] = []
     asyncio.set_event_loop(None)
     _track_transports()
+    hypothesis.settings.register_profile(
+        "any speed", hypothesis.settings.default, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("any speed")
 
 
 LONG = frozenset(("test_crash_points.py", "test_model.py", "test_stateful.py"))

@@ -1,6 +1,6 @@
 """Any sequence of registrations, endings and tools' requests leaves tables that agree, and no stale answer."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -112,7 +112,5 @@ class Tables(RuleBasedStateMachine):
                 assert self.answers.get(topic, standard=standard) == body
 
 
-Tables.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_tables = Tables.TestCase

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -185,9 +185,7 @@ class StoreModel(RuleBasedStateMachine):
             assert self.store.next_queue_offset(topic, queue_id) == len(there)
 
 
-StoreModel.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+StoreModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestStoreModel = StoreModel.TestCase
 
 

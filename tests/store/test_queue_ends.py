@@ -255,7 +255,7 @@ class TestRunning:
         assert bodies(store) == [b"0", b"1", b"2"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_loss(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     root = tmp_path_factory.mktemp("store")

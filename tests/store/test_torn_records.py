@@ -95,7 +95,7 @@ class TestRule:
 class TestContent:
     """Whatever a master accepts is kept, as long as the machine runs."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(messages(properties), st.booleans())
     def test_nothing_is_cut_by_a_kill(self, sent: list[Message], checkpoint: bool) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ class TestContent:
                 assert message.properties in bytes(record)
             abandon(store)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(messages(properties))
     def test_a_new_master_keeps_what_came(self, sent: list[Message]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +133,7 @@ class TestContent:
             assert store.cut_tail() == end
             abandon(store)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(messages(plain), st.data())
     def test_a_slave_that_was_killed_keeps_whole_records_only(self, sent: list[Message], data: st.DataObject) -> None:
         """It writes in order, and ends anywhere."""
@@ -157,7 +157,7 @@ def ends_of(log: bytes) -> list[int]:
 
 
 class TestPowerCut:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(messages(plain), st.randoms(use_true_random=False))
     def test_lost_sectors(self, sent: list[Message], random: Random) -> None:
         """Of what was not synced any sector is there, or zeros. What is kept is as it was sent, except for properties
@@ -186,7 +186,7 @@ class TestPowerCut:
                     assert following.physical_offset == stop
             abandon(store)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(messages(plain), st.data())
     def test_a_lost_end(self, sent: list[Message], data: st.DataObject) -> None:
         """Sectors that were written in order, the last one when it was not full yet."""

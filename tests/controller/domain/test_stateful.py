@@ -207,4 +207,4 @@ class OneGroup(RuleBasedStateMachine):
 
 
 TestOneGroup = OneGroup.TestCase
-TestOneGroup.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestOneGroup.settings = settings(max_examples=300, stateful_step_count=50)

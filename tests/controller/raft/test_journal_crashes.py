@@ -353,4 +353,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournalMachine = JournalMachine.TestCase
-TestJournalMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestJournalMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -144,7 +144,7 @@ FAULTS: tuple[Inflict, ...] = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from(FAULTS), st.integers(0, 2), st.sampled_from([0.0, 0.02, 0.1, 0.7, 3.5])), max_size=25

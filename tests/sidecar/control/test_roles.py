@@ -201,7 +201,7 @@ def standing(world: World) -> list[object]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(storm=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 15)), max_size=60), deaf=st.booleans())
 def test_notices_of_strangers_change_nothing(storm: list[tuple[int, int]], deaf: bool) -> None:
     """Each is sent to one replica, some turns of the loop after the one before it."""

@@ -160,4 +160,4 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase
-TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=60)

@@ -24,7 +24,7 @@ from rocketmq_verify.domain.planning.chunks import (
 from rocketmq_verify.domain.planning.lineage import lineage
 from tests.verify.logs_kit import log
 
-deterministic = settings(derandomize=True, deadline=None)
+deterministic = settings(derandomize=True)
 extents = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda at: Extent(at[0], sum(at))), max_size=6)
 
 

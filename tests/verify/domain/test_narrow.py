@@ -10,7 +10,7 @@ from rocketmq_verify.domain.inquiry.narrow import LEAF, MOST_RANGES, Narrowed, S
 from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
 
 A, B, C = (ReplicaName(name) for name in "abc")
-deterministic = settings(derandomize=True, deadline=None, max_examples=50)
+deterministic = settings(derandomize=True, max_examples=50)
 
 
 class Copies:

@@ -11,7 +11,6 @@ from tests.verify.planted.faults import Group, Run
 
 deterministic = settings(
     derandomize=True,
-    deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

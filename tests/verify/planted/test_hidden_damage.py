@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_verify.domain.findings import Kind, Severity
@@ -16,7 +16,7 @@ from tests.verify.logs_kit import log
 from tests.verify.planted.faults import SEGMENT, Group, verify
 
 deterministic = settings(
-    derandomize=True, deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    derandomize=True, max_examples=40
 )  # fmt: skip
 
 
