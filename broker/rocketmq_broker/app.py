@@ -65,6 +65,7 @@ class BrokerApp:
             core.traffic,
             bytes_per_second=settings.log_check_bytes_per_second,
             on_change=self.replica.on_log_state,
+            on_readable=self._on_readable,
         )
         self.services = Services(core, self.replica)
         self.log_topics = LogTopics(settings=settings, role=core.role, store=core.store, topics=core.topics)
@@ -164,6 +165,9 @@ class BrokerApp:
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         if self.role.role is Role.MASTER:
             self.log_topics.on_visible(queues)
+        self.services.on_visible(queues)
+
+    def _on_readable(self, queues: Collection[tuple[str, int]]) -> None:
         self.services.on_visible(queues)
 
     # for parts that are built before the ones they call

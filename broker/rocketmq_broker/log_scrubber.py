@@ -3,23 +3,30 @@ files slowly in endless rounds, and files that are suspected of damage. Used by 
 
 It reads in its own thread, a slice at a time. Damage is logged once and reported to the sidecar, which keeps an
 unchecked or damaged replica from being elected, and repairs it.
+
+The slow rounds also compare units of consume queues with the records, and correct those that differ
+(`unit_repair.py`): they are made from the log, so such a replica is no less fit. A message that a consumer waits for is
+searched at once.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
 from rocketmq_broker.traffic import Traffic
 from rocketmq_commitlog.token_bucket import TokenBucket
 from rocketmq_formats.replica_link import LogState
+from rocketmq_formats.store.message import Record
+from rocketmq_store.errors import StoreError
 from rocketmq_store.log.log_check import Damage, LogCheck
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues.unit_repair import Repaired, Sought, Visit
 
 log = structlog.get_logger(__name__)
 
@@ -29,9 +36,15 @@ REST_SECONDS: Final = 60.0
 """Minimum time between two rounds."""
 MAX_URGENT: Final = 64
 """Ranges to read soon; the slow rounds find the others."""
+PORTION: Final = 16
+"""Units corrected in one turn of the loop: some milliseconds."""
+MAX_LINES: Final = 20
+"""Log lines about units in one reading; the others are counted."""
+
+T = TypeVar("T")
 
 
-def _ignore(_state: LogState) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
@@ -46,15 +59,24 @@ class LogScrubber:
         *,
         bytes_per_second: int,
         on_change: Callable[[LogState], None] = _ignore,
+        on_readable: Callable[[Collection[tuple[str, int]]], None] = _ignore,
     ) -> None:
-        """`bytes_per_second`: of the slow rounds; 0: no rounds. `on_change`: called with the current state."""
+        """`bytes_per_second`: of the slow rounds; 0: no rounds. `on_change`: called with the current state.
+        `on_readable`: with the topic and queue id of queues that consumers may have waited for."""
         self._store = store
         self._traffic = traffic
         self._rate = bytes_per_second
         self._on_change = on_change
+        self._on_readable = on_readable
         self._ended = False
         self._urgent: list[tuple[int, int | None]] = []
         """Ranges to read before anything else; an end of None is the log's end."""
+        self._sought: list[Sought] = []
+        """Messages to search next."""
+        self._visit = store.units.visit()
+        """Of the slow round."""
+        self._repaired = 0
+        """Units since the last count was logged."""
         self._woken = threading.Event()
         self._thread = ThreadPoolExecutor(1, "log-scrubber")
         self._task: asyncio.Task[None] | None = None
@@ -68,10 +90,13 @@ class LogScrubber:
         else:
             self.tail_checked = True
         self._report_state()
+        self._store.units.on_repaired = self._on_repaired
+        self._store.units.on_sought = self._seek
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
         self._ended = True
+        self._store.units.on_sought = None
         self._woken.set()
         if self._task is not None:
             await self._task
@@ -110,6 +135,8 @@ class LogScrubber:
             self._woken.clear()
             if self._urgent and self.damage is None:
                 await self._scan_urgent()
+            elif self._sought:
+                await self._scan_sought()
             elif self._rate and self.damage is None and time.monotonic() >= rest_until:
                 slow = await self._scan_round(slow)
                 rest_until = 0.0 if slow is not None else time.monotonic() + REST_SECONDS
@@ -119,7 +146,9 @@ class LogScrubber:
 
     async def _scan_urgent(self) -> None:
         began, (start, end) = time.perf_counter(), self._urgent[0]
-        check = await self._scan(self._store.log_check(start, end), TAIL_BYTES_PER_SECOND, interruptible=False)
+        check = self._store.log_check(start, end)
+        # without units, which would take half as long again: an election waits for the tail
+        await self._scan(check, None, TAIL_BYTES_PER_SECOND, interruptible=False)
         if self._ended or not self._store.is_valid(check):
             return  # the log was cut meanwhile: read again
         self._urgent.pop(0)
@@ -132,35 +161,104 @@ class LogScrubber:
             log.info("log read again", start=start, end=check.offset, seconds=seconds, damage=self.damage)
         self._report_state()
 
+    async def _scan_sought(self) -> None:
+        """Whether or not the log is damaged elsewhere: a consumer waits."""
+        sought = self._sought[0]
+        check, visit = self._store.log_check(sought.start, sought.end), self._store.units.visit()
+        await self._scan(check, visit, TAIL_BYTES_PER_SECOND, interruptible=False)
+        if self._ended or not self._store.is_valid(check):
+            return  # the log was cut meanwhile: read again
+        self._sought.pop(0)
+        if check.damage is None:
+            self._finish(visit)
+        else:
+            self.suspect(check.damage.offset)  # no more: a cut before the visit may have moved the records
+        self._store.units.visited(sought, corrected=visit.corrected)
+        self._on_readable([(sought.topic, sought.queue_id)])
+
     async def _scan_round(self, check: LogCheck | None) -> LogCheck | None:
         """Read a part of a slow round; None at its end."""
         if check is None or not self._store.is_valid(check):
-            check = self._store.log_check(0)
-        await self._scan(check, self._rate, interruptible=True)
+            check, self._visit = self._store.log_check(0), self._store.units.visit()
+        await self._scan(check, self._visit, self._rate, interruptible=True)
         if not self._store.is_valid(check):
             return None
         if check.damage is not None:
             self._report_damage(check.damage)
             self._report_state()
             return None
-        return check if self._urgent else None
+        if self._urgent or self._sought:
+            return check
+        self._finish(self._visit)
+        return None
 
-    async def _scan(self, check: LogCheck, rate: int, *, interruptible: bool) -> LogCheck:
-        await self._in_thread(partial(self._steps, check, rate, interruptible=interruptible))
-        return check
-
-    def _steps(self, check: LogCheck, rate: int, *, interruptible: bool) -> bool:
-        """In the thread."""
+    async def _scan(self, check: LogCheck, visit: Visit | None, rate: int, *, interruptible: bool) -> None:
+        """`visit`: also compare units."""
         bucket = TokenBucket(rate)
-        while not self._ended and not (interruptible and self._urgent):
-            size = check.step()
-            if not size:
-                return True
-            self._traffic.counts.log_checked += size
-            wait = bucket.take(size, time.monotonic())
-            if wait > 0:
-                self._woken.wait(wait)
-        return False
+
+        def steps() -> list[Record]:
+            """In the thread; returns early with records whose units seem to differ."""
+            while not self._ended and not (interruptible and (self._urgent or self._sought)):
+                size = check.step()
+                if not size:
+                    break
+                self._traffic.counts.log_checked += size
+                differing = [] if visit is None else self._store.units.differing(check.records)
+                wait = bucket.take(size, time.monotonic())
+                if wait > 0:
+                    self._woken.wait(wait)
+                if differing:
+                    return differing
+            return []
+
+        while records := await self._in_thread(steps):
+            assert visit is not None
+            for start in range(0, len(records), PORTION):
+                if self._store.is_valid(check):  # else other records may be there now
+                    self._correct(visit, records[start : start + PORTION])
+                await asyncio.sleep(0)
+        self._count_repaired()
+
+    # Units of consume queues
+
+    def _seek(self, sought: Sought) -> bool:
+        if len(self._sought) >= MAX_URGENT:
+            return False
+        self._sought.append(sought)
+        self._woken.set()
+        return True
+
+    def _correct(self, visit: Visit, records: list[Record]) -> None:
+        try:
+            for record in records:
+                visit.mend(record)
+        except (StoreError, OSError) as error:
+            log.error("damaged units of consume queues stay: check the disk", reason=str(error))
+
+    def _finish(self, visit: Visit) -> None:
+        try:
+            visit.finish()
+        except (StoreError, OSError) as error:
+            log.error("damaged units of consume queues stay: check the disk", reason=str(error))
+        self._count_repaired()
+
+    def _on_repaired(self, repaired: Repaired) -> None:
+        self._traffic.counts.units_repaired += 1
+        self._repaired += 1
+        if self._repaired <= MAX_LINES:
+            log.warning(
+                "a unit of a consume queue was damaged: corrected from the log; check the disk",
+                topic=repaired.topic,
+                queue_id=repaired.queue_id,
+                queue_offset=repaired.queue_offset,
+                was=repaired.was,
+                unit=repaired.unit,
+            )
+
+    def _count_repaired(self) -> None:
+        if self._repaired > MAX_LINES:
+            log.warning("more units of consume queues were corrected", count=self._repaired - MAX_LINES)
+        self._repaired = 0
 
     def _report_damage(self, damage: Damage) -> None:
         self.damage = damage
@@ -178,5 +276,5 @@ class LogScrubber:
         state = LogState(self.tail_checked) if damage is None else LogState(True, damage.offset, str(damage))
         self._on_change(state)
 
-    async def _in_thread(self, work: Callable[[], bool]) -> bool:
+    async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

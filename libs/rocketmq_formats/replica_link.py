@@ -171,6 +171,9 @@ class Counts(msgspec.Struct, array_like=True):
     log_damaged: Annotated[
         int, _metric("log_damaged", "1 once a damaged record was found in the log", kind="gauge")
     ] = 0
+    units_repaired: Annotated[
+        int, _metric("queue_units_repaired", "Units of consume queues that differed from the log and were corrected")
+    ] = 0
 
 
 def count_metrics() -> tuple[CountMetric, ...]:

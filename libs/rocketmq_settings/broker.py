@@ -119,5 +119,5 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     log_check_bytes_per_second: Annotated[
         int,
         msgspec.Meta(ge=0, le=2**31 - 1),
-        key("Speed at which the whole log is read in search of damage; 0 switches it off."),
+        key("Speed at which the whole log is read in search of damage, also of consume queues; 0 switches it off."),
     ] = 1024 * 1024

@@ -84,8 +84,8 @@ class Durability:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Something was dispatched since the last checkpoint."""
-        return self._checkpoint.recover_from != self._dispatcher.position
+        """Something was dispatched since the last checkpoint, or a unit was corrected."""
+        return self._checkpoint.recover_from != self._dispatcher.position or self._queues.corrected
 
     def checkpoint_sync(self) -> None:
         """In any thread; raises `OSError`."""

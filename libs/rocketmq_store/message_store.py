@@ -45,6 +45,7 @@ from rocketmq_store.queues.dispatch import Dispatcher, Stop
 from rocketmq_store.queues.queue_ends import QueueEndsFile
 from rocketmq_store.queues.queue_reading import QueueReading
 from rocketmq_store.queues.reading import Reader
+from rocketmq_store.queues.unit_repair import UnitRepair
 from rocketmq_store.retention import LogFile, delete_before
 from rocketmq_store.root_files import RootFiles
 from rocketmq_store.writer_lock import FILE_NAME, WriterLock
@@ -66,9 +67,11 @@ class MessageStore(QueueReading):
         self._root = RootFiles(settings.root)
         self._log = CommitLog(self.files, self.writer)
         queues = ConsumeQueues(settings.root / segment_names.CONSUME_QUEUE, settings.consume_queue_file_size)
-        super().__init__(queues, Reader(self._log, settings))
+        self._dispatcher = Dispatcher(self._log, queues, parse_levels(settings.delay_levels))
+        self.units = UnitRepair(self._log, queues, self._dispatcher)
+        """Looks for damaged units of consume queues."""
+        super().__init__(queues, Reader(self._log, settings, self.units))
         self._checkpoint = CheckpointFile(settings.root / checkpoint.FILE_NAME)
-        self._dispatcher = Dispatcher(self._log, self._queues, parse_levels(settings.delay_levels))
         self._appender = Appender(self._log, self._queues, self._dispatcher, settings.max_message_size)
         self._ends = QueueEndsFile(settings.root / QUEUE_ENDS)
         self.durability = Durability(self._log, self._queues, self._checkpoint, self._ends, self._dispatcher)
@@ -354,6 +357,7 @@ class MessageStore(QueueReading):
     def repaired(self, start: int, end: int) -> None:
         """The records from `start` to `end` were copied again: where a queue's unit does not point to one of them, the
         next dispatch rebuilds the queue from there. Raises `OSError`."""
+        self.units.forget_lost()
         for record in self.records(start, end):
             queue = self._dispatcher.queue_of(record)
             place = record.physical_offset

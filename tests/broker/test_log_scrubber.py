@@ -12,6 +12,7 @@ from rocketmq_broker import log_scrubber
 from rocketmq_broker.log_scrubber import LogScrubber
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.replica_link import LogState
+from rocketmq_store.queues.unit_repair import Sought
 from tests.store.kit import abandon, draft, opened, put, show
 
 
@@ -127,3 +128,89 @@ async def test_damage_that_was_removed_is_forgotten(tmp_path: Path, how: str) ->
         one.scrubber.bytes_removed(before=one.made[2].end)
     assert one.reported[-1] == LogState()
     await one.close()
+
+
+def units(root: Path, topic: str = "T") -> Path:
+    return root / "consumequeue" / topic / "0" / f"{0:020}"
+
+
+def zeros(root: Path, first: int, count: int) -> None:
+    with units(root).open("r+b") as file:
+        file.seek(20 * first)
+        file.write(bytes(20 * count))
+
+
+@pytest.mark.parametrize("count", [1, 9])
+async def test_units_that_differ_from_the_log_are_corrected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(log_scrubber, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(log_scrubber, "MAX_LINES", 5)
+    store, _ = opened(tmp_path)
+    put(store, *(b"%d" % number for number in range(10)))
+    before = units(tmp_path).read_bytes()
+    zeros(tmp_path, 1, count)
+    traffic = Traffic()
+    scrubber = LogScrubber(store, traffic, bytes_per_second=10**9)
+    with capture_logs() as logs:
+        scrubber.start(-1)
+        async with asyncio.timeout(20):
+            while units(tmp_path).read_bytes() != before:
+                await asyncio.sleep(0)
+        await scrubber.stop()
+    assert (traffic.counts.units_repaired, traffic.counts.log_damaged) == (count, 0)
+    of_units = [entry for entry in logs if "topic" in entry]
+    assert [entry["queue_offset"] for entry in of_units] == list(range(1, min(count, 5) + 1))
+    assert (of_units[0]["topic"], of_units[0]["queue_id"], of_units[0]["was"]) == ("T", 0, (0, 0, 0))
+    assert [entry["count"] for entry in logs if "count" in entry] == ([] if count <= 5 else [count - 5])
+    store.close()
+
+
+async def test_a_message_that_a_consumer_waits_for_is_searched_at_once(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.append(draft(b"before the queue's first one", topic=b"Other"), 1)
+    put(store, *(b"%d" % number for number in range(10)))
+    zeros(tmp_path, 0, 1)
+    readable: list[object] = []
+    scrubber = LogScrubber(store, Traffic(), bytes_per_second=0, on_readable=readable.append)
+    scrubber.start(-1)
+    assert store.get("T", 0, 0).next_offset == 0
+    async with asyncio.timeout(20):
+        while not readable:
+            await asyncio.sleep(0.001)
+    assert readable == [[("T", 0)]]
+    assert store.get("T", 0, 0).count == 10
+    await scrubber.stop()
+    store.close()
+
+
+async def test_a_message_that_the_log_does_not_have_is_given_up(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    put(store, *(b"%d" % number for number in range(10)))
+    readable: list[object] = []
+    scrubber = LogScrubber(store, Traffic(), bytes_per_second=0, on_readable=readable.append)
+    scrubber.start(-1)
+    store.files.read(20, 8)[:] = (77).to_bytes(8, "big")  # the first record's queue offset
+    with capture_logs() as logs:
+        assert store.get("T", 0, 0).next_offset == 0
+        async with asyncio.timeout(20):
+            while not readable:
+                await asyncio.sleep(0.001)
+    assert store.get("T", 0, 0).next_offset == 1
+    assert [entry["queue_offset"] for entry in logs if entry["log_level"] == "error"] == [0]
+    await scrubber.stop()
+    store.close()
+
+
+async def test_a_search_where_the_records_have_moved_is_no_damage_of_the_log(tmp_path: Path) -> None:
+    one = Watched(tmp_path)
+    readable: list[object] = []
+    scrubber = LogScrubber(one.store, Traffic(), bytes_per_second=0, on_readable=readable.append)
+    scrubber.start(-1)
+    seek = one.store.units.on_sought
+    assert seek is not None
+    assert seek(Sought("T", 0, 3, one.made[3].offset + 5, one.made[4].end))
+    await one.until(lambda: bool(readable) and not scrubber._urgent)
+    assert scrubber.damage is None
+    await scrubber.stop()
+    one.store.close()

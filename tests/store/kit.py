@@ -8,6 +8,7 @@ import msgspec
 from rocketmq_formats.store.message import read_records
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
+from rocketmq_store.queues.unit_repair import Repaired
 
 FILE = 4096
 QUEUE_FILE = 20 * 10
@@ -92,3 +93,16 @@ def retain(store: MessageStore, now_ms: int, hour: int) -> int:
         pass
     store.files.deleter(offset)()
     return store.deleted()
+
+
+def read_again(store: MessageStore, start: int = 0, end: int | None = None) -> list[Repaired]:
+    """The log, as the broker's scrubber does it; which units were corrected."""
+    repaired: list[Repaired] = []
+    store.units.on_repaired = repaired.append
+    check, visit = store.log_check(start, end), store.units.visit()
+    while check.step():
+        for record in store.units.differing(check.records):
+            visit.mend(record)
+    assert check.damage is None
+    visit.finish()
+    return repaired

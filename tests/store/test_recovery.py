@@ -17,7 +17,7 @@ from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues import dispatch
 from tests.paths import GOLDEN_FILES
-from tests.store.kit import FILE, QUEUE_FILE, abandon, bodies, draft, opened, put, settings, show
+from tests.store.kit import FILE, QUEUE_FILE, abandon, bodies, draft, opened, put, read_again, settings, show
 
 GOLDEN = GOLDEN_FILES / "store"
 
@@ -206,6 +206,7 @@ class TestJava:
         for topic, ids in store.queues().items():
             for queue_id in ids:
                 assert bodies(store, topic, queue_id)
+        assert read_again(store) == []
 
     def test_continued(self, tmp_path: Path) -> None:
         root = golden("controlled", tmp_path)

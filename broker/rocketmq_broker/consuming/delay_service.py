@@ -246,6 +246,8 @@ class DelayService:
             record = None if view is None else read_record(view, 0, len(view), check_crc=False)
         except RecordError as error:
             return self._pass_over(level, str(error))
+        if view is None and self._store.units.is_sought(SCHEDULE_TOPIC, level - 1, progress.next):
+            return RETRY_SECONDS
         if view is None or not isinstance(record, Record):
             return self._pass_over(level, "its record is missing")
         wait = self._arrivals[level].due_in(progress.next, record.store_timestamp, self._steady())

@@ -33,7 +33,8 @@ DISPATCH_SPAN: Final = 1 << 20
 """Bytes of the log whose units a broker may write in another order than the log's: ours writes queue by queue what it
 dispatches at once. Java's writes them in order."""
 
-PRE_BLANK: Final = pack_unit(0, 0x7FFFFFFF, 0)
+_BLANK: Final = (0, 0x7FFFFFFF, 0)
+PRE_BLANK: Final = pack_unit(*_BLANK)
 """Stands where a queue has no message: units are counted, so none may be left out."""
 
 
@@ -75,3 +76,8 @@ def iter_units(buffer: Buffer) -> Iterator[Unit]:
 def is_unit(unit: Unit) -> bool:
     """Whether something was written here; the end of a queue's last file is filled with zeros."""
     return unit[0] >= 0 and unit[1] > 0
+
+
+def is_pre_blank(unit: Unit) -> bool:
+    """Whether it stands for no message: see `PRE_BLANK`. Its third field says nothing."""
+    return unit[:2] == _BLANK[:2]

@@ -65,6 +65,12 @@ def unit_tags_code(topic: bytes, properties: bytes, store_timestamp: int, levels
     return tags_code(find_property(properties, TAGS)) if _TAGS in properties else 0
 
 
+def may_be_due_at(code: int, store_timestamp: int) -> bool:
+    """Whether some list of levels, perhaps not the present one, gives a message of `store_timestamp` (ms) a unit with
+    `code`: levels are whole seconds. A single flipped bit never leaves a whole second."""
+    return code >= store_timestamp and (code - store_timestamp) % 1000 == 0
+
+
 def _delay(match: re.Match[str] | None, text: str) -> int:
     if match is None:
         raise DelayLevelError(f"not a list of delays such as `1s 5m 2h`: {text[:200]!r}")

@@ -2,7 +2,7 @@
 
 The layout is `message`'s; each of these reads only the fields that its user needs, which makes them fast. The
 two long ones are for heads without IPv6 hosts: check `HOSTS` in sysFlag first, and use `read_record` for the rest.
-They check only that enough bytes are there. Used by `rocketmq_verify`.
+They check only that enough bytes are there. Used by `rocketmq_verify`, and by the store for answers to consumers.
 """
 
 import re
@@ -18,10 +18,13 @@ RowHead: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """size, magic, bodyCRC, queueId, queueOffset, physicalOffset, sysFlag, storeTimestamp, bodyLength."""
 Place: TypeAlias = tuple[int, int, int]
 """size, magic, physicalOffset: identify a record's start."""
+UnitHead: TypeAlias = tuple[int, int, int, int]
+"""size, queueId, queueOffset, physicalOffset: what the record's unit says of it, and where the unit is."""
 
 _CHECKED: Final = struct.Struct(">iII16xqi16xq20xi")
 _ROW: Final = struct.Struct(">iIIi4xqqi16xq20xi")
 _PLACE: Final = struct.Struct(">iI20xq")
+_UNIT_HEAD: Final = struct.Struct(">i8xi4xqq")
 _START: Final = struct.Struct(">iI")
 _NUMBER: Final = struct.Struct(">i")
 
@@ -43,6 +46,7 @@ ANY_START: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
 unpack_checked: Final[Callable[[Buffer, int], CheckedHead]] = _CHECKED.unpack_from
 unpack_row: Final[Callable[[Buffer, int], RowHead]] = _ROW.unpack_from
 unpack_place: Final[Callable[[Buffer, int], Place]] = _PLACE.unpack_from
+unpack_unit_head: Final[Callable[[Buffer, int], UnitHead]] = _UNIT_HEAD.unpack_from
 unpack_start: Final[Callable[[Buffer, int], tuple[int, int]]] = _START.unpack_from
 """size, magic: of a blank, too."""
 pack_start: Final[Callable[[int, int], bytes]] = _START.pack

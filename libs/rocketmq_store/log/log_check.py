@@ -44,11 +44,14 @@ class LogCheck:
         self.offset = start
         self.end = end
         self.damage: Damage | None = None
+        self.records: list[Record] = []
+        """Those of the last `step`, whole; their bodies are gone."""
         self._segments = [segment for segment in files.segments if segment.end > start and segment.start < end]
 
     def step(self) -> int:
         """Check about `SLICE` bytes more; how many there were, 0 at the end, at damage, and where files have expired
         meanwhile."""
+        self.records = []
         while self._segments and self._segments[0].end <= self.offset:
             self._segments.pop(0)
         if self.damage is not None or not self._segments or self.offset >= self.end:
@@ -85,6 +88,7 @@ class LogCheck:
             record = read_record(buffer, position, len(buffer), check_crc=True)
             if not isinstance(record, Record) or record.physical_offset != base + position:
                 raise RecordError(RecordFault.MAGIC, f"what is at {base + position} says it is elsewhere")
+            self.records.append(record)
             position += record.size
             self.offset = base + position
 

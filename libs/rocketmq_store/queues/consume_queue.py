@@ -15,6 +15,7 @@ from rocketmq_formats.store.consume_queue import (
     PRE_BLANK,
     UNIT_SIZE,
     Unit,
+    is_pre_blank,
     is_unit,
     iter_units,
     pack_unit,
@@ -23,7 +24,7 @@ from rocketmq_formats.store.consume_queue import (
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_name, segment_offset
 from rocketmq_runtime.files.filesystem import OS
 from rocketmq_store.errors import StoreDamagedError
-from rocketmq_store.queues.queue_files import QueueFiles
+from rocketmq_store.queues.queue_files import QueueFiles, read_file_part
 
 log = structlog.get_logger()
 
@@ -131,12 +132,12 @@ class ConsumeQueue:
         self._cut(low)
         self.min_offset = first
         last = self.unit(low - 1) if low > first else None
-        self.max_physical = last[0] + last[1] if last is not None and not _is_pre_blank(last) else 0
+        self.max_physical = last[0] + last[1] if last is not None and not is_pre_blank(last) else 0
 
     def _holds(self, unit: Unit | None, limit: int) -> bool:
         if unit is None:
             return False
-        return _is_pre_blank(unit) or (unit[0] >= 0 and unit[1] > 0 and unit[0] + unit[1] <= limit)
+        return is_pre_blank(unit) or (unit[0] >= 0 and unit[1] > 0 and unit[0] + unit[1] <= limit)
 
     # Writing
 
@@ -171,7 +172,7 @@ class ConsumeQueue:
         """Where in the log the message of the last unit ends; 0 if no unit says so."""
         if not self.max_physical and self.pending_offset > self.min_offset:
             offset, size, _ = last = self.unit_at(self.pending_offset - 1)
-            self.max_physical = offset + size if is_unit(last) and not _is_pre_blank(last) else 0
+            self.max_physical = offset + size if is_unit(last) and not is_pre_blank(last) else 0
         return self.max_physical
 
     def write_pending(self) -> bool:
@@ -208,6 +209,13 @@ class ConsumeQueue:
             self.dirty.add(path)
             position += min(room, len(data))
             data = data[room:]
+
+    def replace(self, offset: int, unit: Unit) -> None:
+        """Write the unit at `offset`, which is visible, once more; as durable as other units: see `dirty`.
+        Raises `StoreFullError`, `OSError`."""
+        self._write(offset * UNIT_SIZE, bytearray(pack_unit(*unit)))
+        if offset == self.pending_offset - 1:
+            self.max_physical = unit[0] + unit[1]
 
     def fill(self, queue_offset: int) -> None:
         """No message has the offsets from `pending_offset` to `queue_offset`: they are no longer in the log."""
@@ -260,6 +268,14 @@ class ConsumeQueue:
         size = min(count * UNIT_SIZE, start + self._files.file_size - position)
         return iter_units(self._files.read(self._path(start), position - start, size))
 
+    def peek(self, offset: int, count: int) -> bytes:
+        """`units` as bytes, in any thread: a second look in the broker's has to follow, since the queue may change
+        meanwhile. Raises `OSError`."""
+        position = offset * UNIT_SIZE
+        start = position - position % self._files.file_size
+        size = min(count * UNIT_SIZE, start + self._files.file_size - position)
+        return read_file_part(self._folder / segment_name(start), position - start, size)
+
     def next_file(self, offset: int) -> int:
         """The first offset of the file after that of `offset`, at most the max offset."""
         per_file = self._files.file_size // UNIT_SIZE
@@ -267,14 +283,24 @@ class ConsumeQueue:
 
     def first_at(self, physical_offset: int, low: int, high: int) -> int:
         """The first offset in [low, high) whose message starts at or behind `physical_offset`, `high` if none."""
+        found = self._first_at(physical_offset, low, high)
+        # a damaged unit may have misled the search: what is before it would count as expired
+        while found - 2 >= low and not self._is_before(physical_offset, found - 2):
+            found = self._first_at(physical_offset, low, found - 1)
+        return found
+
+    def _first_at(self, physical_offset: int, low: int, high: int) -> int:
         while low < high:
             middle = (low + high) // 2
-            unit = self.unit(middle)
-            if unit is not None and (_is_pre_blank(unit) or unit[0] < physical_offset):
+            if self._is_before(physical_offset, middle):
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _is_before(self, physical_offset: int, offset: int) -> bool:
+        unit = self.unit(offset)
+        return unit is not None and (is_pre_blank(unit) or unit[0] < physical_offset)
 
     def end_at(self, physical_offset: int) -> int:
         """The offset behind the last unit of a message that starts before `physical_offset`."""
@@ -358,7 +384,3 @@ class ConsumeQueue:
         if start != self._named:
             self._named, self._name = start, self._folder / segment_name(start)
         return self._name
-
-
-def _is_pre_blank(unit: Unit) -> bool:
-    return unit[0] == 0 and unit[1] == 0x7FFFFFFF

@@ -34,6 +34,8 @@ class ConsumeQueues:
         self._files = QueueFiles(file_size)
         self.table: dict[Key, ConsumeQueue] = {}
         """For lookups of queues that may not exist; changed only here."""
+        self.corrected = False
+        """Units that were visible were written again, and are not durable."""
 
     def load(self, check: Callable[[], None] = lambda: None) -> None:
         """Find the queues; `check` is called now and then and may raise. Raises `StoreDamagedError`, `OSError`."""
@@ -112,6 +114,7 @@ class ConsumeQueues:
 
     def take_dirty(self) -> list[Path]:
         """Files that were written since the last call, and folders with new names, to be synced."""
+        self.corrected = False
         paths: dict[Path, None] = {}
         for queue in self.table.values():
             if queue.dirty:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rocketmq_formats.store.consume_queue import DISPATCH_SPAN
+from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, Unit
 from rocketmq_formats.store.delay_levels import DelayLevelError, unit_tags_code
 from rocketmq_formats.store.message import Record, has_unit
 from rocketmq_formats.topics import SCHEDULE_TOPIC
@@ -131,6 +131,14 @@ class Dispatcher:
         Raises `DelayLevelError`."""
         return unit_tags_code(topic, properties, store_timestamp, self._delay_levels)
 
+    def unit_of(self, record: Record) -> Unit:
+        """What the unit of a message has to be; in any thread."""
+        try:
+            code = self.tags_code(record.topic, record.properties, record.store_timestamp)
+        except DelayLevelError:
+            code = record.store_timestamp  # as `_code_of`, which has warned
+        return record.physical_offset, record.size, code
+
     def _code_of(self, topic: bytes, properties: bytes, offset: int, store_timestamp: int) -> int:
         try:
             return self.tags_code(topic, properties, store_timestamp)
@@ -223,7 +231,7 @@ class Dispatcher:
             queue.put(*message)
             return
         first = queue.unit_at(queue_offset)[0]
-        if not self._has_message(first, queue, queue_offset):
+        if self.message_at(first, queue, queue_offset) is None:
             queue.drop_from(queue_offset)
             raise _QueueDamagedError(queue, f"unit {queue_offset} points to no message of the queue")
         if queue not in self._doubled:
@@ -238,14 +246,13 @@ class Dispatcher:
                 second=offset,
             )
 
-    def _has_message(self, offset: int, queue: ConsumeQueue, queue_offset: int) -> bool:
+    def message_at(self, offset: int, queue: ConsumeQueue, queue_offset: int) -> Record | None:
+        """The queue's message `queue_offset`, if that is what begins at `offset` of the log."""
         walker = Walker(self._log.files, offset, self._log.max_offset, check_crc=False)
         record = walker.next() if offset >= self._log.min_offset else None
-        return (
-            record is not None
-            and (record.physical_offset, record.queue_offset) == (offset, queue_offset)
-            and (record.topic, record.queue_id) == (queue.topic.encode(), queue.queue_id)
-        )
+        if record is None or (record.physical_offset, record.queue_offset) != (offset, queue_offset):
+            return None
+        return record if (record.topic, record.queue_id) == (queue.topic.encode(), queue.queue_id) else None
 
     def _make_again(self, queue: ConsumeQueue, reason: str) -> None:
         start = max(queue.last_end(), self._log.min_offset)

@@ -100,6 +100,15 @@ class QueueFiles:
             os.close(self._open.popitem(last=False)[1])
 
 
+def read_file_part(path: Path, position: int, size: int) -> bytes:
+    """In any thread, with a descriptor of its own; fewer bytes where the file ends. Raises `OSError`."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(handle, size, position)
+    finally:
+        os.close(handle)
+
+
 def sync_files(paths: list[Path]) -> None:
     """Make each durable, a folder's names too, in any thread; what was deleted meanwhile is skipped. Raises
     `OSError`."""

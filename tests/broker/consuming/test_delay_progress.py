@@ -79,6 +79,18 @@ async def test_messages_whose_delivery_was_cut_off_are_delivered_again(tmp_path:
         assert await delivered(group, 3) == [b"0", b"1", b"2"]
 
 
+async def test_a_message_whose_unit_is_damaged_is_searched_and_not_passed_over(tmp_path: Path) -> None:
+    async with running(tmp_path, messageDelayLevel=QUICK, logCheckBytesPerSecond=0) as group:
+        await send_delayed(group, b"0")
+        path = tmp_path / "consumequeue" / SCHEDULE_TOPIC / "0" / f"{0:020}"
+        content = path.read_bytes()
+        await group.send(b"1")
+        with path.open("r+b") as file:
+            file.write((1).to_bytes(8, "big"))
+        assert await delivered(group, 2) == [b"1", b"0"]
+        assert path.read_bytes() == content
+
+
 async def test_messages_that_came_in_the_place_of_delivered_ones_are_delivered(tmp_path: Path) -> None:
     async with running(tmp_path, messageDelayLevel=QUICK) as group:
         await group.send(b"first")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_broker import log_scrubber
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.replica_link import Following, Hello, Release, Welcome
@@ -164,3 +165,36 @@ async def test_a_broker_without_a_role_answers_readers(tmp_path: Path) -> None:
         group.sidecar.send(Welcome(1))
         assert (await group.pull(0)).code == ResponseCode.TOPIC_NOT_EXIST
         assert (await group.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_held_pull_is_woken_when_the_unit_of_its_message_was_repaired(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", logCheckBytesPerSecond=0) as group:
+        await group.send(queue_id=1)
+        for number in range(3):
+            await group.send(b"number %d" % number)
+        path = tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020}"
+        with path.open("r+b") as file:
+            file.write(bytes(20))  # without one before it, only a reading of the log finds it
+        found = await group.pull(0, suspend_ms=60_000)
+        assert (found.code, found.remark, offsets(found)) == (0, "FOUND", (3, 0, 3))
+        assert b"number 0" in found.body
+
+
+async def test_a_tag_finds_its_message_again_after_its_unit_was_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_scrubber, "REST_SECONDS", 0.0)
+    async with running(tmp_path / "store", logCheckBytesPerSecond=2**31 - 1) as group:
+        for tag in ("TagA", "TagB", "TagA"):
+            await group.send(tag.encode(), properties=f"UNIQ_KEY\x01u\x02TAGS\x01{tag}\x02")
+        path = tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020}"
+        content = path.read_bytes()
+        with path.open("r+b") as file:
+            file.seek(39)
+            file.write(bytes([content[39] ^ 1]))
+        async with asyncio.timeout(20):
+            while (found := await group.pull(0, subscription="TagB")).code != 0:
+                assert found.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert b"TagB" in found.body
+        assert path.read_bytes() == content
+        assert group.app.core.traffic.counts.units_repaired == 1
