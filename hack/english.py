@@ -60,7 +60,7 @@ NOT_READ = re.compile(
     r"tests/golden|testdata|_pb2|LICENSE|constraints|typings/|hack/(?:test_)?english\.py|helm/rocketmq-ha/crds"
 )
 PRODUCT = re.compile(
-    r"(?:admin|broker|broker_sidecar|controller_core|demo|kubectl|libs|nameserver|operator|spark)/.*\.py$"
+    r"(?:admin|broker|broker_sidecar|controller_core|demo|helm|kubectl|libs|nameserver|operator|spark)/.*\.py$"
 )
 
 

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="rocketmq-operator",
-        description="FairScheduler BrokerGroup, ControllerCluster and NameServer resources into running processes.",
+        description="Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
         epilog="Settings come from the environment: OPERATOR_NAMESPACES, OPERATOR_NAMESPACE, OPERATOR_POD_NAME, "
         "OPERATOR_LOG_FORMAT, OPERATOR_LOG_LEVEL, OPERATOR_RESYNC_SECONDS, ROCKETMQ_HA_IMAGE_REPOSITORY, "
         "ROCKETMQ_HA_IMAGE_TAG; docs/operator.md lists all of them.",

@@ -158,6 +158,6 @@ def test_the_script_wants_a_lease_that_is_renewed() -> None:
         stamp = renewed.isoformat(timespec="microseconds").replace("+00:00", "Z")
         return {"spec": {"holderIdentity": holder, "renewTime": stamp, "leaseDurationSeconds": 15}}
 
-    assert script.nobody_leads(lease("operator-0", 3)) is None
-    assert script.nobody_leads(lease(None, 3)) == "nobody holds the Lease"
-    assert "has not renewed it for 60 s" in script.nobody_leads(lease("operator-0", 60))
+    assert script.lease_without_holder(lease("operator-0", 3)) is None
+    assert script.lease_without_holder(lease(None, 3)) == "the Lease has no holder"
+    assert "has not renewed it for 60 s" in script.lease_without_holder(lease("operator-0", 60))

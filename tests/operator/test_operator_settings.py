@@ -69,3 +69,13 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert __version__ in said
     assert "release-finalizers" in said
+
+
+def test_the_help_begins_with_what_the_operator_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    usage, description, *_ = capsys.readouterr().out.split("\n\n")
+    assert usage.startswith("usage: rocketmq-operator ")
+    assert " ".join(description.split()) == (
+        "Turns BrokerGroup, ControllerCluster and NameServer resources into running processes."
+    )

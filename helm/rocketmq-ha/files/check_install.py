@@ -28,7 +28,11 @@ def main() -> int:
     questions: tuple[tuple[str, str, Judge], ...] = (
         ("the CRDs are there", "/apis/rocketmq-ha.io/v1alpha1", missing_kinds),
         ("the operator's pods are ready", f"/apis/apps/v1/namespaces/{namespace}/deployments/{deployment}", unready),
-        ("one of them acts", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}", nobody_leads),
+        (
+            "one of them acts",
+            f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}",
+            lease_without_holder,
+        ),
     )
     deadline = time.monotonic() + PATIENCE
     failed = 0
@@ -76,10 +80,10 @@ def unready(deployment: Any) -> str | None:
     return None if ready == wanted else f"{ready} of {wanted} are"
 
 
-def nobody_leads(lease: Any) -> str | None:
+def lease_without_holder(lease: Any) -> str | None:
     spec = lease["spec"]
     if not spec.get("holderIdentity"):
-        return "nobody holds the Lease"
+        return "the Lease has no holder"
     age = (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(spec["renewTime"])).total_seconds()
     if age > spec["leaseDurationSeconds"]:
         return f"{spec['holderIdentity']} holds the Lease, but has not renewed it for {age:.0f} s"

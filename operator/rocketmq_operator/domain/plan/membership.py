@@ -22,7 +22,7 @@ def pods_needed(observed: ObservedCluster) -> int:
 
 
 def change_members(observed: ObservedCluster) -> Step:
-    """The next step towards spec.members members."""
+    """The next step to as many members as spec.members says."""
     wanted = observed.cluster.spec.members
     quorum = _leader_view(observed)
     if quorum is None or observed.stateful_set is None:
