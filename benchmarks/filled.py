@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.engines import Quorum
 from benchmarks.groups import Copies, Member, ReplicaGroup
-from benchmarks.sending import GroupView, create_topic, fill
+from benchmarks.sending import GroupPoller, create_topic, fill
 from rocketmq_client.producer import Producer
 from rocketmq_client.routes import PublishQueue
 from rocketmq_runtime.remoting.client import RemotingClient
@@ -33,7 +33,7 @@ async def filled(quorum: Quorum, total: int, *, body_size: int = 1024) -> AsyncI
         with quorum.group(Copies.MASTER) as group:
             member = group.add()
             member.launch()
-            await GroupView(client, quorum.addresses).wait_in_sync(1)
+            await GroupPoller(client, quorum.addresses).wait_in_sync(1)
             async with Producer(group.nameservers) as producer:
                 queues = await create_topic(producer)
                 began = time.perf_counter()

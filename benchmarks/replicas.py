@@ -15,7 +15,7 @@ from benchmarks.controller import Figures
 from benchmarks.engines import Quorum
 from benchmarks.filled import filled
 from benchmarks.groups import Copies, Member, ReplicaGroup
-from benchmarks.sending import PATIENCE, TOPIC, GroupView, create_topic, send_for, sends_per_second
+from benchmarks.sending import PATIENCE, TOPIC, GroupPoller, create_topic, send_for, sends_per_second
 from benchmarks.targets import IN_FLIGHT
 from rocketmq_client.producer import Producer
 from rocketmq_demo.native_load import NativeLoad
@@ -66,7 +66,7 @@ async def master_lost(quorum: Quorum) -> Figures:
         with quorum.group(Copies.ALL) as group:
             for _ in range(3):
                 group.add().launch()
-            view = GroupView(client, quorum.addresses)
+            view = GroupPoller(client, quorum.addresses)
             await view.wait_in_sync(3)
             load = NativeLoad(nameservers=group.nameservers)
             async with Producer(group.nameservers, timeout=1.0) as producer:
@@ -103,7 +103,7 @@ async def _sends(quorum: Quorum, group: ReplicaGroup, *, replicas: int, name: st
     for _ in range(replicas):
         group.add().launch()
     client = RemotingClient()
-    view = GroupView(client, quorum.addresses)
+    view = GroupPoller(client, quorum.addresses)
     figures: Figures = {}
     try:
         await view.wait_in_sync(replicas)
@@ -146,7 +146,7 @@ async def _fetch(client: RemotingClient, quorum: Quorum, group: ReplicaGroup, en
         _check(began, "the slave does not say that it has everything")
         await asyncio.sleep(_POLL)
     reported = time.perf_counter() - began
-    await GroupView(client, quorum.addresses).wait_in_sync(2)
+    await GroupPoller(client, quorum.addresses).wait_in_sync(2)
     return {
         "fetch_first_byte": first,
         "fetch_mb_per_second": end / 1e6 / (last - first),
@@ -199,7 +199,7 @@ async def _max_offset(client: RemotingClient, address: str) -> int:
     return decode_body(EpochEntryCache, answer.body).max_offset
 
 
-async def _master(view: GroupView, group: ReplicaGroup) -> Member:
+async def _master(view: GroupPoller, group: ReplicaGroup) -> Member:
     info = await view.wait_in_sync(3)
     return next(member for member in group.members if member.address == info.master_address)
 

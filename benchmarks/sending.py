@@ -38,8 +38,8 @@ _PASSING = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
 """A machine whose disk is busy may hold anything up for a while, the renewal of a lease too."""
 
 
-class GroupView:
-    """The group as its controllers see it (getSyncStateData), whichever of them leads."""
+class GroupPoller:
+    """Reads the group's state (getSyncStateData) from the controller that leads."""
 
     def __init__(self, client: RemotingClient, controllers: Sequence[str]) -> None:
         self._client, self._controllers = client, tuple(controllers)

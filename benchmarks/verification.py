@@ -19,7 +19,7 @@ from benchmarks.controller import Figures
 from benchmarks.engines import Quorum
 from benchmarks.groups import CLUSTER, NAME
 from benchmarks.made_logs import make_stores
-from benchmarks.sending import GroupView, create_topic, fill, send_for
+from benchmarks.sending import GroupPoller, create_topic, fill, send_for
 from rocketmq_client.producer import Producer
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import NameServer, Replica
@@ -166,7 +166,7 @@ async def _sidecars(quorum: Quorum) -> Figures:
             stack.callback(name_server.close)
             name_server.wait_listening()
             specs = [_replica(stack, quorum, ports, name_server.address, number) for number in range(3)]
-            await GroupView(client, quorum.addresses).wait_in_sync(3)
+            await GroupPoller(client, quorum.addresses).wait_in_sync(3)
             async with Producer([name_server.address], timeout=5.0) as producer:
                 await fill(await create_topic(producer), SERVED, body_size=1024)
                 await asyncio.sleep(SETTLE)

@@ -41,7 +41,7 @@ async def get_cluster_info(caller: Caller, name_servers: Sequence[str]) -> Clust
 
 
 def broker_names_of(info: ClusterInfo, cluster_name: str) -> Sequence[str]:
-    """Names of the broker sets of a cluster, sorted.
+    """Names of the broker groups of a cluster, sorted.
 
     Raises:
         ClusterRefusedError: the name server has no such cluster, or no broker of it.
@@ -53,7 +53,7 @@ def broker_names_of(info: ClusterInfo, cluster_name: str) -> Sequence[str]:
 
 
 def addresses_of(info: ClusterInfo, broker_name: str) -> Sequence[str]:
-    """Addresses of a broker set's registered members, by broker id; empty if the name server does not know it."""
+    """Addresses of a broker group's registered members, by broker id; empty if the name server does not know it."""
     data = info.broker_addr_table.get(broker_name)
     return [data.broker_addrs[broker_id] for broker_id in sorted(data.broker_addrs)] if data else []
 

@@ -52,7 +52,7 @@ def get_sync_state_set(
     form: options.Format = OutputFormat.TABLE,
     timeout: options.TimeOut = DEFAULT_TIMEOUT,
 ) -> int:
-    """Masters, epochs and sync state sets of broker sets, as the leading controller has them."""
+    """Masters, epochs and sync state sets of broker groups, as the leading controller has them."""
     addresses = options.parse_addresses(controller, "-a")
     target = options.parse_target(broker, cluster)
     name_servers = [] if target.broker_name else options.parse_name_servers(name_server)
@@ -64,7 +64,7 @@ def get_sync_state_set(
             names = brokers.broker_names_of(await brokers.get_cluster_info(caller, name_servers), target.cluster_name)
         sets = await controllers.get_sync_state_sets(caller, addresses, names)
         problems = [
-            ClusterRefusedError(f"the controller has no broker set {name}") for name in names if name not in sets
+            ClusterRefusedError(f"the controller has no broker group {name}") for name in names if name not in sets
         ]
         if not sets:
             return Report("", tuple(problems))
@@ -113,12 +113,12 @@ def elect_master(
         int, typer.Option("-b", "--brokerId", metavar="ID", min=1, help="Controller id of the broker to become master.")
     ],
     broker: options.BrokerName,
-    cluster: Annotated[str, typer.Option("-c", "--clusterName", metavar="NAME", help="The broker set's cluster.")],
+    cluster: Annotated[str, typer.Option("-c", "--clusterName", metavar="NAME", help="The broker group's cluster.")],
     name_server: options.UnusedNameServers = None,  # noqa: ARG001
     form: options.Format = OutputFormat.TABLE,
     timeout: options.TimeOut = DEFAULT_TIMEOUT,
 ) -> int:
-    """Make a broker master of its set: one that is alive and in sync, unless unclean elections are allowed."""
+    """Make a broker master of its group: one that is alive and in sync, unless unclean elections are allowed."""
     addresses = options.parse_addresses(controller, "-a")
     broker_name = options.required(broker, "-bn")
     cluster_name = options.required(cluster, "-c")
@@ -163,24 +163,24 @@ def clean_broker_metadata(
     broker: options.BrokerName,
     broker_ids: Annotated[
         str | None,
-        typer.Option("-b", "--brokerControllerIdsToClean", metavar="ID[;...]", help="Only these brokers of the set."),
+        typer.Option("-b", "--brokerControllerIdsToClean", metavar="ID[;...]", help="Only these brokers of the group."),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option("-c", "--clusterName", metavar="NAME", help="The set's cluster; needed without -l.")
+        str | None, typer.Option("-c", "--clusterName", metavar="NAME", help="The group's cluster; needed without -l.")
     ] = None,
     living: Annotated[
         bool,
         typer.Option(
             "-l",
             "--cleanLivingBroker",
-            help="Also brokers that are alive. Java's controller ignores -b then and forgets the whole set.",
+            help="Also brokers that are alive. Java's controller ignores -b then and forgets the whole group.",
         ),
     ] = False,
     name_server: options.UnusedNameServers = None,  # noqa: ARG001
     form: options.Format = OutputFormat.TABLE,
     timeout: options.TimeOut = DEFAULT_TIMEOUT,
 ) -> int:
-    """Make the controllers forget a broker set, or some brokers of it."""
+    """Make the controllers forget a broker group, or some brokers of it."""
     addresses = options.parse_addresses(controller, "-a")
     name, ids = options.required(broker, "-bn"), options.parse_broker_ids(broker_ids)
     cluster_name = (cluster or "").strip() or None

@@ -56,7 +56,7 @@ class ConfigUpdated:
 async def get_sync_state_sets(
     caller: Caller, controllers: Sequence[str], broker_names: Sequence[str]
 ) -> Mapping[str, ReplicasInfo]:
-    """The state of the named broker sets, by name; those the leader does not know are missing.
+    """The state of the named broker groups, by name; those the leader does not know are missing.
 
     Raises:
         ClusterRefusedError, UnreachableError: see `leader.call_leader`.
@@ -120,7 +120,7 @@ async def clean_broker_metadata(
     broker_ids: Sequence[int],
     living: bool,
 ) -> None:
-    """Forget `broker_ids` of a broker set, or, without ids, all of it; `living`: also brokers that are alive.
+    """Forget `broker_ids` of a broker group, or, without ids, all of it; `living`: also brokers that are alive.
 
     Raises:
         ClusterRefusedError, UnreachableError: see `leader.call_leader`.

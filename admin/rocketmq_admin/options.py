@@ -60,13 +60,13 @@ UnusedNameServers = Annotated[
         "-n", "--namesrvAddr", metavar="HOST:PORT[;...]", help="Accepted for compatibility with mqadmin, not used."
     ),
 ]
-BrokerName = Annotated[str, typer.Option("-bn", "--brokerName", metavar="NAME", help="Name of the broker set.")]
+BrokerName = Annotated[str, typer.Option("-bn", "--brokerName", metavar="NAME", help="Name of the broker group.")]
 FetchBrokerName = Annotated[
-    str | None, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker set with this name.")
+    str | None, typer.Option("-b", "--brokerName", metavar="NAME", help="The broker group with this name.")
 ]
 FetchClusterName = Annotated[
     str | None,
-    typer.Option("-c", "--clusterName", metavar="NAME", help="All broker sets of this cluster (needs a name server)."),
+    typer.Option("-c", "--clusterName", metavar="NAME", help="All broker groups of this cluster, by a name server."),
 ]
 Interval = Annotated[
     int | None,
@@ -86,7 +86,7 @@ DEFAULT_TIMEOUT = 3.0
 
 @dataclass(frozen=True)
 class Target:
-    """Which broker sets: one by its name, or, where that is empty, all of a cluster."""
+    """Which broker groups: one by its name, or, where that is empty, all of a cluster."""
 
     broker_name: str
     cluster_name: str
@@ -101,7 +101,7 @@ def parse_target(broker: str | None, cluster: str | None) -> Target:
     if broker is not None:
         return Target(required(broker, "-b"), "")
     if cluster is None:
-        raise WrongUsageError("give a broker set (-b) or a cluster (-c)")
+        raise WrongUsageError("give a broker group (-b) or a cluster (-c)")
     return Target("", required(cluster, "-c"))
 
 

@@ -13,10 +13,11 @@ from rocketmq_operator.app import Operator
 from rocketmq_operator.kubernetes.kube import Kube, KubeError, UnavailableError, load_configuration
 from rocketmq_operator.kubernetes.lease import Leadership, LeaseLostError, LeaseSettings
 from rocketmq_operator.release import ReleaseError, release_finalizers
-from rocketmq_operator.settings import OperatorSettings, SettingsError, load
+from rocketmq_operator.settings import OperatorSettings, load
 from rocketmq_resources import names
 from rocketmq_runtime import logs
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals
+from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_runtime.loop_watchdog import LoopWatchdog
 from rocketmq_runtime.probes import ProbeServer
 from rocketmq_runtime.version import __version__

@@ -6,15 +6,12 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_runtime.version import __version__
 
 PREFIX: Final = "OPERATOR_"
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-
-
-class SettingsError(Exception):
-    """An environment variable is invalid; the text names it."""
 
 
 class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def test_overview_and_version(admin: Tool) -> None:
         (("getControllerMetaData", "-a", " ; "), "-a: no address given"),
         (("getControllerMetaData", "-a", N1, "-o", "xml"), "Invalid value for '-o'"),
         (("getControllerMetaData", "-a", N1, "--timeout", "0"), "Invalid value for '--timeout'"),
-        (("getSyncStateSet", "-a", N1), "give a broker set (-b) or a cluster (-c)"),
+        (("getSyncStateSet", "-a", N1), "give a broker group (-b) or a cluster (-c)"),
         (("getSyncStateSet", "-a", N1, "-c", "c"), "give -n host:port or set NAMESRV_ADDR"),
         (("getSyncStateSet", "-a", N1, "-b", "b", "-i", "0"), "Invalid value for '-i'"),
         (("getBrokerEpoch", "-b", "b"), "give -n host:port or set NAMESRV_ADDR"),

@@ -45,7 +45,7 @@ def test_get_controller_meta_data(cluster: FakeCluster, admin: Tool) -> None:
 
 
 @pytest.mark.parametrize("asked", [N0, N1])
-def test_get_sync_state_set_of_a_broker_set(cluster: FakeCluster, admin: Tool, asked: str) -> None:
+def test_get_sync_state_set_of_a_broker_group(cluster: FakeCluster, admin: Tool, asked: str) -> None:
     cluster.processes[N1].scripts[1006] = recorded("1006-get-sync-state-data-response")
     outcome = admin("getSyncStateSet", "-a", asked, "-b", "broker-a")
     assert (outcome.code, outcome.out, outcome.err) == (0, golden("getSyncStateSet-b"), "")
@@ -78,7 +78,7 @@ def test_get_sync_state_set_of_an_unknown_broker(cluster: FakeCluster, admin: To
     outcome = admin("getSyncStateSet", "-a", N1, "-b", "nobody")
     assert outcome.out == golden("getSyncStateSet-unknown")
     # mqadmin says nothing and success
-    assert (outcome.code, outcome.err) == (1, "rocketmq-admin: the controller has no broker set nobody\n")
+    assert (outcome.code, outcome.err) == (1, "rocketmq-admin: the controller has no broker group nobody\n")
 
 
 def epochs_of(broker_id: int, epochs: list[EpochEntry]) -> EpochEntryCache:

@@ -3,7 +3,8 @@
 import pytest
 
 from rocketmq_operator.main import main
-from rocketmq_operator.settings import OperatorSettings, SettingsError, load
+from rocketmq_operator.settings import OperatorSettings, load
+from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_runtime.version import __version__
 
 

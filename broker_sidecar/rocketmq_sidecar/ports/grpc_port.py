@@ -20,10 +20,10 @@ from rocketmq_runtime.grpc.tls import ServerTls, server_credentials
 from rocketmq_sidecar.ports.log_service import SERVICE as LOG_READER
 from rocketmq_sidecar.ports.log_service import LogReader
 from rocketmq_sidecar.ports.replica_admin import (
-    AdminError,
     NotDoneError,
     NotNowError,
     ReplicaAdmin,
+    ReplicaAdminError,
     StartingError,
     UnderWayError,
 )
@@ -45,7 +45,7 @@ ROLE_OF = {
     ReplicaRole.SLAVE: pb.ROLE_SLAVE,
     ReplicaRole.NONE: pb.ROLE_NONE,
 }
-STATUS_OF: dict[type[AdminError], grpc.StatusCode] = {
+STATUS_OF: dict[type[ReplicaAdminError], grpc.StatusCode] = {
     NotNowError: grpc.StatusCode.FAILED_PRECONDITION,
     UnderWayError: grpc.StatusCode.ALREADY_EXISTS,
     NotDoneError: grpc.StatusCode.ABORTED,
@@ -110,7 +110,7 @@ class SidecarAdmin(SidecarAdminServicer):
         _log("asked to refuse sends" if request.fenced else "asked to accept sends", context, reason=request.reason)
         try:
             view = await self._admin.set_fenced(fenced=request.fenced, reason=request.reason)
-        except AdminError as error:
+        except ReplicaAdminError as error:
             await _refuse(context, error)
         return pb.SetFencedResponse(replica=message_of(view))
 
@@ -126,7 +126,7 @@ class SidecarAdmin(SidecarAdminServicer):
         _log("asked to hand over", context, to=broker_id, millis=millis)
         try:
             new = await self._admin.hand_over(broker_id, millis / 1000)
-        except AdminError as error:
+        except ReplicaAdminError as error:
             await _refuse(context, error)
         return pb.HandOverResponse(master_broker_id=new.master_broker_id, master_epoch=new.master_epoch)
 
@@ -160,7 +160,7 @@ def message_of(view: ReplicaView) -> pb.Replica:
     )
 
 
-async def _refuse(context: aio.ServicerContext[RequestT, ResponseT], error: AdminError) -> Never:
+async def _refuse(context: aio.ServicerContext[RequestT, ResponseT], error: ReplicaAdminError) -> Never:
     log.warning("refused", reason=str(error), kind=type(error).__name__)
     await context.abort(STATUS_OF.get(type(error), grpc.StatusCode.INTERNAL), str(error))
 

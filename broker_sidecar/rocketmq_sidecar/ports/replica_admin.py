@@ -9,23 +9,23 @@ from typing import Protocol
 from rocketmq_api.replica_view import NewMaster, ReplicaView
 
 
-class AdminError(Exception):
+class ReplicaAdminError(Exception):
     """The request failed; the text says why and what to do."""
 
 
-class NotNowError(AdminError):
+class NotNowError(ReplicaAdminError):
     """Refused, nothing was done: the state of the replica does not allow it (FAILED_PRECONDITION)."""
 
 
-class UnderWayError(AdminError):
+class UnderWayError(ReplicaAdminError):
     """Refused, nothing was done: the same request is under way already (ALREADY_EXISTS)."""
 
 
-class NotDoneError(AdminError):
+class NotDoneError(ReplicaAdminError):
     """It was tried and failed (ABORTED)."""
 
 
-class StartingError(AdminError):
+class StartingError(ReplicaAdminError):
     """The replica is starting or stopping (UNAVAILABLE)."""
 
 
@@ -37,12 +37,12 @@ class ReplicaAdmin(Protocol):
         """When it returns, the fence is durable and the broker obeys it. If `fenced`, `reason` is not empty.
 
         Raises:
-            AdminError: one of its kinds.
+            ReplicaAdminError: one of its kinds.
         """
 
     async def hand_over(self, broker_id: int | None, seconds: float) -> NewMaster:
         """Ends, with or without success, after at most `seconds`, even if the caller leaves.
 
         Raises:
-            AdminError: one of its kinds.
+            ReplicaAdminError: one of its kinds.
         """

@@ -6,10 +6,9 @@ A module of its own, since no other verb loads that protocol.
 import asyncio
 from collections.abc import Mapping
 
+from rocketmq_admin import errors as admin_errors
 from rocketmq_admin.caller import Caller
 from rocketmq_admin.controllers import get_config
-from rocketmq_admin.errors import AdminError
-from rocketmq_admin.errors import UnreachableError as NotAnswered
 from rocketmq_kubectl import output
 from rocketmq_kubectl.cluster.session import Session, gather_results
 from rocketmq_kubectl.errors import CommandRefusedError, PluginError, UnreachableError
@@ -47,9 +46,9 @@ async def _config_of(session: Session, pod: str) -> Mapping[str, str]:
     try:
         async with asyncio.timeout(2 * session.kube.timeout):
             return (await get_config(Caller(client, session.kube.timeout), address)).values
-    except (AdminError, TimeoutError) as error:
+    except (admin_errors.AdminError, TimeoutError) as error:
         reason = str(error).replace(address, f"pod {pod}") or "no answer in time"
-        if not isinstance(error, NotAnswered | TimeoutError):
+        if not isinstance(error, admin_errors.UnreachableError | TimeoutError):
             raise CommandRefusedError(reason) from error
         # how a connection ends depends on who is quicker; what the pod's side has said does not
         why = session.forwards.problem(address)

@@ -131,8 +131,8 @@ def test_differs_from_5_3_3_forced_clean_of_the_master_vacates_its_role() -> Non
     assert (after.master_broker_id, after.master_epoch) == (None, 4)
     assert (set(after.sync_state_set), after.sync_state_set_epoch) == ({2}, 8)
     assert groups_needing_election({"broker-a": after}, StaticView({1, 2, 3}), CLEAN) == ("broker-a",)
-    fenced = alter_sync_state_set(after, alter(), sync_set(1, 2), StaticView({1, 2}))
-    assert fenced.code == ResponseCode.CONTROLLER_INVALID_MASTER
+    refused = alter_sync_state_set(after, alter(), sync_set(1, 2), StaticView({1, 2}))
+    assert refused.code == ResponseCode.CONTROLLER_INVALID_MASTER
 
 
 @pytest.mark.parametrize("forced", [False, True])

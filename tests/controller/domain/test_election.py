@@ -274,7 +274,7 @@ def test_no_replica_is_designated_while_the_master_may_acknowledge_alone() -> No
 def test_differs_from_5_3_3_epoch_overflow_is_refused(
     broker_id: int, code: int, master_epoch: int, set_epoch: int
 ) -> None:
-    """Java's ints wrap and the new master is fenced by everybody."""
+    """Java's ints wrap and every other process refuses the new master by its epoch."""
     group = make_group(master_epoch=master_epoch, set_epoch=set_epoch)
     decision = elect_master(group, elect(broker_id), StaticView({2}), CLEAN)
     assert decision.code == ResponseCode(code)

@@ -203,7 +203,7 @@ def test_differs_from_5_3_3_impossible_ids_are_refused(broker_id: int) -> None:
 
 
 def test_differs_from_5_3_3_ids_and_epochs_continue_after_a_full_clean() -> None:
-    """Java begins at id 1 and epoch 1: a broker that kept running would fence the new master, not be fenced."""
+    """Java begins at id 1 and epoch 1: a broker that kept running would refuse the new master, and not be refused."""
     assert apply_broker_id(tombstone(), apply_id(1)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     again = settled(tombstone(), apply_broker_id(tombstone(), apply_id(4, cluster="D")))
     assert (again.cluster_name, set(again.replicas), again.next_broker_id) == ("D", {4}, 5)

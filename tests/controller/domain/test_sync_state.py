@@ -101,8 +101,8 @@ def test_same_request_twice_is_refused_as_equal() -> None:
     assert (again.code, again.remark) == (ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, EQUAL)
 
 
-def test_fenced_master_that_sends_the_present_set_gets_2013() -> None:
-    """As in Java: the equality check precedes every fencing check."""
+def test_master_of_an_older_epoch_that_sends_the_present_set_gets_2013() -> None:
+    """As in Java: the equality check precedes the checks of epochs."""
     decision = alter_sync_state_set(make_group(), alter(epoch=3), sync_set(1, 2, 3, epoch=5), StaticView())
     assert decision.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
 

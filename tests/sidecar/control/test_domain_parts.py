@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, SyncStateSet
 from rocketmq_sidecar.domain.actions import Request
-from rocketmq_sidecar.domain.controllers.group_state import GroupState, GroupView
+from rocketmq_sidecar.domain.controllers.group_state import GroupState, MasterAnswer
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
 from rocketmq_sidecar.domain.controllers.lease import NEVER, Lease
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot
@@ -117,10 +117,10 @@ def test_a_leader_under_an_unknown_name_is_accepted_after_a_round() -> None:
 # Mandate
 
 
-def view(epoch: int | None, master: int | None, set_epoch: int = 1) -> GroupView:
+def view(epoch: int | None, master: int | None, set_epoch: int = 1) -> MasterAnswer:
     agreed = SyncStateSet(sync_state_set=frozenset({1}), sync_state_set_epoch=set_epoch)
     address = None if master is None else f"10.0.0.{master}:1"
-    return GroupView(RequestCode.CONTROLLER_GET_REPLICA_INFO, epoch, master, address, agreed)
+    return MasterAnswer(RequestCode.CONTROLLER_GET_REPLICA_INFO, epoch, master, address, agreed)
 
 
 def test_older_epoch_never_counts() -> None:

@@ -17,7 +17,13 @@ from rocketmq_api.sidecars import SidecarClient, view_of
 from rocketmq_runtime.config.settings import SettingsError, build_settings
 from rocketmq_sidecar.ports.grpc_port import make_grpc_server, message_of
 from rocketmq_sidecar.ports.late_grpc_port import LateGrpcPort
-from rocketmq_sidecar.ports.replica_admin import AdminError, NotDoneError, NotNowError, StartingError, UnderWayError
+from rocketmq_sidecar.ports.replica_admin import (
+    NotDoneError,
+    NotNowError,
+    ReplicaAdminError,
+    StartingError,
+    UnderWayError,
+)
 from rocketmq_sidecar.settings import SidecarSettings
 from tests.controller.grpc_kit import Authority
 from tests.ports import free_ports
@@ -51,7 +57,7 @@ class Admin:
 
     def __init__(self) -> None:
         self.view = FULL
-        self.error: AdminError | None = None
+        self.error: ReplicaAdminError | None = None
         self.asked: list[tuple[object, ...]] = []
 
     def get_replica(self) -> ReplicaView:
@@ -123,7 +129,7 @@ async def test_every_call() -> None:
         (StartingError("why"), NoAnswerError, grpc.StatusCode.UNAVAILABLE),
     ],
 )
-async def test_refusals(error: AdminError, expected: type[Exception], status: grpc.StatusCode) -> None:
+async def test_refusals(error: ReplicaAdminError, expected: type[Exception], status: grpc.StatusCode) -> None:
     admin = Admin()
     admin.error = error
     async with opened(admin) as address, SidecarClient(address) as client:

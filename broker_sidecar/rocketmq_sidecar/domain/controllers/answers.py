@@ -14,7 +14,7 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_sidecar.domain.controllers.group_state import GroupView
+from rocketmq_sidecar.domain.controllers.group_state import MasterAnswer
 
 
 def quorum(answer: RemotingCommand) -> GetMetaDataResponseHeader:
@@ -35,7 +35,7 @@ def agreed(answer: RemotingCommand) -> SyncStateSet:
     return decode_body(SyncStateSet, answer.body)
 
 
-def group_view(code: RequestCode, answer: RemotingCommand) -> GroupView | None:
+def master_answer(code: RequestCode, answer: RemotingCommand) -> MasterAnswer | None:
     """1002, 1003, 1004: who is master; None if the request was refused. 2011 (the master lives) is not a refusal."""
     fields = answer.ext_fields or {}
     if code is RequestCode.CONTROLLER_ELECT_MASTER:
@@ -44,13 +44,13 @@ def group_view(code: RequestCode, answer: RemotingCommand) -> GroupView | None:
         elected = decode_header(ElectMasterResponseHeader, fields)
         members = decode_body(ElectMasterResponseBody, answer.body).sync_state_set or frozenset()
         in_sync = SyncStateSet(sync_state_set=members, sync_state_set_epoch=elected.sync_state_set_epoch or 0)
-        return GroupView(code, elected.master_epoch, elected.master_broker_id, elected.master_address, in_sync)
+        return MasterAnswer(code, elected.master_epoch, elected.master_broker_id, elected.master_address, in_sync)
     if answer.code != ResponseCode.SUCCESS:
         return None
     if code is RequestCode.CONTROLLER_REGISTER_BROKER:
         registered = decode_header(RegisterBrokerToControllerResponseHeader, fields)
-        return GroupView(
+        return MasterAnswer(
             code, registered.master_epoch, registered.master_broker_id, registered.master_address, agreed(answer)
         )
     replica = decode_header(GetReplicaInfoResponseHeader, fields)
-    return GroupView(code, replica.master_epoch, replica.master_broker_id, replica.master_address, agreed(answer))
+    return MasterAnswer(code, replica.master_epoch, replica.master_broker_id, replica.master_address, agreed(answer))

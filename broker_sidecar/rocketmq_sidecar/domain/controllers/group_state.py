@@ -1,7 +1,7 @@
 """What the controllers answered about this replica's group: who is master, in which epoch, who is in sync. Pure.
 
-Fencing by epoch: a newer epoch always wins, an older one never counts, the same epoch may bring a newer SyncStateSet or
-the master's new address. `role` decides what the replica does about it.
+A newer epoch always wins, an answer with an older one is ignored, the same epoch may bring a newer SyncStateSet or the
+master's new address. `role` decides what the replica does about it.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_sidecar.domain.actions import LogLine
 
 
-class GroupView(msgspec.Struct, frozen=True):
+class MasterAnswer(msgspec.Struct, frozen=True):
     """Who is master, by a controller's answer. Unrequested messages never make one: they prove nothing."""
 
     source: RequestCode
@@ -24,7 +24,7 @@ class GroupView(msgspec.Struct, frozen=True):
 
 
 class GroupState:
-    """The newest of all views received."""
+    """The newest of all answers."""
 
     def __init__(self) -> None:
         self.master_epoch = 0
@@ -32,7 +32,7 @@ class GroupState:
         self.master_address: str | None = None
         self.agreed = SyncStateSet()
         self.vacant = False
-        """The newest view names no master: a replica has to ask for an election."""
+        """The newest answer names no master: a replica has to ask for an election."""
 
     @property
     def has_master(self) -> bool:
@@ -40,29 +40,29 @@ class GroupState:
         return self.master_id is not None
 
     def forget(self) -> None:
-        """The connections were closed: who is master must be requested again. The epoch stays, for fencing."""
+        """The connections were closed: who is master must be requested again. The epoch stays, to refuse older ones."""
         self.master_id, self.master_address, self.vacant = None, None, False
 
-    def update(self, group_view: GroupView) -> bool:
-        """Apply a view; True if master, its address or the epoch changed."""
-        epoch = self.master_epoch if group_view.master_epoch is None else group_view.master_epoch
+    def update(self, answer: MasterAnswer) -> bool:
+        """Apply an answer; True if master, its address or the epoch changed."""
+        epoch = self.master_epoch if answer.master_epoch is None else answer.master_epoch
         if epoch < self.master_epoch:
             return False
         before = self.master_epoch, self.master_id, self.master_address, self.vacant
         newer = epoch > self.master_epoch
-        if group_view.master_id is None or not group_view.master_address:
+        if answer.master_id is None or not answer.master_address:
             self.master_epoch, self.master_id, self.master_address, self.vacant = epoch, None, None, True
-        elif newer or self.master_id in {None, group_view.master_id}:
+        elif newer or self.master_id in {None, answer.master_id}:
             self.master_epoch, self.master_id, self.master_address = (
                 epoch,
-                group_view.master_id,
-                group_view.master_address,
+                answer.master_id,
+                answer.master_address,
             )
             self.vacant = False
         else:
             return False  # another master of the same epoch, which OneMasterPerEpoch excludes
-        if newer or group_view.agreed.sync_state_set_epoch > self.agreed.sync_state_set_epoch:
-            self.agreed = group_view.agreed
+        if newer or answer.agreed.sync_state_set_epoch > self.agreed.sync_state_set_epoch:
+            self.agreed = answer.agreed
         return before != (self.master_epoch, self.master_id, self.master_address, self.vacant)
 
     def adopt(self, agreed: SyncStateSet) -> bool:

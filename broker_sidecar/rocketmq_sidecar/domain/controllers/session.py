@@ -40,7 +40,7 @@ from rocketmq_sidecar.domain.actions import (
 )
 from rocketmq_sidecar.domain.controllers import answers
 from rocketmq_sidecar.domain.controllers.designated_election import DesignatedElection
-from rocketmq_sidecar.domain.controllers.group_state import GroupState, GroupView
+from rocketmq_sidecar.domain.controllers.group_state import GroupState, MasterAnswer
 from rocketmq_sidecar.domain.controllers.heartbeats import Heartbeats
 from rocketmq_sidecar.domain.controllers.identity import IdentityKeeper
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
@@ -348,19 +348,19 @@ class ControllerSession:
         return (*refused, ProposalRefused()) if self._proposal.certainly_refused(answer) else refused
 
     def _handle_election(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
-        group_view = answers.group_view(request.code, answer)
-        if group_view is None:
+        master_answer = answers.master_answer(request.code, answer)
+        if master_answer is None:
             self.election.on_refused(answer)
             return self._refused(request, answer, slot, now)
         slot.succeeded()
-        learnt = self._update_group(group_view, None)
-        if group_view.master_id == self.broker_id:
-            self.election.on_named_master(group_view.master_epoch, request.sent_at)
+        learnt = self._update_group(master_answer, None)
+        if master_answer.master_id == self.broker_id:
+            self.election.on_named_master(master_answer.master_epoch, request.sent_at)
         return learnt
 
     def _handle_view(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
-        group_view = answers.group_view(request.code, answer)
-        if group_view is None:
+        master_answer = answers.master_answer(request.code, answer)
+        if master_answer is None:
             if answer.code in _UNREGISTERED:
                 self._not_registered(request)
             return self._refused(request, answer, slot, now)
@@ -370,31 +370,34 @@ class ControllerSession:
             self.registered, self.trouble = True, None
             self._heartbeats.at_once()
             self._polls.answered(now)
-        return self._update_group(group_view, request.sent_at)
+        return self._update_group(master_answer, request.sent_at)
 
-    def _update_group(self, group_view: GroupView, sent_at: float | None) -> Actions:
+    def _update_group(self, master_answer: MasterAnswer, sent_at: float | None) -> Actions:
         group = self.group
         before = group.master_epoch, group.master_id
-        changed = group.update(group_view)
-        if group_view.master_epoch is not None and group_view.master_epoch < group.master_epoch:
+        changed = group.update(master_answer)
+        if master_answer.master_epoch is not None and master_answer.master_epoch < group.master_epoch:
             return ()
         if group.master_id != self.broker_id:
             self.lease.on_denied()
         elif sent_at is not None:
             self._confirmed(sent_at)
-        accepted = self._after_leaving_set(group_view)
+        accepted = self._after_leaving_set(master_answer)
         if not changed:
             return accepted
         self._polls.found()
         if self._options.relaxed and self.is_master:
             self._heartbeats.at_once()  # the lease begins with the first one that announces it
-        return (*accepted, group.log_line(self.broker_id, before, group_view.source))
+        return (*accepted, group.log_line(self.broker_id, before, master_answer.source))
 
-    def _after_leaving_set(self, group_view: GroupView) -> Actions:
+    def _after_leaving_set(self, master_answer: MasterAnswer) -> Actions:
         """Once this replica is out of the SyncStateSet, the loss no longer matters: it cannot be elected, and cannot
         come back without the master's log. Nor without a heartbeat, so the set of an older answer is good enough."""
-        asked = group_view.source in {RequestCode.CONTROLLER_REGISTER_BROKER, RequestCode.CONTROLLER_GET_REPLICA_INFO}
-        if self.lost is None or not asked or self.broker_id in group_view.agreed.sync_state_set:
+        asked = master_answer.source in {
+            RequestCode.CONTROLLER_REGISTER_BROKER,
+            RequestCode.CONTROLLER_GET_REPLICA_INFO,
+        }
+        if self.lost is None or not asked or self.broker_id in master_answer.agreed.sync_state_set:
             return ()
         return self._log_complete("the group continues without what this log has lost")
 

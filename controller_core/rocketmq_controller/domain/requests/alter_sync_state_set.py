@@ -1,8 +1,8 @@
 """alterSyncStateSet (1001): the master reports which replicas are in sync with it.
 
-The fence of the whole design: a master of an older epoch cannot change the set, so what it acknowledges with the set
-that it has is on the master that replaced it. The order of checks is Java's; the equality check comes before every
-fencing check, so a fenced master that sends the present set gets 2013 and not 2000.
+The design relies on one rule: a master of an older epoch cannot change the set, so what it acknowledges with the set
+that it has is on the master that replaced it. The order of checks is Java's. The check for an equal set comes before
+the checks of epochs, so a master of an older epoch that sends the present set gets 2013 and not 2000.
 
 Differs from 5.3.3: a replica of which a new controller leader cannot know yet counts as alive (no spurious 2006 after
 a change of leader), a member that a strict group keeps need not be alive, and an epoch that would leave Java's int is
@@ -40,15 +40,17 @@ _EQUAL = Decision(
 def alter_sync_state_set(
     group: BrokerGroup | None, request: AlterSyncStateSetRequestHeader, body: SyncStateSet, view: LivenessView
 ) -> Decision:
-    """Codes: 0; 2013 unknown set, equal set, set without master; 2002, 2000, 2001 fenced; 2003, 2006 wrong members."""
+    """Codes: 0; 2013 unknown set, equal set, set without master; 2002 not the master; 2000, 2001 another epoch; 2003,
+    2006 wrong members.
+    """
     if group is None or not group.replicas:
         return _UNKNOWN_SET
     if body.sync_state_set == group.sync_state_set:
         return _EQUAL
-    return _fenced(group, request, body) or _wrong_members(group, body, view) or _altered(group, body)
+    return _wrong_master(group, request, body) or _wrong_members(group, body, view) or _altered(group, body)
 
 
-def _fenced(group: BrokerGroup, request: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Decision | None:
+def _wrong_master(group: BrokerGroup, request: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Decision | None:
     master = group.master_broker_id
     if master is None or master != request.master_broker_id:
         current = "null" if master is None else master
