@@ -32,7 +32,7 @@ IN_TURNS: Final[Mapping[str, Sequence[str]]] = {
     "sends_to_master": [f"sends_master_{in_flight}" for in_flight in IN_FLIGHT],
 }
 """Measurements that both commits run at the same time, and their figures in order. The median latency of
-alterSyncStateSet is the reciprocal of its rate: so many groups, each with one request in flight."""
+alterSyncStateSet is the reciprocal of its rate: each group has one request in flight."""
 TURN_SECONDS: Final = 0.6
 WARM_UP_SECONDS: Final = 1.0
 

@@ -34,7 +34,7 @@ JIT_WARM_UP = 5.0
 FETCHED = 900_000_000
 FETCHED_BODY = 256 * 1024
 GAP_SECONDS = 4.0
-"""A lost master is watched for at least so long."""
+"""A lost master is watched for at least this time."""
 _POLL = 0.02
 _FILE_POLL = 0.002
 

@@ -133,7 +133,7 @@ async def send_for(producer: Producer, in_flight: int, seconds: float, topic: st
 
 
 async def sends_per_second(producer: Producer, in_flight: int, *, warm_up: float, seconds: float) -> float:
-    """Acknowledged sends per second with so many in flight, after `warm_up` seconds of the same.
+    """Acknowledged sends per second with `in_flight` in flight, after `warm_up` seconds of the same.
 
     Raises:
         BenchError: more than one send in a hundred was not acknowledged.

@@ -52,6 +52,9 @@ BANNED = {
     r"on (?:the|its|their) way out": "leaving",
     r"had better": "should",
     r"the like": "similar",
+    r"meanwhile": "until then; during the call; already; or delete it",
+    r"so (?:many|long)(?! (?:as|that)\b)": "this number, this time",
+    r"for ever": "forever; without end",
 }
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 PATTERN = re.compile("|".join(rf"(?P<b{number}>\b(?:{text})\b)" for number, text in enumerate(BANNED)), re.IGNORECASE)

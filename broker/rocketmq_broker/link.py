@@ -52,7 +52,7 @@ class LinkHandler(Protocol):
 
 
 class SidecarLink:
-    """At most one connection at a time; connecting is tried for ever."""
+    """At most one connection at a time; connecting is tried forever."""
 
     def __init__(self, path: Path, handler: LinkHandler) -> None:
         self._path = path
@@ -124,7 +124,7 @@ class SidecarLink:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception as error:
-                # if this task ended here, the broker would stay without a role for ever, and nothing would report it
+                # if this task ended here, the broker would stay without a role forever, and nothing would report it
                 log.exception("cannot connect to the sidecar, retrying", path=str(self._path))
                 self._report("no link to the sidecar", f"{type(error).__name__}: {error}")
                 await asyncio.sleep(STABLE_SECONDS)

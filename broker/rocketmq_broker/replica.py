@@ -2,7 +2,7 @@
 sends.
 
 Messages are carried out one at a time and in order. Releasing the writer lock may have to wait for the flush thread;
-messages that arrive meanwhile are queued. `app.py` builds it and registers listeners.
+messages that arrive until then are queued. `app.py` builds it and registers listeners.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ class Replica:
         self._progress_apart = UNAWAITED_PROGRESS_SECONDS if settings.put_ok.alone else 0.0
         self._inbox: deque[FromSidecar] = deque()
         self._busy: asyncio.Task[None] | None = None
-        """Releases the lock, or forgets what is behind a cut: messages that arrive meanwhile wait in `_inbox`."""
+        """Releases the lock, or forgets what is behind a cut: messages that arrive during that wait in `_inbox`."""
         self._dispatching: asyncio.Handle | None = None
         self._confirmed = 0
         """The last confirm offset from the sidecar, and on a slave the max offset."""

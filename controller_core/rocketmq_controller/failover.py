@@ -52,7 +52,7 @@ CHECK_PERIOD = 0.1
 """Seconds between checks of the heartbeat table: a suspicion is at most this late."""
 STALL = 1.0
 """Seconds. A check that comes later than this means that this process was stalled: silence and closed connections
-meanwhile prove nothing."""
+in that time prove nothing."""
 RETRY_DELAY = 0.05
 SCAN_PART = 2000
 """Groups that are scanned in one turn of the loop; 6 ms."""

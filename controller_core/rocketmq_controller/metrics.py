@@ -203,7 +203,7 @@ def request_type(code: int) -> str:
 
 
 def disk_usage(folder: Path) -> int:
-    """Bytes of the files in `folder`; files that vanish meanwhile (a cut journal) count as nothing."""
+    """Bytes of the files in `folder`; files that vanish during the call (a cut journal) count as nothing."""
     total = 0
     for file in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):

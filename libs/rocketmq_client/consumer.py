@@ -59,7 +59,7 @@ class Consumer:
     ) -> None:
         """`start` holds where the group has no committed offset; `tags` as in `TagA || TagB`.
 
-        A request may take `timeout` seconds; a failed one is retried after `pause` seconds, for ever.
+        A request may take `timeout` seconds; a failed one is retried after `pause` seconds, without end.
         """
         self.client_id = new_client_id()
         self.topic = topic

@@ -208,7 +208,7 @@ class Producer:
         """The queue for the next attempt, by a fresh route where one failed."""
         known = self.routes.known(job.topic)
         if known is not None and failed is not None and failed.queue not in known.publish:
-            again = False  # another send has refreshed it meanwhile
+            again = False  # another send has refreshed it already
         route: TopicRoute | None
         try:
             route = await (self.routes.refresh(job.topic, unlike=known) if again else self.routes.route(job.topic))

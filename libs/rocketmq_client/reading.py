@@ -89,7 +89,7 @@ class Cursor:
         timeout: float,
         pause: float,
     ) -> None:
-        """Each step is tried `attempts` times, None means for ever; `timeout` and `pause` in seconds."""
+        """Each step is tried `attempts` times, None means without end; `timeout` and `pause` in seconds."""
         self.queue = queue
         self.topic = topic
         self._client = client

@@ -1,6 +1,6 @@
 """The state of one replica's log from its files: identity, epochs, confirm offset, first and last offset.
 
-For the `files` way of verifying and for the sidecar beside an Apache broker. The owner may run meanwhile: it
+For the `files` way of verifying and for the sidecar beside an Apache broker. The owner may run during that: it
 appends, rolls, expires and cuts. Epochs count only if they were equal before and after the walk to the log's end.
 Source: rocketmq-all-5.3.3: CommitLog.java, StoreCheckpoint.java, EpochFileCache.java.
 """

@@ -30,7 +30,7 @@ class IdentityError(FormatError):
 
 
 class BrokerIdentity(msgspec.Struct, frozen=True):
-    """`brokerName:brokerId` is given once and for ever."""
+    """`brokerName:brokerId` is given once and forever."""
 
     cluster_name: str
     broker_name: str

@@ -30,7 +30,7 @@ class ControllerCluster(Resource[ControllerClusterSpec], frozen=True):
         return self.spec.members // 2 + 1
 
     def peers(self, members: int) -> str:
-        """controllerDLegerPeers, of so many members."""
+        """controllerDLegerPeers for this number of members."""
         return names.controller_peers(self.name, self.namespace, members)
 
     @property

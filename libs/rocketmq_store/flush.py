@@ -1,7 +1,7 @@
 """Slow disk work off the event loop: threads that sync and preallocate for a store.
 
 Group commit: one fdatasync of the log runs at a time, and the next one covers all calls of `flushed` that arrived
-meanwhile. The log has a thread of its own and does not wait for consume queues. Used by the broker.
+during it. The log has a thread of its own and does not wait for consume queues. Used by the broker.
 """
 
 import asyncio

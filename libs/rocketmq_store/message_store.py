@@ -319,7 +319,7 @@ class MessageStore(QueueReading):
 
     @property
     def dispatch_stopped(self) -> Stop | None:
-        """Where the last `dispatch` or `extend` found no record, although the log goes on there."""
+        """Where the last `dispatch` or `extend` found no record, although the log continues there."""
         return self._dispatcher.stopped
 
     @property

@@ -1,27 +1,15 @@
 """hack/citations.py: what is refused as a citation, and what is not."""
 
-import importlib.util
-from types import ModuleType
-
 import pytest
 
 from tests.paths import ROOT
+from tests.scripts import load_script
 
-SCRIPT = ROOT / "hack" / "citations.py"
 PAGE = "# Page\n## The `log`, [here](#twice)\n## Twice\n## Twice\n```\n# no heading\n```\n"
 FILES = ("README.md", "docs/page.md", "libs/rocketmq_one/two/three.py", "libs/rocketmq_one/wire.proto")
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-citations = load()
+citations = load_script(ROOT / "hack" / "citations.py")
 
 
 def problems(name: str, text: str) -> list[str]:

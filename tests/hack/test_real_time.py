@@ -1,25 +1,11 @@
 """hack/real_time.py: which tests depend on the speed of the machine."""
 
-import importlib.util
-from types import ModuleType
-
 import pytest
 
 from tests.paths import ROOT
+from tests.scripts import load_script
 
-SCRIPT = ROOT / "hack" / "real_time.py"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-real_time = load()
+real_time = load_script(ROOT / "hack" / "real_time.py")
 
 
 def problems(text: str) -> list[str]:

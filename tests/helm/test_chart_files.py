@@ -2,12 +2,9 @@
 
 import ast
 import datetime as dt
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,6 +12,7 @@ import yaml
 
 from rocketmq_operator.settings import OperatorSettings
 from tests.paths import ROOT
+from tests.scripts import load_script
 
 CHART = ROOT / "helm" / "rocketmq-ha"
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -23,17 +21,8 @@ FREE = {"global"}
 """In the schema, not in the values: Helm puts it there."""
 
 
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_is_made_is_as_it_would_be_made() -> None:
-    chart = load(ROOT / "hack" / "chart.py")
+    chart = load_script(ROOT / "hack" / "chart.py")
     stale = [path for path, text in chart.make().items() if not path.exists() or path.read_text() != text]
     assert stale == []
     assert {p.name for p in (CHART / "crds").iterdir()} == {p.name for p in (ROOT / "crds").glob("*.yaml")}
@@ -48,11 +37,11 @@ def test_crds_stay_apart_when_they_are_put_together() -> None:
     ("python", "semantic"), [("1.2.3", "1.2.3"), ("0.1.0.dev0", "0.1.0-dev.0"), ("1.2.3rc4", "1.2.3-rc.4")]
 )
 def test_versions_as_helm_wants_them(python: str, semantic: str) -> None:
-    assert load(ROOT / "hack" / "chart.py").semantic(python) == semantic
+    assert load_script(ROOT / "hack" / "chart.py").semantic(python) == semantic
 
 
 def test_every_value_has_a_comment() -> None:
-    values = list(load(ROOT / "hack" / "chart.py").values((CHART / "values.yaml").read_text()))
+    values = list(load_script(ROOT / "hack" / "chart.py").values((CHART / "values.yaml").read_text()))
     assert len(values) > 50
     assert [path for path, _, comment in values if not comment] == []
 
@@ -132,14 +121,14 @@ def test_the_script_needs_the_standard_library_only() -> None:
 
 
 def test_the_script_knows_what_is_missing() -> None:
-    script = load(CHART / "files" / "check_install.py")
+    script = load_script(CHART / "files" / "check_install.py")
     kinds = [yaml.safe_load(p.read_text())["spec"]["names"]["plural"] for p in (CHART / "crds").iterdir()]
     assert script.missing_kinds({"resources": [{"name": name} for name in kinds]}) is None
     assert "nameservers" in script.missing_kinds({"resources": [{"name": "brokergroups"}]})
 
 
 def test_the_script_counts_ready_pods() -> None:
-    script = load(CHART / "files" / "check_install.py")
+    script = load_script(CHART / "files" / "check_install.py")
 
     def deployment(ready: int, seen: int) -> dict[str, Any]:
         status = {"readyReplicas": ready, "observedGeneration": seen}
@@ -151,7 +140,7 @@ def test_the_script_counts_ready_pods() -> None:
 
 
 def test_the_script_wants_a_lease_that_is_renewed() -> None:
-    script = load(CHART / "files" / "check_install.py")
+    script = load_script(CHART / "files" / "check_install.py")
 
     def lease(holder: str | None, age: float) -> dict[str, Any]:
         renewed = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age)

@@ -170,7 +170,7 @@ class PullProcessor:
         while pulls and self._clock() - began < WAKE_SECONDS:
             pull = pulls.popleft()
             if not pull.ripe:
-                continue  # answered meanwhile
+                continue  # answered already
             if pull.peer.takes:
                 self._wake(pull)
             else:

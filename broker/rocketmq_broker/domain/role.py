@@ -47,7 +47,7 @@ class Durability(msgspec.Struct, frozen=True):
     copies_needed: int
     """Minimum of replicas in sync to accept sends."""
     strict: bool
-    """The whole SyncStateSet acknowledges. Then the answer needs no lease: a replica that was elected meanwhile was
+    """The whole SyncStateSet acknowledges. Then the answer needs no lease: a replica that was elected before it was
     among those that acknowledged."""
     alone: bool = False
     """An answer waits only for the master's log, neither for another copy nor for the disk."""

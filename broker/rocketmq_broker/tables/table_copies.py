@@ -223,7 +223,7 @@ class TableCopies:
                     await self._progressed.wait()
             except TimeoutError:
                 pass
-        return "this broker ceased to be master meanwhile: check whether the next master has it, or send it there again"
+        return "this broker ceased to be master: check whether the next master has it, or send it there again"
 
     @property
     def _serials(self) -> Serials:

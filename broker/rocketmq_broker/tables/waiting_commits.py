@@ -68,7 +68,7 @@ class WaitingCommits:
             self._timer = None
         waiting, self._waiting = self._waiting, deque()
         for request, peer, _, _ in waiting:
-            problem = "this broker ceased to be master meanwhile: commit again at the next one"
+            problem = "this broker ceased to be master: commit again at the next one"
             peer.answer_later(request, response(request, ResponseCode.SYSTEM_BUSY, problem))
 
     def _poll(self) -> None:

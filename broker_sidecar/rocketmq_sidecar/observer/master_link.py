@@ -1,7 +1,7 @@
 """Keeps a Java slave connected to its master's HA port. Used by the observer.
 
 A slave learns its master's HA address late from a name server; after an election that the old master survives it may
-learn the old one's and keep it for ever, or keep a connection to it (`domain.observing.link`). Java has no request that
+learn the old one's and keep it forever, or keep a connection to it (`domain.observing.link`). Java has no request that
 ends a connection. It ends one that has been silent for haHousekeepingInterval, so that key is changed for a moment.
 """
 

@@ -167,7 +167,7 @@ class Replica:
         majority.
 
         Raises:
-            NotLeaderError: this member does not lead, or lost leadership meanwhile.
+            NotLeaderError: this member does not lead, or lost leadership since.
         """
         machine = self._alive()
         future: asyncio.Future[object] = self._loop.create_future()
@@ -176,7 +176,7 @@ class Replica:
         await future
 
     async def transfer_leadership(self, target: str | None) -> None:
-        """Hand leadership to `target`, or to the member that holds most; proposals are refused meanwhile.
+        """Hand leadership to `target`, or to the member that holds most; proposals are refused until it ends.
 
         Raises:
             NotLeaderError: this member does not lead.
@@ -198,7 +198,7 @@ class Replica:
 
         Raises:
             NotLeaderError, OverloadedError, MembershipError: nothing was proposed.
-            ProposalLostError: leadership was lost meanwhile; the outcome is unknown.
+            ProposalLostError: leadership was lost; the outcome is unknown.
         """
         future: asyncio.Future[object] = self._loop.create_future()
         self._alive().change_members(change, partial(_settle, future))

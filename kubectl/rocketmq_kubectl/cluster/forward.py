@@ -30,7 +30,7 @@ MAX_PORTS: Final = 64
 """Forwarded by one command at a time."""
 CHUNK: Final = 64 * 1024
 WRITE_SECONDS: Final = 10.0
-"""Either side may take so long to accept bytes."""
+"""Time in which either side must accept bytes."""
 ERROR_BYTES: Final = 2000
 
 

@@ -61,7 +61,7 @@ def can_add_up(buffer: Buffer, position: int) -> bool | None:
     """Whether the lengths in the record at `position`, as far as they are there, can make its size.
 
     None: too few bytes to say. For a record that is present only in part, so that a reader does not wait for its
-    size for ever.
+    size forever.
     """
     left = len(buffer) - position
     if left < PHYSICAL_OFFSET_AT + 12:

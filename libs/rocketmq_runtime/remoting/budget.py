@@ -26,7 +26,7 @@ class Budget(Generic[H]):
         return self.total > self.limit
 
     def __iter__(self) -> Iterator[H]:
-        """Those that hold something; a copy, so that sizes may change meanwhile."""
+        """Those that hold something; a copy, so that sizes may change during the iteration."""
         return iter(list(self._held))
 
     def set(self, holder: H, size: int, now: float, *, fresh: bool = False) -> None:

@@ -119,7 +119,7 @@ class _Channel(asyncio.Protocol):
         """Queue `frame`; everything queued in this turn of the loop leaves in one write.
 
         Raises:
-            ConnectError: the connection ended meanwhile, or was closed because the peer has not read for too long.
+            ConnectError: the connection has ended, or was closed because the peer has not read for too long.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectError(f"{self._address} closed the connection")

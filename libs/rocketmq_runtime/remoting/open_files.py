@@ -9,7 +9,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 OTHER_FILES: Final = 1024
-"""Descriptors that strangers cannot take, where the limit of open files allows so many: half of it where not."""
+"""Descriptors that strangers cannot take; half of the limit of open files where that is too low."""
 
 
 class OpenFiles:

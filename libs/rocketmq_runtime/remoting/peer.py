@@ -22,13 +22,13 @@ from rocketmq_runtime.remoting.server_memory import SMALL, UNTAKEN, ServerMemory
 log = structlog.get_logger(__name__)
 
 FLUSH_BYTES = 64 * 1024
-"""Answers are written when so many bytes wait, not only at the end of the turn: one read can hold thousands of
+"""Answers are written when this number of bytes waits, not only at the end of the turn: one read can hold thousands of
 requests, and only a write finds out whether the peer takes their answers."""
 REQUESTS_PER_TURN = 32
 """Handled of one connection before its answers leave and others have their turn: one read can hold hundreds, and a peer
 that has answers works on while the rest are handled. A slice can end earlier, see `fair_scheduler.SLICE_SECONDS`."""
 SMALL_BODY = 4096
-"""Bodies of so many bytes are not counted while their requests wait for an answer."""
+"""Bodies of at most this number of bytes are not counted while their requests wait for an answer."""
 BACKLOG_FACTOR = 8
 """Bytes of memory that a byte of a received request may take, at most."""
 MAX_REMARK = 1024

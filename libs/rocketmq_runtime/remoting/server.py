@@ -37,7 +37,7 @@ __all__ = [
 log = structlog.get_logger(__name__)
 
 LOG_SECONDS, LOG_LINES = 60.0, 60
-"""So many lines in so many seconds about connections of one host that are closed for one kind of reason."""
+"""At most this number of lines in this time about connections of one host that are closed for one kind of reason."""
 
 
 class RemotingServer:

@@ -30,7 +30,7 @@ _fallocate = _libc.fallocate
 _fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _fallocate.restype = ctypes.c_int
 _madvise = _libc.madvise
-"""Unlike `mmap.madvise` it lets other threads run meanwhile."""
+"""Unlike `mmap.madvise` it lets other threads run during the call."""
 _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _madvise.restype = ctypes.c_int
 

@@ -32,7 +32,7 @@ _COPY: Final = 1 << 20
 
 class FileSlice(NamedTuple):
     """Bytes of one file for `os.sendfile(socket, fd, position, size)`. Keep the value while `fd` is in use: `owner`
-    holds the descriptor open, also if the file is deleted meanwhile."""
+    holds the descriptor open, also if the file is deleted."""
 
     fd: int
     position: int
@@ -166,7 +166,7 @@ class MappedFiles:
         self._writer.require()
         if offset == self.end or not self._segments:
             with self._writer.guard:
-                if offset >= self.end:  # preallocated meanwhile
+                if offset >= self.end:  # preallocated already
                     self._create(offset - offset % self.file_size)
         segment = self.segment_at(offset)
         segment.allocate()

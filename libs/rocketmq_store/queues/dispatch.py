@@ -77,7 +77,7 @@ class Dispatcher:
         self.unfinished = False
         """The last `run` stopped to let others work."""
         self.stopped: Stop | None = None
-        """Where the last `run` found no record, although the log goes on there; None if it found all."""
+        """Where the last `run` found no record, although the log continues there; None if it found all."""
         self._logged_at = -1
         """A stop at this offset has been logged."""
         self._known_from = 0

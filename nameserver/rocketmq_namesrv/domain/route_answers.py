@@ -1,4 +1,4 @@
-"""The routes as they are sent, encoded once per change: clients ask for each of their topics every 30 s, for ever.
+"""The routes as they are sent, encoded once per change: clients ask for each of their topics every 30 s, without end.
 
 Called for every 105. `RouteTables` says which topic's route may have changed, the rest is forgotten as a whole.
 """

@@ -6,7 +6,7 @@ Source: rocketmq-all-5.3.3: RouteInfoManager.java.
 
 Differs from 5.3.3:
 - A refused registration leaves nothing behind; Java keeps an empty broker name and cluster.
-- An address that registers under another broker name leaves the first one; Java routes to it for ever, which bites
+- An address that registers under another broker name leaves the first one; Java routes to it forever, which bites
   where addresses are given out again (pods).
 - The last address of a broker name takes it out of every cluster, and static topics out of the routes.
 - With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
@@ -46,7 +46,7 @@ def register_steps(
     """As `register`, topic by topic: other requests may come between, but no other registration of the broker name.
 
     Raises:
-        InvalidRequestError: also if the broker leaves meanwhile; none of its topics are left.
+        InvalidRequestError: also if the broker leaves during the call; none of its topics are left.
     """
     group = tables.groups.get(registration.broker_name)
     _check(tables, registration, group)
@@ -178,7 +178,7 @@ def _take_topics(
     if tables.delete_with_registration and not registration.mappings and len(topics) > 1:
         for topic in group.queues.keys() - topics.keys():
             yield
-            if topic in group.queues:  # a tool may have deleted it meanwhile
+            if topic in group.queues:  # a tool may have deleted it since
                 tables.drop_queue(group, topic)
     for topic in topics if changed else topics.keys() - group.queues.keys():
         yield

@@ -8,7 +8,7 @@ Options:
     content     digests (default), records, structure, queues: see `batches.SCHEMAS`
     start, end  physical offsets; default: all that is confirmed
     chunkSize   bytes of a chunk, a power of two, k/Ki/Mi allowed; default 1Mi
-    rate        at most so many bytes per second of each replica; default: none (files), as it is configured (sidecar)
+    rate        maximum bytes per second of each replica; default: none (files), as it is configured (sidecar)
     parallelism tasks that run at the same time, to divide the rate
     tlsCertFile, tlsKeyFile, tlsCaFile   files (PEM) for sidecars with mutual TLS
     plan        what the job has planned to read (`work.Work` as JSON), instead of start, end, chunkSize, rate and TLS

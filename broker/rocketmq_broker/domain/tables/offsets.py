@@ -92,7 +92,7 @@ class ConsumerOffsets:
             for key in list(islice(self._outdated, SLICE)):
                 self.text(key)
             yield
-        for key in list(self._outdated):  # changed meanwhile
+        for key in list(self._outdated):  # changed between the steps
             self.text(key)
         return dict(self._texts)
 

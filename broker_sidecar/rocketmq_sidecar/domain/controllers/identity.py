@@ -1,4 +1,4 @@
-"""How a replica gets its brokerId and keeps it for ever (invariant IdentityForever). Pure.
+"""How a replica gets its brokerId and keeps it forever (invariant IdentityForever). Pure.
 
 The steps of rocketmq-all-5.3.3: persistent_unique_broker_id.md, each chosen from what is durable at that moment:
 

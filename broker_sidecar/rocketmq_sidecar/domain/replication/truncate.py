@@ -6,7 +6,7 @@ from the same offset, was written by one and the same master, so both logs are e
 
 Differs from 5.3.3 (rocketmq-all-5.3.3: AutoSwitchHAClient.java, EpochFileCache.java):
 - Entries that start after the end of the slave's log are dropped first: that part of the log was lost, and with them a
-  Java slave requests bytes after its end for ever. A slave without any bytes has no epochs.
+  Java slave requests bytes after its end forever. A slave without any bytes has no epochs.
 - A slave that has bytes but no epochs shares with its master only what was written before any epoch (a store from
   before controller mode); Java treats all of it as the master's.
 - Two logs that both begin at 0 and part there have 0 in common; Java finds nothing and asks for an operator.

@@ -102,7 +102,7 @@ class Commands(Transfers):
                 waiting[index].append((term, callback))
 
     def apply_committed(self) -> None:
-        """Apply what is committed, up to a turn's share, and answer. PySyncObj would retry for ever when applying
+        """Apply what is committed, up to a turn's share, and answer. PySyncObj would retry forever when applying
         raises."""
         count = min(self.commit_index - self.last_applied, self.limits.apply_batch)
         if count > 0:

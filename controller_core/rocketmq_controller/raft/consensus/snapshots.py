@@ -222,7 +222,7 @@ class Snapshots(Replication):
     # -- leader
 
     def send_snapshot(self, node: Node, progress: Progress, *, due: bool) -> None:
-        """Send the next chunk once the last one is acknowledged; meanwhile empty ones, which ask how far it got."""
+        """Send the next chunk once the last one is acknowledged; until then empty ones, which ask how far it got."""
         if progress.snapshot is None:
             if self._snapshot is None:
                 raise StoreMismatchError(

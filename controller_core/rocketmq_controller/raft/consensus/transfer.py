@@ -1,6 +1,6 @@
 """Leadership transfer: wait until the target holds everything, stop sending, send it TimeoutNow.
 
-A layer of `RaftMachine`, below the commands: none is taken meanwhile.
+A layer of `RaftMachine`, below the commands: none is taken until it ends.
 """
 
 import msgspec

@@ -123,7 +123,7 @@ class SnapshotAck(Message, frozen=True, tag="sk", gc=False):
 
 
 class TimeoutNow(Message, frozen=True, tag="t", gc=False):
-    """The leader asks the receiver to stand for election at once and keeps silent meanwhile."""
+    """The leader asks the receiver to stand for election at once and keeps silent during the election."""
 
     stamp: float
 

@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._owner.lost(self)
 
     def abandoned(self) -> None:
-        """Nobody waits for it any more. Harmless if it has ended."""
+        """No task waits for it any longer. Harmless if it has ended."""
         self.abort()
         if not self.closed.done():
             self.connection_lost(None)

@@ -6,7 +6,7 @@ Methods that change the log work on memory; everything since the last sync then 
 fdatasync (group commit). Nothing above `durable_index` may be acknowledged.
 
 After a failed write or sync the journal is dead: every later call raises `StorageFailedError`. Only when the disk was
-full it keeps in memory what is not written, and the next sync tries again; watch `pending_bytes` meanwhile.
+full it keeps in memory what is not written, and the next sync tries again; watch `pending_bytes` until then.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,15 @@
+"""Loads a script that is in no package, to test its functions."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+
+def load_script(path: Path) -> ModuleType:
+    """The script as a module; its `main` does not run."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
