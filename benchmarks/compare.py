@@ -129,7 +129,6 @@ class _Side:
         self._write("END")
 
     def close(self) -> None:
-        """End it."""
         self._process.communicate(timeout=60)
 
     def _write(self, line: str) -> None:

@@ -33,8 +33,6 @@ _NO_GROUP = GetNextBrokerIdRequestHeader(cluster_name="nobody", broker_name="nob
 
 
 class ControllerProcess(OwnedProcess):
-    """One controller."""
-
     def __init__(self, member: str, port: int, config: Path, *, folder: Path) -> None:
         self.member = member
         self.port = port

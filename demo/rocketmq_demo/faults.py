@@ -40,7 +40,7 @@ class Stage:
         return self.observer.group
 
     def broker_of(self, broker_id: int | None) -> Broker:
-        """The broker with this id."""
+        """The broker with this id; LookupError without one."""
         for broker in self.engine.brokers:
             view = self.group.by_address(broker.address)
             if view is not None and view.broker_id == broker_id:

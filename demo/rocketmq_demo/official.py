@@ -40,7 +40,6 @@ class OfficialLoad:
         self._lock = threading.Lock()
 
     async def start(self) -> None:
-        """Start the producer."""
         self._ledger = await asyncio.to_thread(self._start)
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:

@@ -17,7 +17,7 @@ NOTHING = "-"
 
 
 class Form(StrEnum):
-    """-o."""
+    """What -o may be."""
 
     TABLE = "table"
     WIDE = "wide"

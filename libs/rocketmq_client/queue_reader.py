@@ -69,7 +69,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return find_property(self.encoded_properties, TAGS)
 
     def properties(self) -> dict[str, str]:
-        """All of them."""
         return parse_properties(self.encoded_properties)
 
 

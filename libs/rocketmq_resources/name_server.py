@@ -8,7 +8,7 @@ from rocketmq_resources.schema.name_server import NameServerSpec
 
 
 class NameServer(Resource[NameServerSpec], frozen=True):
-    """Replicas of the name server."""
+    """A NameServer resource."""
 
     @property
     def namesrv_addr(self) -> str:

@@ -133,7 +133,7 @@ class Registry:
         return registered
 
     def unregister(self, header: UnregisterBrokerRequestHeader) -> None:
-        """A broker unregisters."""
+        """Forget one address of a broker name; with the last one the name and its queues."""
         removed = routes.unregister(
             self.tables,
             broker_name=header.broker_name,

@@ -36,7 +36,7 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class TrafficStats:
-    """Samples of `traffic`."""
+    """Samples `traffic` every second, for rates and for totals by day."""
 
     def __init__(self, traffic: Traffic, *, today: Callable[[], int] = lambda: time.localtime().tm_yday) -> None:
         self._traffic = traffic
@@ -52,7 +52,7 @@ class TrafficStats:
 
     @property
     def now(self) -> Totals:
-        """Totals now."""
+        """Messages since this process started."""
         return Totals(self._traffic.counts.put_messages, self._traffic.counts.got_messages)
 
     def start(self) -> None:

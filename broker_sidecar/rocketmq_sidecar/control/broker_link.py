@@ -55,7 +55,7 @@ class LinkHandler(Protocol):
         """A broker has connected. Returns why it is refused, or None."""
 
     def on_message(self, message: FromBroker) -> None:
-        """The broker sent a message."""
+        """Every message of the broker but `Hello`, in order."""
 
     def on_disconnect(self, reason: str) -> None:
         """The broker's connection has ended; once for each `on_hello` that was not refused."""
@@ -127,7 +127,7 @@ class BrokerLink:
     # for connections
 
     def arrived(self, connection: "_Connection") -> None:
-        """A peer connected."""
+        """It counts as the broker only after its `Hello`. Only this user and root may connect."""
         uid = connection.peer_uid()
         if uid not in {os.geteuid(), 0}:
             log.warning("connection of another user refused", path=str(self._path), uid=uid)
@@ -142,7 +142,7 @@ class BrokerLink:
             self._loop.call_later(HELLO_SECONDS, self._expire, connection)
 
     def received(self, connection: "_Connection", message: FromBroker) -> None:
-        """A frame arrived."""
+        """The first frame must be a `Hello` that is not refused; it makes the connection the broker's."""
         if connection is self._broker:
             if isinstance(message, Hello):
                 connection.fail("it sent Hello twice")
@@ -163,7 +163,7 @@ class BrokerLink:
         connection.close()
 
     def lost(self, connection: "_Connection", reason: str) -> None:
-        """A connection is gone."""
+        """Reported to the handler if it was the broker's."""
         self._unidentified.discard(connection)
         if connection is self._broker:
             self._broker, self._absent_since = None, self._loop.time()

@@ -101,7 +101,6 @@ class ReplicationWorker:
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the task."""
         self._worker = asyncio.get_running_loop().create_task(self._work())
 
     async def stop(self) -> None:

@@ -91,7 +91,6 @@ class AckedOffsetFile:
                 os.fdatasync(self._fd)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             if self._map is not None:
                 self._map.close()

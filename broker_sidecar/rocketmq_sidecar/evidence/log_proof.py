@@ -81,5 +81,4 @@ class LogProof:
         self._boot.end()
 
     def close(self) -> None:
-        """Close the files."""
         self._acked.close()

@@ -68,7 +68,6 @@ class StoreProof:
             log.info("the log has all that was acknowledged", end=end)
 
     def close(self) -> None:
-        """Close the files."""
         self._proof.close()
 
     def _begin(self) -> None:

@@ -46,12 +46,10 @@ class UnprovenReporter:
         """Controllers that do not support the request."""
 
     def start(self) -> None:
-        """Start reporting."""
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._report(address)) for address in self._addresses]
 
     async def close(self) -> None:
-        """Stop reporting."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -85,7 +85,6 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     @classmethod
     def of(cls, group: BrokerGroup) -> "GroupRecord":
-        """The group's record."""
         return cls(
             group.cluster_name,
             group.broker_name,
@@ -99,7 +98,6 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         )
 
     def group(self) -> BrokerGroup:
-        """The group of this record."""
         return BrokerGroup(
             self.cluster_name,
             self.broker_name,

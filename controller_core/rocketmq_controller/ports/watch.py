@@ -46,7 +46,7 @@ class End(enum.Enum):
 
 
 class WatchEndedError(Exception):
-    """The watch has ended."""
+    """The controller ended the watch; `end` says why."""
 
     def __init__(self, end: End) -> None:
         super().__init__(end.value)

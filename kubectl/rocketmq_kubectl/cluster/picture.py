@@ -46,7 +46,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """A group."""
+    """What is known of a group: from its controllers, or from the status that the operator wrote."""
 
     group: BrokerGroup
     status: GroupStatus

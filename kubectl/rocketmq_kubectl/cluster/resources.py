@@ -209,7 +209,7 @@ def status_written(body: Json) -> str | None:
 
 
 def pod(body: Json) -> Pod:
-    """A pod."""
+    """What commands need of a pod. It is ready if all its containers are, and it has some."""
     read = msgspec.convert(body, _Pod)
     statuses = read.status.container_statuses
     return Pod(

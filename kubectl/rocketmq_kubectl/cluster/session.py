@@ -70,7 +70,7 @@ class Session:
             raise await self._better("BrokerGroup", name, error) from error
 
     async def group(self, name: str) -> BrokerGroup:
-        """The BrokerGroup."""
+        """The BrokerGroup, read. Raises as `group_body`, and CommandRefusedError as `resources.broker_group`."""
         return resources.broker_group(await self.group_body(name))
 
     async def controller_body(self, namespace: str, name: str) -> Json:

@@ -75,5 +75,4 @@ def headline(picture: Picture) -> str:
 
 
 def document(pictures: Sequence[Picture]) -> Document:
-    """All groups."""
     return {"groups": [picture.document(shown) for shown in pictures]}

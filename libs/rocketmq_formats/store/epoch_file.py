@@ -105,7 +105,7 @@ class EpochList(msgspec.Struct, frozen=True):
         return self.entries[after - 1] if after else None
 
     def find(self, epoch: int) -> EpochEntry | None:
-        """The entry of `epoch`."""
+        """The entry of exactly `epoch`, if there is one."""
         after = bisect_right(self.entries, epoch, key=_epoch)
         return self.entries[after - 1] if after and self.entries[after - 1].epoch == epoch else None
 

@@ -29,7 +29,6 @@ class LiveTable:
         return iter(self._brokers.values())
 
     def get(self, address: str) -> LiveBroker | None:
-        """The broker at an address."""
         return self._brokers.get(address)
 
     def put(self, broker: LiveBroker) -> None:

@@ -65,7 +65,6 @@ class QuorumRegistry:
         return self._quorum(_name(key), self._locator(key))
 
     def forget_group(self, key: Key) -> None:
-        """Forget a deleted group."""
         known = self._groups.pop(key, None)
         if known is not None:
             waiting = self._members.get(known)

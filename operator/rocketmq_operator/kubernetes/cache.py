@@ -15,7 +15,7 @@ from rocketmq_resources.decoding import Json
 
 
 class Key(NamedTuple):
-    """One object."""
+    """Names an object of the API server."""
 
     kind: str
     namespace: str
@@ -101,8 +101,7 @@ class Cache:
                 yield self._entries[key]
 
     def keys(self, kind: str) -> list[Key]:
-        """All objects of a kind."""
-        # A copy first: the thread that serves scrapes calls this too.
+        """Of a copy, because the thread that serves scrapes calls this too."""
         return [key for key in list(self._entries) if key.kind == kind]
 
     def __len__(self) -> int:

@@ -41,11 +41,9 @@ class Members(Generic[K]):
         self._count = 0
 
     def groups(self) -> list[str]:
-        """Groups with members."""
         return list(self._groups)
 
     def of(self, group: str) -> Mapping[K, Client]:
-        """The members of a group."""
         return self._groups.get(group, {})
 
     def add(self, group: str, key: K, client: Client) -> bool:

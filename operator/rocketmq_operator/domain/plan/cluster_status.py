@@ -22,7 +22,6 @@ def catching_up(member: MemberView, commit_index: int) -> str | None:
 
 
 def cluster_status(observed: ObservedCluster, progress: Progress | None, blocked: Blocked | None, now: float) -> Json:
-    """The whole status."""
     cluster, quorum, wanted = observed.cluster, observed.quorum, observed.cluster.spec.members
     pods = {pod.ordinal: pod for pod in observed.pods}
     led = quorum is not None and bool(quorum.leader_id)
