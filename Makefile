@@ -15,9 +15,10 @@ COUNT ?= 1000
 SEED ?= $(shell date +%s)
 CAMPAIGN_ARGS ?=
 DETERMINISTIC := "not processes and not interop and not java"
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick unstable sim interop check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test units quick unstable sim interop together check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -40,11 +41,14 @@ demo: $(STAMP) ## a whole group on loopback: faults, timeline, longest gap (ENGI
 # Pure tests share all cores. Process tests mostly wait, so two files of them run side by side.
 test: $(VERIFY) ## the tests that need no Java, or PYTEST_ARGS="tests/store -k NAME" (CI=true: a missing tool is a failure, not a skip)
 ifeq ($(PYTEST_ARGS),)
-	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m $(DETERMINISTIC)
-	$(BIN)/python -m tests.gate processes -n 2 --dist loadfile --no-loadscope-reorder -m "processes and not interop and not java"
+	$(MAKE) units
+	$(BIN)/python -m tests.gate processes $(BY_FILE) -m "processes and not interop and not java"
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+units: $(VERIFY) ## the deterministic part of make test
+	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m $(DETERMINISTIC)
 
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
 	$(BIN)/pytest -n auto --dist worksteal -m $(DETERMINISTIC) $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
@@ -54,7 +58,12 @@ sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups fr
 
 interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
 	$(BIN)/python -m tests.interop.needs
-	$(BIN)/python -m tests.gate interop -n 2 --dist loadfile --no-loadscope-reorder -m "interop or java" $(PYTEST_ARGS)
+	$(BIN)/python -m tests.gate interop -m "interop or java" $(PYTEST_ARGS)
+
+# Official brokers and Spark keep two cores busy: one file of them at a time, and beside it one of our own processes.
+together: $(VERIFY) ## make interop, and at the same time the rest of make test
+	$(BIN)/python -m tests.interop.needs
+	$(BIN)/python -m tests.gate together $(BY_FILE) --gate-lanes -m "processes or interop or java"
 
 unstable: $(VERIFY) ## the tests that have left the gate, with the reasons
 	$(BIN)/python -m tests.gate unstable -n 0 --gate-unstable tests

@@ -47,8 +47,9 @@ def main(arguments: Sequence[str]) -> int:
         return code
     descendants.end_all()
     print(f"gate: {len(failed)} failed; each runs once more, alone", flush=True)
-    # The last -n wins.
-    code = _pytest(folder, "second", [*rest, "-n", "0"])
+    # The last -n wins. To name the files saves looking for tests in all others.
+    files = sorted({record.test.partition("::")[0] for record in failed})
+    code = _pytest(folder, "second", [*rest, "-n", "0", *files])
     repeated = {record.test: record for record in read(record_file(folder, "second"))}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     unstable = [Unstable(now, phase, record, repeated.get(record.test)) for record in failed]

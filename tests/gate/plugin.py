@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.gate import evidence
+from tests.gate import evidence, lanes
 from tests.gate.records import Outcome, Record, failures, read, record_file
 
 REPEATABLE = frozenset(("processes", "interop", "java"))
@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("gate")
     group.addoption("--gate-folder", help="where the run's records go")  # a string: xdist sends options to its workers
     group.addoption("--gate-run", choices=["first", "second"], default="first")
+    group.addoption("--gate-lanes", action="store_true", help="files with Java in one worker, see tests/gate/lanes.py")
     group.addoption("--gate-unstable", action="store_true", help="only the tests that have left the gate")
 
 
@@ -54,6 +55,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted &= {record.test for record in failures(read(first))}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
     items[:] = [item for item in items if item.nodeid in wanted]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """First, because xdist's own sends the collection, and then the tests are dealt out."""
+    if session.config.option.gate_lanes and hasattr(session.config, "workerinput"):
+        lanes.save(_heavy(session.config), session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> lanes.Lanes | None:
+    return lanes.Lanes(config, log, _heavy(config)) if config.option.gate_lanes else None
+
+
+def _heavy(config: pytest.Config) -> Path:
+    return Path(config.option.gate_folder) / "heavy.json"
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
