@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.gate.patience import patient
+
 Resource = Mapping[str, Any]
 """A Kubernetes resource as JSON."""
 
@@ -102,7 +104,7 @@ class Cluster:
     def wait(self, namespace: str, resource: str, condition: str, *, timeout: float = 60.0) -> None:
         """`kubectl wait` for `kind/name`, which may be made only later; `condition` is what --for takes, such as
         `condition=Ready`, `delete` or `jsonpath={.status.phase}=Running`."""
-        began = time.monotonic()
+        began, timeout = time.monotonic(), patient(timeout)
         if condition != "delete":
             self.kubectl(
                 "-n", namespace, "wait", "--for=create", resource, f"--timeout={timeout:.0f}s", timeout=timeout + 10
@@ -121,7 +123,7 @@ class Cluster:
             TimeoutError: with `what` was waited for, and the resource as it was last.
         """
         last: Resource = {}
-        for event in self._watch(namespace, resource, time.monotonic() + timeout):
+        for event in self._watch(namespace, resource, time.monotonic() + patient(timeout)):
             last = {} if event["type"] == "DELETED" else event["object"]
             if last and happened(last):
                 return last

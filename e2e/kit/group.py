@@ -12,6 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from tests.gate.patience import patient
+
 POD_SCRIPTS = Path(__file__).resolve().parent.parent / "pod_scripts"
 CHAOS = "chaos"
 BROKERS = "app.kubernetes.io/component=broker"
@@ -264,7 +266,7 @@ def wait(done: Callable[[], bool], what: str, patience: float, state: Callable[[
     """Ask until it is so; returns the seconds it took. AssertionError with `state()` when patience is at its end."""
     began = time.monotonic()
     while not done():
-        if time.monotonic() - began > patience:
+        if time.monotonic() - began > patient(patience):
             raise AssertionError(f"waited {patience:.0f} s for {what}: {state()}")
         time.sleep(POLL)
     return time.monotonic() - began

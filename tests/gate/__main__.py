@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.gate import descendants
+from tests.gate import descendants, patience
 from tests.gate.records import Record, Run, Unstable, failures, read, record_file
 from tests.gate.report import unstable_table
 
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     folder = Path("build/gate").absolute() / phase
     shutil.rmtree(folder, ignore_errors=True)
     descendants.adopt_orphans()
+    os.environ.setdefault(patience.VARIABLE, str(patience.measure()))
     code = _pytest(folder, "first", rest)
+    print(f"gate: patience {patience.patient(1):g}, 1 is that of a quiet machine", flush=True)
     if code == NO_TESTS and "--gate-unstable" in rest:
         print("gate: no test has left it")
         return 0

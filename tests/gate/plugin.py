@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.gate import evidence, lanes
+from tests.gate.patience import patient
 from tests.gate.records import Outcome, Record, failures, read, record_file
 
 REPEATABLE = frozenset(("processes", "interop", "java"))
@@ -55,6 +56,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted &= {record.test for record in failures(read(first))}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
     items[:] = [item for item in items if item.nodeid in wanted]
+    if patient(1) > 1:
+        for item in items:
+            _more_time(item)
+
+
+def _more_time(item: pytest.Item) -> None:
+    """A test that waits longer may take longer."""
+    mark = item.get_closest_marker("timeout") or pytest.mark.timeout(float(item.config.getini("timeout"))).mark
+    item.add_marker(pytest.mark.timeout(patient(mark.args[0]), **mark.kwargs), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)

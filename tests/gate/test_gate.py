@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.gate.patience import MOST, QUIET, VARIABLE, factor, patient
 from tests.gate.records import Record, Unstable
 from tests.gate.report import unstable_table
 from tests.paths import ROOT
@@ -49,7 +50,7 @@ class Suite:
         done = subprocess.run(
             [sys.executable, "-m", "tests.gate", "suite", *arguments],
             cwd=self.folder,
-            env={**environment, **ONLY_XDIST, "PYTHONPATH": str(ROOT)},
+            env={**environment, **ONLY_XDIST, VARIABLE: "1", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=100,
@@ -221,3 +222,11 @@ def test_the_table_names_both_runs() -> None:
         "  second  passed in 3 s, load 4.0",
     ]
     assert unstable_table([]) == []
+
+
+def test_patience_grows_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [factor(QUIET * times) for times in (0.3, 1, 2.5, 1000)] == [1, 1, 2.5, MOST]
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert patient(60) == 60
+    monkeypatch.setenv(VARIABLE, "2.5")
+    assert patient(60) == 150

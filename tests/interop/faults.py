@@ -13,6 +13,7 @@ from pathlib import Path
 from rocketmq_demo.apache import ledger
 from rocketmq_demo.apache.ledger import Acknowledged, Audit, Ledger
 from rocketmq_formats.store.message import SMALLEST_RECORD
+from tests.gate.patience import patient
 from tests.interop.lab import Lab
 
 SEND_OK = "SEND_OK"
@@ -94,7 +95,7 @@ class Load:
         seen, deadline = -1, 0.0
         while (acknowledged := len(self.acknowledged)) < enough:
             if acknowledged > seen:
-                seen, deadline = acknowledged, time.monotonic() + timeout
+                seen, deadline = acknowledged, time.monotonic() + patient(timeout)
             if time.monotonic() > deadline:
                 failures = self._ledger.failures()[-3:]
                 what = f"{acknowledged} sends are acknowledged, of {enough}, and none was for {timeout:g} s"

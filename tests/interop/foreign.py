@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
+from tests.gate.patience import patient
 
 _HERE = Path(__file__).parent
 _MAKE_SECONDS = 600.0
@@ -104,7 +105,7 @@ class Consumer(OwnedProcess):
         Raises:
             TimeoutError, ProcessDiedError: it did not hold in time, or this consumer ended.
         """
-        deadline = time.monotonic() + _WAIT
+        deadline = time.monotonic() + patient(_WAIT)
         while not condition():
             if not self.alive:
                 raise ProcessDiedError(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")

@@ -18,6 +18,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo
+from tests.gate.patience import patient
 from tests.interop import logs
 from tests.lab import mqadmin
 
@@ -209,7 +210,7 @@ class Group:
 
     def wait(self, what: str, condition: Callable[[GroupView], bool], timeout: float) -> GroupView:
         """The first state that fulfils `condition`."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patient(timeout)
         while True:
             view = self.lab.view(self.name)
             if view is not None and condition(view):

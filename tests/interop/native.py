@@ -12,11 +12,12 @@ from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
+from tests.gate.patience import patient
 from tests.interop.lab import CLUSTER, GroupView, Lab
 from tests.lab import mqadmin
 
 _POLL = 0.05
-_SETTLE = 120.0
+_SETTLE = patient(120.0)
 
 
 def registered(nameserver: str, name: str) -> dict[int, str]:

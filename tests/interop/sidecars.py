@@ -13,11 +13,12 @@ from rocketmq_demo.apache.processes import write_properties
 from rocketmq_demo.calls import http_get
 from rocketmq_demo.ports import HOST
 from rocketmq_demo.processes import OwnedProcess, clean_environment
+from tests.gate.patience import patient
 from tests.interop.lab import CLUSTER, Group, JavaBroker, Lab
 
 T = TypeVar("T")
 _POLL = 0.05
-_PATIENCE = 60.0
+_PATIENCE = patient(60.0)
 
 
 class Sidecar:

@@ -14,6 +14,7 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.send import SendMessageRequestHeader
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_sidecar.evidence.boot_file import FILE_NAME as BOOT_NOTE
+from tests.gate.patience import patient
 from tests.interop.lab import Group, JavaBroker, Lab
 from tests.interop.sidecars import Sidecar
 
@@ -72,7 +73,7 @@ def lose_power(broker: JavaBroker, count: int) -> None:
 
 
 def wait(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patient(PATIENCE)
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.1)

@@ -20,6 +20,7 @@ from rocketmq_demo.replica import NameServer, Replica
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import request
+from tests.gate.patience import patient
 from tests.interop.foreign import Client, ClientUnavailableError, Consumer, cpp_client, go_client
 from tests.interop.native import registered
 
@@ -59,7 +60,7 @@ class SmallGroup:
         self.controllers.wait_ready()
         self.nameserver.wait_listening()
         self.replica.wait_listening()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patient(30)
         while registered(self.namesrv, NAME).get(0) != self.replica.address:
             assert time.monotonic() < deadline, "no master is registered"
             time.sleep(0.05)
@@ -131,7 +132,7 @@ def test_tags_a_group_an_order_and_everybody(group: SmallGroup, client: Client) 
         for one in each:
             one.wait_until("its start", lambda one=one: "ready" in one.output())
         # a consumer that begins with a queue may begin at its end
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + patient(60)
         while any({got.queue_id for one in some for got in one.received} != {*range(QUEUES)} for some in members):
             assert time.monotonic() < deadline, [(one.name, one.tail()) for one in each]
             group.send(topic, ["are you there"] * QUEUES, ["A"])

@@ -31,6 +31,7 @@ from rocketmq_formats.remoting.nameserver import RegisterBrokerResponseHeader
 from rocketmq_formats.replica_link import LogState
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_runtime.remoting.server import Peer, RemotingServer
+from tests.gate.patience import patient
 from tests.interop.lab import JAVA_BROKER
 from tests.sidecar.replication.replica_kit import Replica
 
@@ -148,7 +149,7 @@ async def mend_from_java(
         await ours.until(lambda before=end: ours.end > before, 60)  # type: ignore[misc]
         end = ours.end
         assert java_log(end) == ours.log()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         while dictator.agreed.sync_state_set != {OURS, JAVA}:
             assert dictator.agreed.sync_state_set <= {OURS, JAVA}
             dictator.altered.clear()
@@ -187,7 +188,7 @@ async def test_each_follows_the_other(apache: None, tmp_path: Path) -> None:
         return (tmp_path / "java" / "store" / "commitlog" / f"{0:020d}").read_bytes()[:size]
 
     async def send(body: bytes) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             while True:
                 try:
                     answer = await client.call(
@@ -217,7 +218,7 @@ async def test_each_follows_the_other(apache: None, tmp_path: Path) -> None:
         await ours.replication.follow(dictator.epoch, JAVA, java_address)
         for number in range(5):
             await send(b"of Java's epoch, %d" % number)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             while dictator.agreed.sync_state_set != {OURS, JAVA}:
                 dictator.altered.clear()
                 await dictator.altered.wait()

@@ -24,6 +24,7 @@ from rocketmq_formats.remoting.nameserver import (
     GetRouteInfoRequestHeader,
     TopicRouteData,
 )
+from tests.gate.patience import patient
 from tests.interop.lab import JAVA_BROKER
 from tests.interop.native import registered
 from tests.lab import mqadmin
@@ -104,7 +105,7 @@ class World:
         """Seconds until `condition` held."""
         began = time.monotonic()
         while not condition():
-            if time.monotonic() - began > timeout:
+            if time.monotonic() - began > patient(timeout):
                 raise TimeoutError(f"waited {timeout:g} s for {what}; {GROUP}: {self.members(0, GROUP)}")
             time.sleep(_POLL)
         return time.monotonic() - began

@@ -16,6 +16,7 @@ from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.store.message import read_records
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
+from tests.gate.patience import patient
 from tests.golden.recorder import ask
 from tests.interop.lab import JAVA_BROKER
 
@@ -135,7 +136,7 @@ def our_records(store: MessageStore, queue_id: int) -> bytes:
 
 
 def wait_for(port: int, count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patient(60)
     while any(max_offset(port, queue_id) != count // QUEUES for queue_id in range(QUEUES)):
         assert time.monotonic() < deadline, [max_offset(port, queue_id) for queue_id in range(QUEUES)]
         time.sleep(0.1)

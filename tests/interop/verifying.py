@@ -28,8 +28,9 @@ from rocketmq_verify.report.json_report import StructureReport
 from rocketmq_verify.run import QueueSummary, Request
 from rocketmq_verify.sources.source import SIDECAR
 from rocketmq_verify.sources.work import parse_place
+from tests.gate.patience import patient
 
-_PATIENCE = 300.0
+_PATIENCE = patient(300.0)
 """Seconds for one run; eight on an idle machine, most of them until Spark has started."""
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketmq_demo.apache.processes import COMPILE_LITTLE, SMALL_HEAP, JavaProcess, ProcessDiedError
+from tests.gate.patience import patient
 from tests.lab.programs import LabProcess
 
 _MAIN = "io.github.rocketmqha.lab.Clients"
@@ -95,7 +96,7 @@ class _Consumer(LabProcess):
         Raises:
             TimeoutError, ProcessDiedError: it did not hold in time, or this consumer ended.
         """
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patient(timeout)
         while not condition():
             if not self.alive:
                 raise ProcessDiedError(f"{self.name} ended with {self.exit_code}:\n{self.tail()}")
@@ -162,7 +163,7 @@ def _join(process: JavaProcess, timeout: float) -> None:
 
 def _ended(process: JavaProcess, timeout: float) -> int:
     try:
-        return process.wait(timeout)
+        return process.wait(patient(timeout))
     except subprocess.TimeoutExpired:  # whose text is the whole class path
         raise TimeoutError(f"{process.name} still runs after {timeout:g} s:\n{process.tail()}") from None
 

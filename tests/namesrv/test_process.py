@@ -19,11 +19,12 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request
 from rocketmq_formats.remoting.controller import GetNextBrokerIdRequestHeader
 from rocketmq_formats.remoting.nameserver import GetRouteInfoRequestHeader
+from tests.gate.patience import patient
 from tests.golden.namesrv_story import T, U, register, version, wrapper
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
-PATIENCE = 60.0
+PATIENCE = patient(60.0)
 STEP = register("r", body=wrapper([T, U], version(1, 1)))
 REGISTRATION = RemotingCommand(103, ext_fields=dict(STEP.ext or {}), body=STEP.body)
 NOBODY = request(

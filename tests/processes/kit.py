@@ -25,8 +25,9 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import Header, decode_header
+from tests.gate.patience import patient
 
-PATIENCE = 60.0
+PATIENCE = patient(60.0)
 """Seconds after which a required event counts as missing: generous, for busy machines."""
 
 NOTHING_DONE = frozenset({ResponseCode.CONTROLLER_NOT_LEADER, ResponseCode.SYSTEM_BUSY})

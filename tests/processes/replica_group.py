@@ -19,8 +19,9 @@ from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import Config, NameServer, Replica
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from tests.gate.patience import patient
 
-PATIENCE = 90.0
+PATIENCE = patient(90.0)
 TOPIC = "T"
 
 

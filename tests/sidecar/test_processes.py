@@ -19,6 +19,7 @@ from rocketmq_demo.processes import OwnedProcess, clean_environment
 from rocketmq_formats import properties
 from rocketmq_formats.replica_link import LogState
 from rocketmq_sidecar.__main__ import main
+from tests.gate.patience import patient
 from tests.processes.kit import replica_info
 from tests.sidecar.control.fake_broker import FILE_SIZE, HOST, FakeBroker
 
@@ -93,7 +94,7 @@ class Trio:
 
     async def wait(self, condition: "object", what: str, timeout: float = 30.0) -> None:
         assert callable(condition)
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + patient(timeout)
         while not condition():
             assert time.monotonic() < deadline, f"{what}\n" + "\n".join(
                 pair.sidecar.tail() for pair in self.pairs if pair.sidecar is not None
@@ -203,7 +204,7 @@ async def test_hung_sidecar_loses_its_lease_before_another_is_elected(trio: Trio
     assert master.sidecar is not None
     master.sidecar.suspend()
     overlaps = 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patient(30)
     while not any(pair is not master for pair in trio.masters):
         overlaps += len(trio.masters) > 1
         assert time.monotonic() < deadline
