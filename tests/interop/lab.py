@@ -20,7 +20,7 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo
 from tests.gate.patience import patient
 from tests.interop import logs
-from tests.lab import mqadmin
+from tests.lab.mqadmin import Tools
 
 CLUSTER = "DefaultCluster"
 SUSPECT_TIMEOUT_MS = "6000"
@@ -92,7 +92,7 @@ class Lab:
         self.nameserver_port = self.ports.single()
         self.nameserver: JavaProcess | None = None
         self.groups: list[Group] = []
-        self._admin_folder = folder / "mqadmin"
+        self._tools: Tools | None = None
         self._reported = False
 
     def start(self) -> None:
@@ -134,9 +134,16 @@ class Lab:
 
     def mqadmin(self, *arguments: str) -> tuple[str, str]:
         """The official tool's standard output, and its standard error without the lines of the stack."""
-        result = mqadmin.run_mqadmin(arguments, folder=self._admin_folder)
-        trace = [line for line in result.stderr.splitlines() if not line.startswith("\tat ")]
-        return result.stdout, "".join(line + "\n" for line in trace)
+        printed, complaint = self.tools.run(arguments)
+        trace = [line for line in complaint.splitlines() if not line.startswith("\tat ")]
+        return printed, "".join(line + "\n" for line in trace)
+
+    @property
+    def tools(self) -> Tools:
+        """mqadmin, in one JVM for all tests."""
+        if self._tools is None:
+            self._tools = Tools(self.folder / "mqadmin")
+        return self._tools
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """The processes' logs, for the report of a failure; Java's only for the first failure, which often causes
@@ -156,6 +163,8 @@ class Lab:
     def close(self) -> None:
         for group in self.groups:
             group.close()
+        if self._tools is not None:
+            self._tools.close()
         if self.nameserver is not None:
             self.nameserver.close()
         self.controllers.close()

@@ -1,8 +1,7 @@
 """A group of ours (replicas and name servers) under the lab's controllers, for official clients to work with."""
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 
 from rocketmq_demo.apache.ledger import Ledger
 from rocketmq_demo.calls import call
@@ -14,7 +13,6 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
 from tests.gate.patience import patient
 from tests.interop.lab import CLUSTER, GroupView, Lab
-from tests.lab import mqadmin
 
 _POLL = 0.05
 _SETTLE = patient(120.0)
@@ -106,24 +104,14 @@ class NativeGroup:
             time.sleep(_POLL)
 
     def mqadmin(self, *commands: str) -> list[str]:
-        """The official tool's output for each command, with this group's name servers; two at a time, since it mostly
-        waits."""
-        with ThreadPoolExecutor(2) as pool:
-            parts = list(pool.map(self._mqadmin, (commands[::2], commands[1::2])))
-        printed = [""] * len(commands)
-        printed[::2], printed[1::2] = parts
-        return printed
-
-    def _mqadmin(self, commands: Sequence[str]) -> list[str]:
-        if not commands:
-            return []
-        whole = [f"{command} -n {self.namesrv_addr}" for command in commands]
-        answers = mqadmin.run_several(whole, folder=self.folder / "mqadmin")
-        assert len(answers) == len(commands), answers
-        for command, (printed, complaint) in zip(commands, answers, strict=True):
+        """The official tool's output for each command, with this group's name servers."""
+        found = []
+        for command in commands:
+            printed, complaint = self.lab.tools.run([*command.split(), "-n", self.namesrv_addr])
             assert "Exception" not in complaint, (command, complaint)
             assert not printed.startswith("usage:"), (command, complaint)
-        return [printed for printed, _ in answers]
+            found.append(printed)
+        return found
 
     def make_topics(self, *names: str, queues: int = 4) -> None:
         """Create topics as mqadmin updateTopic does, and wait until every replica has them."""

@@ -7,7 +7,6 @@ two official brokers in controller mode and a plain official master register at 
 import re
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from rocketmq_formats.remoting.nameserver import (
 from tests.gate.patience import patient
 from tests.interop.lab import JAVA_BROKER
 from tests.interop.native import registered
-from tests.lab import mqadmin
+from tests.lab.mqadmin import Tools
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -59,6 +58,7 @@ class World:
             NameServer(folder / "names-1", port=self.ports.single()),
         ]
         self.brokers: dict[str, JavaProcess] = {}
+        self.tools = Tools(folder / "mqadmin")
 
     def start(self) -> None:
         """Start the brokers as soon as the name servers listen; wait until all of them are registered everywhere."""
@@ -111,17 +111,16 @@ class World:
         return time.monotonic() - began
 
     def mqadmin(self, *commands: str, number: int = 0) -> list[str]:
-        """The official tool's output for each command, at name server `number`; all at the same time, since it mostly
-        waits."""
-        with ThreadPoolExecutor(len(commands)) as pool:
-            return list(pool.map(lambda command: self._mqadmin(command.split(), number), commands))
-
-    def _mqadmin(self, command: list[str], number: int) -> str:
-        result = mqadmin.run_mqadmin([*command, "-n", self.nameservers[number].address], folder=self.folder / "mqadmin")
-        assert "Exception" not in result.stderr + result.stdout, result.stderr + result.stdout
-        return result.stdout
+        """The official tool's output for each command, at name server `number`."""
+        found = []
+        for command in commands:
+            printed, complaint = self.tools.run([*command.split(), "-n", self.nameservers[number].address])
+            assert "Exception" not in complaint + printed, complaint + printed
+            found.append(printed)
+        return found
 
     def close(self) -> None:
+        self.tools.close()
         for broker in self.brokers.values():
             broker.close()
         for server in self.nameservers:
