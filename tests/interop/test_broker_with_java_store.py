@@ -70,9 +70,8 @@ def test_there_and_back(lab: Lab) -> None:
         read(ours.folder / "all-from-ours", "readers", expected)
         replica.process.stop()
 
-        with java_broker() as java:
+        with java_broker():
             use("theirs-again")
             read(ours.folder / "all-from-theirs", "others", expected)
-            java.stop()
     finally:
         ours.close()

@@ -311,14 +311,14 @@ def test_logs_agree_when_they_are_written_no_more(group: Group) -> None:
     assert verdict.queues.lag == 0
 
 
-def test_one_byte_is_named(group: Group, tmp_path: Path) -> None:
+def test_one_byte_is_named(group: Group, tmp_path: Path, engine: Engine) -> None:
     name, *_ = stores = group.stores
     copy = Store.copy(stores[name], tmp_path / "copy")
     stores[name] = copy.root
     message = copy.messages(TOPIC)[-20]
     at = message.physical_offset + message.body_start - message.position + 7
     copy.flip(at)
-    code, verdict = verifying.verify(stores)
+    code, verdict = verifying.verify(stores, engine=engine)
     assert code == 1
     verifying.assert_damaged(verdict, message, where=name, difference=at, epoch=copy.epoch_at(at))
 

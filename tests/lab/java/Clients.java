@@ -36,6 +36,7 @@ public final class Clients {
 
     public static void main(String[] args) {
         int code = 0;
+        QuickEnd.watch();
         try {
             run(new Options(args));
         } catch (Throwable failure) {

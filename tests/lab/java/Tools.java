@@ -20,6 +20,7 @@ public final class Tools {
     }
 
     public static void main(String[] none) throws IOException {
+        QuickEnd.watch();
         PrintStream answers = System.out;
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = commands.readLine()) != null;) {

@@ -51,6 +51,7 @@ public final class Ledger {
     }
 
     private static void send(Options options) throws Exception {
+        QuickEnd.watch();
         DefaultMQProducer producer = new DefaultMQProducer("ledger-" + ProcessHandle.current().pid());
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setVipChannelEnabled(false);

@@ -23,6 +23,7 @@ public final class Tether {
         }, "tether");
         thread.setDaemon(true);
         thread.start();
+        QuickEnd.watch();
         String[] rest = Arrays.copyOfRange(args, 1, args.length);
         Class.forName(args[0]).getMethod("main", String[].class).invoke(null, (Object) rest);
     }
