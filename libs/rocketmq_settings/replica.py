@@ -12,6 +12,10 @@ from rocketmq_settings.declare import HOME, OPERATOR, Count, LogFormat, LogLevel
 FAST_PORT_DISTANCE: Final = 2
 """The VIP port is listenPort - 2: Java slaves fetch topics and timers there."""
 
+DEFAULT_CLUSTER: Final = "DefaultCluster"
+Durability = Literal["strict", "relaxed"]
+DURABILITY: Final = "strict"
+
 JAVA_SWITCHES: Final = frozenset(
     {
         "controllerAddress",
@@ -33,7 +37,7 @@ class ReplicaKeys(Settings, frozen=True):
 
     broker_cluster_name: Annotated[
         str, key("Cluster of the group, equal on all replicas, without `#`.", set_by="spec.clusterName")
-    ] = "DefaultCluster"
+    ] = DEFAULT_CLUSTER
     broker_name: Annotated[
         str,
         key(
@@ -81,12 +85,12 @@ class ReplicaKeys(Settings, frozen=True):
         key("With SYNC_FLUSH a message counts on a replica once it is on its disk."),
     ] = "ASYNC_FLUSH"
     durability: Annotated[
-        Literal["strict", "relaxed"],
+        Durability,
         key(
             "With strict a send is acknowledged when every member of the SyncStateSet, at least two, has it.",
             set_by="spec.durability",
         ),
-    ] = "strict"
+    ] = DURABILITY
     all_ack_in_sync_state_set: Annotated[
         bool, key("With durability=relaxed a send waits for every member of the SyncStateSet.")
     ] = False

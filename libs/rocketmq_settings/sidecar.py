@@ -3,14 +3,28 @@
 Source: rocketmq-all-5.3.3: BrokerConfig.java, MessageStoreConfig.java.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS, MAX_ELECTION_PRIORITY
 from rocketmq_settings.declare import OPERATOR, Millis, Port, key
 from rocketmq_settings.replica import ReplicaKeys
 
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
+Engine = Literal["native", "apache"]
+ENGINE: Final = "native"
+Priority = Annotated[int, msgspec.Meta(ge=0, le=MAX_ELECTION_PRIORITY)]
+
+LeaseMillis = Annotated[int, msgspec.Meta(ge=200, le=9000, extra={"unit": "ms"})]
+"""Less than controllerHeartBeatTimeoutMills, and long enough for four heartbeats."""
+LEASE_MS: Final = 2000
+HangMillis = Annotated[int, msgspec.Meta(ge=200, le=60_000, extra={"unit": "ms"})]
+"""A healthy broker may take a tenth of a second to answer; one that takes a minute is no longer of use."""
+HANG_MS: Final = 2000
+NOT_CAUGHT_UP_MS: Final = 15_000
+"""Milliseconds that a slave may lag."""
+
 TLS_SECRET = "spec.grpcTlsSecretName"  # noqa: S105 - the name of a field
 
 
@@ -30,14 +44,14 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         True
     )
     broker_lease_timeout_ms: Annotated[
-        Millis,
+        LeaseMillis,
         key(
             "Duration of the [write lease](architecture.md#the-write-lease). It is less than "
-            "controllerHeartBeatTimeoutMills and the controllers' brokerSuspectTimeoutMs, and at most 4761 with "
-            "durability=relaxed.",
+            "controllerHeartBeatTimeoutMills and the controllers' brokerSuspectTimeoutMs, and at most "
+            f"{LONGEST_WRITE_LEASE_MS} with durability=relaxed.",
             set_by="spec.failover.leaseTimeoutMs",
         ),
-    ] = 2000
+    ] = LEASE_MS
     broker_heartbeat_interval: Annotated[
         Millis,
         key(
@@ -46,12 +60,12 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         ),
     ] = 1000
     broker_hang_timeout_ms: Annotated[
-        Millis,
+        HangMillis,
         key(
             "Time after which a broker that does not answer its sidecar counts as dead.",
             set_by="spec.failover.hangTimeoutMs",
         ),
-    ] = 2000
+    ] = HANG_MS
     controller_heart_beat_timeout_mills: Annotated[
         Millis,
         key(
@@ -62,10 +76,9 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         Millis, key("Time between two polls of a slave for the master, in addition to the controllers' notices.")
     ] = 5000
     broker_election_priority: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=2**31 - 1),
+        Priority,
         key("Of equal candidates the one with the lowest number is elected.", set_by="spec.priorities"),
-    ] = 2**31 - 1
+    ] = MAX_ELECTION_PRIORITY
 
     # Files
     store_path_epoch_file: Annotated[
@@ -108,7 +121,7 @@ class SidecarKeys(ReplicaKeys, frozen=True):
             "Time after which a slave that lags leaves the SyncStateSet.",
             set_by="spec.failover.maxTimeSlaveNotCatchupMs",
         ),
-    ] = 15_000
+    ] = NOT_CAUGHT_UP_MS
     check_sync_state_set_period: Annotated[
         Millis,
         key("Time between two checks for slaves that lag; at most a third of haMaxTimeSlaveNotCatchup is used."),
@@ -125,12 +138,12 @@ class SidecarKeys(ReplicaKeys, frozen=True):
 
     # The process
     broker_engine: Annotated[
-        Literal["native", "apache"],
+        Engine,
         key(
             "With apache the sidecar stands [beside an official broker](operations.md#beside-an-official-broker).",
             set_by="spec.engine",
         ),
-    ] = "native"
+    ] = ENGINE
     sidecar_grpc_port: Annotated[Port, key("Port of the gRPC API; 0 switches it off.", set_by=OPERATOR)] = 10920
     sidecar_grpc_tls_cert_file: Annotated[
         str,

@@ -342,6 +342,7 @@ async def test_damaged_identity_is_waited_for_and_not_a_crash_loop(
         ("brokerName", "a#b", "brokerName"),
         ("durability", "maybe", "durability"),
         ("brokerLeaseTimeoutMs", "20000", "brokerLeaseTimeoutMs"),
+        ("controllerHeartBeatTimeoutMills", "2000", "brokerLeaseTimeoutMs=2000 must be less"),
     ],
 )
 def test_wrong_configuration_is_refused_by_key(

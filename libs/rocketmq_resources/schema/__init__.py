@@ -9,5 +9,6 @@ The operator decodes resources into these structs; `crd` makes crds/*.yaml of th
 | `common` | fields of every kind: images, storage, scheduling, pod template, config, conditions |
 | `kubernetes` | shapes of Kubernetes' own types that are passed on as JSON |
 | `broker_group`, `verification`, `controller_cluster`, `name_server` | spec and status of each kind |
+| `differences` | where a field's default or bounds are not those of the key that it sets, and why |
 | `crd` | from the declarations to a CustomResourceDefinition |
 """

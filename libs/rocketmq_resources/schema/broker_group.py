@@ -15,7 +15,6 @@ from rocketmq_resources.schema.common import (
     Config,
     Image,
     ImagePull,
-    Millis,
     ObservedGeneration,
     PhaseReason,
     ReclaimPolicy,
@@ -39,11 +38,20 @@ from rocketmq_resources.schema.declare import (
 )
 from rocketmq_resources.schema.kubernetes import ObjectName, Resources
 from rocketmq_resources.schema.verification import Verification, VerificationStatus
+from rocketmq_settings.declare import Millis
+from rocketmq_settings.replica import DEFAULT_CLUSTER, DURABILITY, Durability
+from rocketmq_settings.sidecar import (
+    ENGINE,
+    HANG_MS,
+    LEASE_MS,
+    NOT_CAUGHT_UP_MS,
+    Engine,
+    HangMillis,
+    LeaseMillis,
+    Priority,
+)
 
-Engine = Literal["native", "apache"]
-Durability = Literal["strict", "relaxed"]
 UpdateStrategy = Literal["supervised", "unsupervised"]
-Priority = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 JvmSize = Annotated[str, Meta(max_length=16, pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
 JvmOption = Annotated[str, Meta(max_length=512, pattern=r"^-[A-Za-z]\S*$")]
 RocketMQName = Annotated[str, Meta(min_length=1, max_length=127, pattern="^[A-Za-z0-9][-A-Za-z0-9._]*$")]
@@ -51,6 +59,10 @@ RocketMQName = Annotated[str, Meta(min_length=1, max_length=127, pattern="^[A-Za
 _HOST_PORT = r"(\[[0-9a-fA-F:.]+\]|[-A-Za-z0-9._]+):[0-9]{1,5}"
 Addresses = Annotated[str, Meta(max_length=1024, pattern=f"^{_HOST_PORT}(;{_HOST_PORT})*$")]
 """`host:port;host:port`."""
+
+HeartbeatMillis = Annotated[int, Meta(ge=50, le=5000)]
+HEARTBEAT_MS: Final = 500
+"""Both differ from the key's: see `differences`."""
 
 STRICT_COPIES = 2
 """A strict group acknowledges nothing that fewer replicas have."""
@@ -145,29 +157,26 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     """How soon dead and slow replicas are noticed; milliseconds."""
 
     lease_timeout_ms: Annotated[
-        int,
-        Meta(ge=200, le=9000),
+        LeaseMillis,
         field(
             "How long a master continues to accept messages after the last heartbeat that the controllers "
             "acknowledged. Should be less than the controllers' brokerSuspectTimeoutMs; at most "
             f"{LONGEST_WRITE_LEASE_MS} with durability relaxed. Native engine."
         ),
-    ] = 2000
+    ] = LEASE_MS
     hang_timeout_ms: Annotated[
-        int,
-        Meta(ge=200, le=60_000),
+        HangMillis,
         field("How long a broker process may not respond before it counts as dead. Native engine."),
-    ] = 2000
+    ] = HANG_MS
     heartbeat_interval_ms: Annotated[
-        int,
-        Meta(ge=50, le=5000),
+        HeartbeatMillis,
         field(
             "Time between two heartbeats of a replica to the controllers; at most a quarter of leaseTimeoutMs is used."
         ),
-    ] = 500
+    ] = HEARTBEAT_MS
     max_time_slave_not_catchup_ms: Annotated[
         Millis, field("How long a slave may lag before it is removed from the SyncStateSet.")
-    ] = 15_000
+    ] = NOT_CAUGHT_UP_MS
 
 
 class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
@@ -246,14 +255,14 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "Cannot change.",
             rules=(fixed("engine cannot change: create another group and move the producers to it"),),
         ),
-    ] = "native"
+    ] = ENGINE
     cluster_name: Annotated[
         RocketMQName,
         field(
             "RocketMQ's cluster (brokerClusterName), the name that mqadmin -c takes. Cannot change.",
             rules=(fixed("clusterName cannot change: it is part of the identity of every replica"),),
         ),
-    ] = "DefaultCluster"
+    ] = DEFAULT_CLUSTER
     broker_name: Annotated[
         RocketMQName | None, field("The group's name in RocketMQ; absent means metadata.name. Cannot change.")
     ] = None
@@ -303,7 +312,7 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "RocketMQ's keys in config decide (allAckInSyncStateSet, inSyncReplicas); by default a message is "
             "acknowledged when the master has it."
         ),
-    ] = "strict"
+    ] = DURABILITY
     min_in_sync_replicas: Annotated[
         Replicas | None,
         field(

@@ -24,7 +24,6 @@ PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 ReclaimPolicy = Literal["Retain", "Delete"]
 AntiAffinity = Literal["preferred", "required", "none"]
 Image = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^\S+$")]
-Millis = Annotated[int, Meta(ge=1, le=86_400_000)]
 Replicas = Annotated[int, Meta(ge=1, le=9)]
 StorageSize = Annotated[
     str,

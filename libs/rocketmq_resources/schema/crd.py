@@ -122,7 +122,7 @@ def schema(hint: Hint) -> Schema:
 
 
 def _annotated(hint: Hint, metas: tuple[msgspec.Meta, ...]) -> Schema:
-    shapes = [meta.extra["shape"] for meta in metas if meta.extra]
+    shapes = [meta.extra["shape"] for meta in metas if meta.extra and "shape" in meta.extra]
     made = schema(shapes[0] if shapes else hint)
     for meta in metas:
         made |= _keywords(meta, str(made.get("type")))
