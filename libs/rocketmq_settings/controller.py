@@ -11,6 +11,19 @@ import msgspec
 
 from rocketmq_settings.declare import HOME, OPERATOR, Connections, LogFormat, LogLevel, Millis, Port, Settings, key
 
+SuspectMillis = Annotated[int, msgspec.Meta(ge=300, le=600_000, extra={"unit": "ms"})]
+"""A replica sends heartbeats every second: less would take each late one for a death."""
+SUSPECT_MS: Final = 3000
+ScanMillis = Annotated[int, msgspec.Meta(ge=100, le=600_000, extra={"unit": "ms"})]
+"""A scan reads all groups."""
+SCAN_MS: Final = 5000
+RaftHeartbeatMillis = Annotated[int, msgspec.Meta(ge=10, le=10_000, extra={"unit": "ms"})]
+RAFT_HEARTBEAT_MS: Final = 30
+ElectionMillis = Annotated[int, msgspec.Meta(ge=100, le=60_000, extra={"unit": "ms"})]
+ELECTION_MS: Final = 120
+LONGEST_ELECTION_MS: Final = 3000
+"""Milliseconds that the election time-out grows to while members are held up."""
+
 TLS_SECRET: Final = "spec.grpcTlsSecretName"  # noqa: S105 - the name of a field
 
 
@@ -100,21 +113,21 @@ class ControllerKeys(Settings, frozen=True):
 
     # Brokers and elections
     broker_suspect_timeout_ms: Annotated[
-        Millis,
+        SuspectMillis,
         key(
             "Silence after which a broker that sends a heartbeat each second is suspected.",
             set_by="spec.tuning.brokerSuspectTimeoutMs",
             change="at once",
         ),
-    ] = 3000
+    ] = SUSPECT_MS
     scan_inactive_master_interval: Annotated[
-        Millis,
+        ScanMillis,
         key(
             "Time between two scans for groups whose master is dead, the safety net behind the events.",
             set_by="spec.tuning.scanInactiveMasterIntervalMs",
             change="at once",
         ),
-    ] = 5000
+    ] = SCAN_MS
     elect_master_max_retry_count: Annotated[
         int,
         msgspec.Meta(ge=1, le=100),
@@ -154,22 +167,23 @@ class ControllerKeys(Settings, frozen=True):
 
     # Raft
     raft_heartbeat_interval_ms: Annotated[
-        Millis, key("Time between two heartbeats of the leader.", set_by="spec.tuning.raftHeartbeatIntervalMs")
-    ] = 30
+        RaftHeartbeatMillis,
+        key("Time between two heartbeats of the leader.", set_by="spec.tuning.raftHeartbeatIntervalMs"),
+    ] = RAFT_HEARTBEAT_MS
     raft_election_timeout_ms: Annotated[
-        Millis,
+        ElectionMillis,
         key(
             "The shortest election timeout, while no member is held up; more than three times raftHeartbeatIntervalMs.",
             set_by="spec.tuning.raftElectionTimeoutMs",
         ),
-    ] = 120
+    ] = ELECTION_MS
     raft_election_timeout_max_ms: Annotated[
         Millis,
         key(
             "The longest election timeout, while members are held up by too little processor, slow disks or a slow "
             "network: 1.5 times the longest delay of the last minute, up to this."
         ),
-    ] = 3000
+    ] = LONGEST_ELECTION_MS
     raft_snapshot_entries: Annotated[int, msgspec.Meta(ge=100), key("Entries of the log between two snapshots.")] = (
         10_000
     )

@@ -4,13 +4,26 @@ Where Spark runs is Spark's own configuration: sparkMaster and sparkConf here, `
 PYSPARK_SUBMIT_ARGS, or spark-submit's arguments.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
+from rocketmq_api.log_view import MAX_RANGE
 from rocketmq_settings.declare import LogFormat, LogLevel, Settings, key
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+SAMPLE: Final = 0.01
+
+SMALLEST_CHUNK_SIZE: Final = 4 << 10
+LARGEST_CHUNK_SIZE: Final = MAX_RANGE
+"""A sidecar digests no more in one range."""
+_POWERS: Final = range(SMALLEST_CHUNK_SIZE.bit_length() - 1, LARGEST_CHUNK_SIZE.bit_length())
+CHUNK_SIZES: Final = tuple(f"{1 << power - 20}Mi" if power >= 20 else f"{1 << power - 10}Ki" for power in _POWERS)
+"""As Kubernetes writes them."""
+CHUNK_SIZE_FORM: Final = f"a power of two from {CHUNK_SIZES[0]} to {CHUNK_SIZES[-1]}"
+CHUNK_SIZE: Final = "1Mi"
+
+PATIENCE_SECONDS: Final = 30.0
 
 
 class VerifyKeys(Settings, frozen=True):
@@ -26,8 +39,12 @@ class VerifyKeys(Settings, frozen=True):
             default="required, or options",
         ),
     ] = ""
-    chunk_size: Annotated[str, key("Bytes that share a digest: a power of two from 4Ki to 64Mi.")] = "1Mi"
-    sample: Annotated[Fraction, key("Part of what earlier runs compared that is read again.")] = 0.01
+    chunk_size: Annotated[
+        str, key(f"Bytes that share a digest: {CHUNK_SIZE_FORM}.", set_by="spec.verification.chunkSize")
+    ] = CHUNK_SIZE
+    sample: Annotated[
+        Fraction, key("Part of what earlier runs compared that is read again.", set_by="spec.verification.sample")
+    ] = SAMPLE
     full: Annotated[bool, key("Everything is read again.")] = False
     structure: Annotated[
         bool, key("Checks that new bytes are a chain of sound records; through sidecars only a sample.")
@@ -49,13 +66,17 @@ class VerifyKeys(Settings, frozen=True):
     # Replicas
     rate_limit: Annotated[
         str,
-        key("Bytes per second read of each replica.", default="0: files without a limit, sidecars as configured there"),
+        key(
+            "Bytes per second read of each replica.",
+            default="0: files without a limit, sidecars as configured there",
+            set_by="spec.verification.rateLimit",
+        ),
     ] = "0"
     patience_seconds: Annotated[
         float,
         msgspec.Meta(gt=0, le=3600),
         key("Seconds without progress after which a sidecar counts as unreachable."),
-    ] = 30.0
+    ] = PATIENCE_SECONDS
     tls_cert_file: Annotated[str, key("Certificate (PEM) for sidecars with mutual TLS.", default="none: plaintext")] = (
         ""
     )

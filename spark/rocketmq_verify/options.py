@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 
 from rocketmq_runtime.config.settings import build_settings, from_environment, read_properties_file
 from rocketmq_runtime.version import __version__
+from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, SAMPLE
 from rocketmq_verify.settings import VerifySettings
 from rocketmq_verify.sizes import parse_size
 from rocketmq_verify.sources.source import SIDECAR, SourceOptions, SpecError
@@ -92,11 +93,12 @@ def _read(
     ),
     chunk_size: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Bytes that share a digest, a power of two from 4Ki to 64Mi (1Mi)."),
+        typer.Option(metavar="SIZE", help=f"Bytes that share a digest, {CHUNK_SIZE_FORM} ({CHUNK_SIZE})."),
     ] = None,
     full: Annotated[bool | None, typer.Option("--full", help="Read everything, also what was compared before.")] = None,
     sample: Annotated[
-        str | None, typer.Option(metavar="PART", help="0 to 1: part of what was compared before to read again (0.01).")
+        str | None,
+        typer.Option(metavar="PART", help=f"0 to 1: part of what was compared before to read again ({SAMPLE:g})."),
     ] = None,
     history: Annotated[
         str | None, typer.Option(metavar="PATH", help="Directory or URI for results and watermarks.")

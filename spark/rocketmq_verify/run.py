@@ -1,18 +1,24 @@
 """One run: the request (from `cli` to `job`), and the result, for reports and the history."""
 
+from typing import Final
+
 import msgspec
 
+from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import DEFAULT_CHUNK_SIZE, Plan
+from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import SessionOptions
 from rocketmq_verify.history.rows import Figures, Group, RunSummary
+from rocketmq_verify.sizes import parse_size
 from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place
+
+_KEYS: Final = VerifyKeys()
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,12 +27,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     group: Group
     places: tuple[Place, ...]
     options: SourceOptions = SourceOptions()
-    chunk_size: int = DEFAULT_CHUNK_SIZE
-    sample: float = 0.01
-    full: bool = False
-    structure: bool = True
-    queues: bool = True
-    allow_unreachable: bool = False
+    chunk_size: int = parse_size(_KEYS.chunk_size)
+    sample: float = _KEYS.sample
+    full: bool = _KEYS.full
+    structure: bool = _KEYS.structure
+    queues: bool = _KEYS.queues
+    allow_unreachable: bool = _KEYS.allow_unreachable
     broker_group: str = ""
     """The BrokerGroup of these replicas; empty: not on Kubernetes."""
     history_path: str = ""

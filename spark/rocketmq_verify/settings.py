@@ -1,8 +1,7 @@
 """The verification's settings: its keys (`rocketmq_settings.verify`), the checks across them, and what follows."""
 
 from rocketmq_api.channels import ClientTls
-from rocketmq_settings.verify import VerifyKeys
-from rocketmq_verify.domain.planning.chunks import LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE
+from rocketmq_settings.verify import CHUNK_SIZE_FORM, LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE, VerifyKeys
 from rocketmq_verify.sizes import parse_size
 
 
@@ -20,7 +19,7 @@ class VerifySettings(VerifyKeys, frozen=True):
                 raise ValueError(f"{key}: {error}") from error
         chunk = parse_size(self.chunk_size)
         if not SMALLEST_CHUNK_SIZE <= chunk <= LARGEST_CHUNK_SIZE or chunk & (chunk - 1):
-            raise ValueError(f"chunkSize: {self.chunk_size} is not a power of two from 4Ki to 64Mi")
+            raise ValueError(f"chunkSize: {self.chunk_size} is not {CHUNK_SIZE_FORM}")
         self.conf()
 
     @property

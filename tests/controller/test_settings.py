@@ -104,7 +104,7 @@ async def test_refused_updates_change_nothing(
     live: LiveConfig, tmp_path: Path, text: bytes, code: ResponseCode
 ) -> None:
     before = live.settings
-    assert (await live.update(b"scanInactiveMasterInterval=9\n" + text)).code is code
+    assert (await live.update(b"scanInactiveMasterInterval=900\n" + text)).code is code
     assert live.settings == before
     assert not list(tmp_path.iterdir())
 

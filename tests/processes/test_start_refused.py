@@ -133,7 +133,7 @@ def test_configuration_may_come_from_the_environment_alone(
         ({"brokerSuspectTimeoutMs": "soon"}, "brokerSuspectTimeoutMs"),
         ({"enableElectUncleanMaster": "perhaps"}, "enableElectUncleanMaster"),
         ({"controllerType": "jRaft"}, "controllerType"),
-        ({"raftElectionTimeoutMs": "80"}, "raftHeartbeatIntervalMs"),
+        ({"raftHeartbeatIntervalMs": "40"}, "raftElectionTimeoutMs=120 must be more than three times"),
         ({"metricsLabel": "no colon"}, "metricsLabel"),
     ],
 )

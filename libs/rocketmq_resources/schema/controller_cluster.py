@@ -35,6 +35,17 @@ from rocketmq_resources.schema.declare import (
     fixed_optional,
 )
 from rocketmq_resources.schema.kubernetes import ObjectName, Resources
+from rocketmq_settings.controller import (
+    ELECTION_MS,
+    LONGEST_ELECTION_MS,
+    RAFT_HEARTBEAT_MS,
+    SCAN_MS,
+    SUSPECT_MS,
+    ElectionMillis,
+    RaftHeartbeatMillis,
+    ScanMillis,
+    SuspectMillis,
+)
 
 
 class ControllerImages(ImagePull, frozen=True, rename="camel", kw_only=True):
@@ -81,29 +92,27 @@ class Tuning(msgspec.Struct, frozen=True, rename="camel"):
     )
 
     raft_heartbeat_interval_ms: Annotated[
-        int, Meta(ge=10, le=10_000), field("Time between two heartbeats of the leader to the other members.")
-    ] = 30
+        RaftHeartbeatMillis, field("Time between two heartbeats of the leader to the other members.")
+    ] = RAFT_HEARTBEAT_MS
     raft_election_timeout_ms: Annotated[
-        int,
-        Meta(ge=100, le=60_000),
+        ElectionMillis,
         field(
             "Shortest silence of a leader after which a member starts an election. While members are slow (CPU "
-            "limits, slow disks, a slow network) the timeout grows, up to config.raftElectionTimeoutMaxMs (3000)."
+            "limits, slow disks, a slow network) the timeout grows, up to config.raftElectionTimeoutMaxMs "
+            f"({LONGEST_ELECTION_MS})."
         ),
-    ] = 120
+    ] = ELECTION_MS
     broker_suspect_timeout_ms: Annotated[
-        int,
-        Meta(ge=300, le=600_000),
+        SuspectMillis,
         field(
             "Silence after which a replica counts as dead. Should be more than failover.leaseTimeoutMs of every "
             "BrokerGroup."
         ),
-    ] = 3000
+    ] = SUSPECT_MS
     scan_inactive_master_interval_ms: Annotated[
-        int,
-        Meta(ge=100, le=600_000),
+        ScanMillis,
         field("Time between two checks of every group for a dead master, in case an event was missed."),
-    ] = 5000
+    ] = SCAN_MS
     enable_elect_unclean_master: Annotated[
         bool,
         field(

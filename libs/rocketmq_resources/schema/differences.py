@@ -20,6 +20,9 @@ DIFFERENCES: Final[Mapping[tuple[str, Part], str]] = {
     ),
     ("spec.minInSyncReplicas", "bounds"): _REPLICAS,
     ("spec.replicas", "bounds"): _REPLICAS,
+    ("spec.verification.rateLimit", "default"): (
+        "A comparison that runs by a schedule leaves the disks to replication and consumers."
+    ),
     ("spec.replicas", "default"): "A group that survives the loss of a replica; the key's default is Java's.",
 }
 """The field, what differs, and the reason."""

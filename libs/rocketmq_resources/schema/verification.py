@@ -8,6 +8,7 @@ from msgspec import Meta
 from rocketmq_resources.schema.common import Image, StorageClassName, StorageSize
 from rocketmq_resources.schema.declare import Rule, checked, field
 from rocketmq_resources.schema.kubernetes import SparkResources, Time
+from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, CHUNK_SIZES, SAMPLE, Fraction
 
 _CRON = "[-0-9A-Za-z*,/?]+"
 Schedule = Annotated[
@@ -86,15 +87,14 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     ] = None
     suspend: Annotated[bool, field("While true no comparison starts.")] = False
     sample: Annotated[
-        float,
-        Meta(ge=0, le=1),
+        Fraction,
         field("The part of the log compared before that each run compares again, from 0 to 1."),
-    ] = 0.01
+    ] = SAMPLE
     chunk_size: Annotated[
         str,
-        Meta(max_length=16, pattern="^((4|8|16|32|64|128|256|512)Ki|(1|2|4|8|16|32|64)Mi)$"),
-        field("Bytes of a log that share a digest: a power of two from 4Ki to 64Mi."),
-    ] = "1Mi"
+        Meta(max_length=16, pattern=f"^({'|'.join(CHUNK_SIZES)})$"),
+        field(f"Bytes of a log that share a digest: {CHUNK_SIZE_FORM}."),
+    ] = CHUNK_SIZE
     rate_limit: Annotated[
         str,
         Meta(max_length=16, pattern="^[1-9][0-9]{0,9}(Ki|Mi|Gi|k|M|G)?$"),

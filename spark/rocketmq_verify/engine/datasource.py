@@ -22,8 +22,8 @@ import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rocketmq_api.channels import ClientTls
+from rocketmq_settings.verify import CHUNK_SIZE
 from rocketmq_verify.domain.model import ReplicaLog
-from rocketmq_verify.domain.planning.chunks import DEFAULT_CHUNK_SIZE
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sizes import parse_size
@@ -112,7 +112,7 @@ def _described(places: Sequence[Place], options: Mapping[str, str]) -> Work:
     known = lineage(logs)
     what = everything(
         known,
-        chunk_size=parse_size(options.get("chunkSize", str(DEFAULT_CHUNK_SIZE))),
+        chunk_size=parse_size(options.get("chunkSize", CHUNK_SIZE)),
         start=parse_size(options.get("start", "0")),
         end=parse_size(options.get("end", str(2**63 - 1))),
     )

@@ -14,9 +14,11 @@ from typing import Final, Protocol, Self
 import msgspec
 
 from rocketmq_api.channels import ClientTls
+from rocketmq_api.log_view import MAX_RANGE
+from rocketmq_settings.verify import PATIENCE_SECONDS
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaLog, ReplicaName
 
-MAX_CHUNK: Final = 64 << 20
+MAX_CHUNK: Final = MAX_RANGE
 """Longest chunk that is digested at once, in bytes."""
 MAX_EXTENT: Final = 1 << 30
 """Longest extent that is read at once."""
@@ -51,7 +53,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_second: int = 0
     """Limit for one replica, in each process that reads it; 0: files without a limit, a sidecar as it is configured
     (verifyMaxBytesPerSecond)."""
-    patience: float = 30.0
+    patience: float = PATIENCE_SECONDS
     """Seconds without any progress after which a sidecar counts as unreachable."""
 
 

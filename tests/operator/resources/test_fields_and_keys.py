@@ -9,17 +9,22 @@ import msgspec
 import pytest
 
 from rocketmq_resources.schema.broker_group import BrokerGroupSpec
+from rocketmq_resources.schema.controller_cluster import ControllerClusterSpec
 from rocketmq_resources.schema.differences import DIFFERENCES, Part
 from rocketmq_settings.broker import BrokerKeys
+from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.declare import Settings
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_settings.table import rows
+from rocketmq_settings.verify import VerifyKeys
 
 Hint = Any  # a type, or what `typing` makes of one
 
 RESOURCES: dict[type[Settings], type[msgspec.Struct]] = {
     BrokerKeys: BrokerGroupSpec,
     SidecarKeys: BrokerGroupSpec,
+    VerifyKeys: BrokerGroupSpec,
+    ControllerKeys: ControllerClusterSpec,
 }
 
 
@@ -81,7 +86,16 @@ def test_fields_have_the_defaults_and_bounds_of_their_keys() -> None:
     assert found == set(DIFFERENCES), "declare them once, in rocketmq_settings, or say why not in differences.py"
 
 
-@pytest.mark.parametrize("path", ["spec.failover.leaseTimeoutMs", "spec.durability", "spec.priorities"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec.failover.leaseTimeoutMs",
+        "spec.durability",
+        "spec.priorities",
+        "spec.tuning.raftElectionTimeoutMs",
+        "spec.verification.sample",
+    ],
+)
 def test_fields_are_compared(path: str) -> None:
     pair = next(pair for pair in pairs() if pair.path == path)
     assert _bounds(pair.field.type) is not None

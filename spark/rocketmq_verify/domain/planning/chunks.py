@@ -14,13 +14,10 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_settings.verify import CHUNK_SIZE_FORM, LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE
 from rocketmq_verify.domain.model import Chunk, Extent
 from rocketmq_verify.domain.planning.lineage import Lineage
 
-DEFAULT_CHUNK_SIZE: Final = 1 << 20
-SMALLEST_CHUNK_SIZE: Final = 4 << 10
-LARGEST_CHUNK_SIZE: Final = 64 << 20
-"""The most that a sidecar digests in one range."""
 ALL: Final = 1_000_000
 """Parts of a million: every chunk."""
 _MASK: Final = (1 << 64) - 1
@@ -110,7 +107,7 @@ def plan(
     lineage: Lineage,
     new: Iterable[Extent],
     *,
-    chunk_size: int = DEFAULT_CHUNK_SIZE,
+    chunk_size: int,
     sample: float = 0.0,
     full: bool = False,
     seed: int = 0,
@@ -124,10 +121,7 @@ def plan(
         seed: decides which chunks the sample takes; another one in every run.
     """
     if not SMALLEST_CHUNK_SIZE <= chunk_size <= LARGEST_CHUNK_SIZE or chunk_size & (chunk_size - 1):
-        raise ValueError(
-            f"a chunk of {chunk_size} bytes: it has to be a power of two from {SMALLEST_CHUNK_SIZE} to "
-            f"{LARGEST_CHUNK_SIZE}"
-        )
+        raise ValueError(f"a chunk of {chunk_size} bytes: it has to be {CHUNK_SIZE_FORM}")
     both = covered(zone.extent for zone in lineage.zones)
     fresh = common(both, new)
     old = without(both, fresh)
