@@ -203,6 +203,7 @@ class Replica:
             file_size=self._settings.mapped_file_size_commit_log,
             log=self._log_state,
             message_delay_level=self._settings.message_delay_level,
+            max_message_size=self._settings.max_message_size,
         )
 
     def on_message(self, message: FromSidecar) -> None:

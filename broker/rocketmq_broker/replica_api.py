@@ -59,6 +59,7 @@ class ReplicaApi:
                 mapped_file_size_commit_log=self._settings.mapped_file_size_commit_log,
                 message_delay_level=self._settings.message_delay_level,
                 durability=self._settings.durability,
+                max_message_size=self._settings.max_message_size,
             )
         return response(request, ResponseCode.SUCCESS, None, header)
 

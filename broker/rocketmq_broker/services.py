@@ -79,7 +79,12 @@ class Services:
         core = self._core
         levels = parse_levels(core.settings.message_delay_level)
         self._delay = DelayService(
-            levels=levels, role=core.role, store=core.store, writer=writer, delays=core.tables.delays
+            levels=levels,
+            role=core.role,
+            store=core.store,
+            writer=writer,
+            delays=core.tables.delays,
+            counts=core.traffic.counts,
         )
         core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._delay.ages
         self.pulls = PullProcessor(

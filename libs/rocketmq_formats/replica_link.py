@@ -74,6 +74,7 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     """mappedFileSizeCommitLog."""
     log: LogState = LogState()
     message_delay_level: str = ""
+    max_message_size: int | None = None
     """For comparison with the master's."""
 
 
@@ -173,6 +174,9 @@ class Counts(msgspec.Struct, array_like=True):
     ] = 0
     units_repaired: Annotated[
         int, _metric("queue_units_repaired", "Units of consume queues that differed from the log and were corrected")
+    ] = 0
+    delayed_passed_over: Annotated[
+        int, _metric("delayed_passed_over", "Delayed messages not delivered: their records are unreadable")
     ] = 0
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from rocketmq_formats.store.delay_levels import DelayLevelError
 from rocketmq_formats.store.message import MAX_PROPERTIES, RecordError, encode_record, has_unit, record_size
 from rocketmq_formats.store.message_id import encode_message_id
-from rocketmq_store.errors import MessageIllegalError, PropertiesSizeExceededError
+from rocketmq_store.errors import MessageIllegalError, PropertiesSizeExceededError, QueueIllegalError
 from rocketmq_store.log.commit_log import CommitLog
 from rocketmq_store.model import Appended, Draft
 from rocketmq_store.queues.consume_queues import MAX_TOPIC, ConsumeQueues
@@ -33,8 +33,8 @@ class Appender:
         self._max_message_size = max_message_size
         self.store_timestamp = 0
 
-    def append(self, draft: Draft, now_ms: int) -> Appended:
-        size = self._size(draft)
+    def append(self, draft: Draft, now_ms: int, *, again: bool) -> Appended:
+        size = self._size(draft, again=again)
         offset = self._reserve(size)
         timestamp = max(now_ms, self.store_timestamp)
         record, waiting = self._make(draft, offset, timestamp, 0)
@@ -70,17 +70,17 @@ class Appender:
             self._settle(waiting, timestamp)
         return Appended(start, offset, made[0].queue_offset, ",".join(ids), timestamp, len(drafts))
 
-    def _size(self, draft: Draft) -> int:
+    def _size(self, draft: Draft, *, again: bool = False) -> int:
         topic_length, properties_length, body_length = len(draft.topic), len(draft.properties), len(draft.body)
         if 0 in draft.properties:
             raise MessageIllegalError(
                 "zero bytes in its properties: in the log they would look like the trace of a power cut"
             )
         if topic_length > MAX_TOPIC:
-            raise MessageIllegalError(f"topic of {topic_length} bytes, {MAX_TOPIC} allowed")
+            raise QueueIllegalError(f"topic of {topic_length} bytes, {MAX_TOPIC} allowed")
         if properties_length > MAX_PROPERTIES:
             raise PropertiesSizeExceededError(f"{properties_length} bytes of properties, {MAX_PROPERTIES} allowed")
-        if body_length > self._max_message_size:
+        if body_length > self._max_message_size and not again:
             raise MessageIllegalError(f"body of {body_length} bytes, {self._max_message_size} allowed (maxMessageSize)")
         return record_size(topic_length, body_length, properties_length, len(draft.born_host), len(draft.store_host))
 

@@ -48,6 +48,10 @@ class MessageIllegalError(StoreError):
     """A message the log cannot hold (MESSAGE_ILLEGAL, response code 13): topic or body too long."""
 
 
+class QueueIllegalError(MessageIllegalError):
+    """There can be no such topic or queue."""
+
+
 class PropertiesSizeExceededError(MessageIllegalError):
     """More than 32767 bytes of properties (PROPERTIES_SIZE_EXCEEDED, response code 13)."""
 

@@ -181,17 +181,18 @@ class MessageStore(QueueReading):
 
     # Master
 
-    def append(self, draft: Draft, now_ms: int) -> Appended:
-        """Store one message; visible to consumers after `dispatch`.
+    def append(self, draft: Draft, now_ms: int, *, again: bool = False) -> Appended:
+        """Store one message; visible to consumers after `dispatch`. `again`: it is in the log already, under another
+        topic, so that maxMessageSize, which may have been larger then, does not count.
 
         Raises:
-            MessageIllegalError, PropertiesSizeExceededError: nothing was stored, nor ever will be.
+            MessageIllegalError, QueueIllegalError, PropertiesSizeExceededError: nothing was stored, nor ever will be.
             StoreFullError: nothing was stored; try later.
             NotWriterError: without the writer lock, or without `cut_tail` after `extend` or `truncate`.
         """
         self._accept()
         try:
-            return self._appender.append(draft, now_ms)
+            return self._appender.append(draft, now_ms, again=again)
         except StoreFullError as error:
             self._disk_space.refuse(str(error))
             raise

@@ -230,6 +230,7 @@ async def test_906(tmp_path: Path) -> None:
             "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
             "messageDelayLevel": group.app.settings.message_delay_level,
             "durability": group.app.settings.durability,
+            "maxMessageSize": str(group.app.settings.max_message_size),
         }
         group.sidecar.send(Release())
         group.sidecar.send(Following(2, 2, "127.0.0.1:1"))

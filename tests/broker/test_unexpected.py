@@ -64,10 +64,10 @@ async def test_a_delay_level_continues_after_a_disk_error(tmp_path: Path, monkey
         real = group.app.store.append
         failures = iter([OSError(5, "Input/output error")])
 
-        def append(draft: Draft, now_ms: int) -> Appended:
+        def append(draft: Draft, now_ms: int, *, again: bool = False) -> Appended:
             for failure in failures if draft.topic == b"T" else ():
                 raise failure
-            return real(draft, now_ms)
+            return real(draft, now_ms, again=again)
 
         monkeypatch.setattr(group.app.store, "append", append)
         assert (await group.send(b"late", properties=DELAYED)).code == 0

@@ -20,6 +20,7 @@ PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel[
 ROWS = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
 NOT_SHOWN = {
     "dledger_op_total": "the time of commits says more",
+    "rocketmq_broker_delayed_passed_over_total": "it hardly ever happens, and the log names the message",
     "rocketmq_broker_log_checked_bytes_total": "of interest to who looks at one broker",
     "rocketmq_broker_log_damaged": "an alert says so",
     "rocketmq_broker_queue_units_repaired_total": "repaired already; of interest to who looks at one broker's disk",

@@ -21,10 +21,11 @@ from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.tables.consumer_tables import DelayOffsets
+from rocketmq_formats.replica_link import Counts
 from rocketmq_formats.store.message import Record, RecordError, read_record
 from rocketmq_formats.store.message_properties import DELAY, find_property
 from rocketmq_formats.topics import SCHEDULE_TOPIC
-from rocketmq_store.errors import MessageIllegalError, StoreError
+from rocketmq_store.errors import MessageIllegalError, QueueIllegalError, StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft
 
@@ -34,6 +35,8 @@ PORTION: Final = 64
 """Messages that a level delivers in one turn of the loop."""
 RETRY_SECONDS: Final = 0.5
 """After nothing could be appended: too few replicas in sync, a full disk."""
+STUCK_SECONDS: Final = 60.0
+"""After a message that the log cannot take: its level waits for it, and only a restart with other settings helps."""
 SEARCH_PORTION: Final = 2048
 """Records that a new master examines in one turn of the loop."""
 WAIT_SECONDS: Final = 0.05
@@ -56,6 +59,7 @@ class DelayService:
         store: MessageStore,
         writer: InnerWriter,
         delays: DelayOffsets,
+        counts: Counts,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         """`levels`: delays in ms, level n at n - 1. `clock`: the wall clock, in ms."""
@@ -64,6 +68,7 @@ class DelayService:
         self._store = store
         self._writer = writer
         self._delays = delays
+        self._counts = counts
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._progress: dict[int, LevelProgress] = {}
@@ -277,14 +282,19 @@ class DelayService:
         )
         try:
             progress.delivered(self._writer.append(draft).end)
-        except MessageIllegalError as error:
+        except QueueIllegalError as error:
             return self._pass_over(level, str(error))
+        except MessageIllegalError as error:
+            log.error("delayed messages wait: one cannot be stored", level=level, reason=str(error))
+            return STUCK_SECONDS
         except StoreError:  # the store has logged it
             return RETRY_SECONDS
         return 0
 
     def _pass_over(self, level: int, reason: str) -> float:
+        """Only for a message that no longer exists as such: its record cannot be read, or names no queue."""
         progress = self._progress[level]
+        self._counts.delayed_passed_over += 1
         log.error("delayed message cannot be delivered", level=level, queue_offset=progress.next, reason=reason)
         progress.passed_over(progress.next + 1)
         return 0

@@ -47,13 +47,14 @@ class InnerWriter:
         return self._role.held
 
     def append(self, draft: Draft) -> Appended:
-        """Store one message; `refusal` was asked in this turn of the loop. Raises as `MessageStore.append`.
+        """Store one message again; `refusal` was asked in this turn of the loop. Raises as `MessageStore.append`.
 
-        Zeros in properties are removed: an official master has accepted the message, so it must not be lost.
+        It was acknowledged once, so it must not be lost to a bound that did not hold then: it may be longer than
+        maxMessageSize, and zeros in its properties, which an official master accepts, are removed.
         """
         if 0 in draft.properties:
             draft = msgspec.structs.replace(draft, properties=draft.properties.replace(b"\0", b""))
-        appended = self._store.append(draft, now_ms())
+        appended = self._store.append(draft, now_ms(), again=True)
         self._traffic.put(draft.topic.decode("utf-8", "replace"), 1, appended.end - appended.offset)
         self._on_appended()
         return appended

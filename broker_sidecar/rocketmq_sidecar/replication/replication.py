@@ -197,7 +197,9 @@ class Replication:
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
         self._audit_watch.audit.damage = hello.log.damage
-        self._group_settings = GroupSettings(hello.file_size, hello.message_delay_level, self.settings.durability)
+        self._group_settings = GroupSettings(
+            hello.file_size, hello.message_delay_level, self.settings.durability, hello.max_message_size
+        )
         lost = self._log.open_log(hello, identified=self._broker_id >= 1)
         self._status_changed()
         return lost

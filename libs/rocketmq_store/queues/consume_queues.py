@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from rocketmq_formats.store.segment_names import SegmentNameError, queue_id_of
-from rocketmq_store.errors import MessageIllegalError
+from rocketmq_store.errors import QueueIllegalError
 from rocketmq_store.queues.consume_queue import ConsumeQueue
 from rocketmq_store.queues.queue_files import QueueFiles
 
@@ -63,7 +63,7 @@ class ConsumeQueues:
             queue.recover(limit)
 
     def get_or_make(self, topic: bytes, queue_id: int) -> ConsumeQueue:
-        """Raises `MessageIllegalError` for what cannot be a topic's folder or a queue's id."""
+        """Raises `QueueIllegalError` for what cannot be a topic's folder or a queue's id."""
         queue = self.table.get((topic, queue_id))
         if queue is None:
             queue = self.table[topic, queue_id] = self._make(topic, queue_id)
@@ -75,9 +75,9 @@ class ConsumeQueues:
         except UnicodeDecodeError:
             name = ""
         if topic in _UNUSABLE or not name or len(topic) > MAX_TOPIC or "/" in name or "\0" in name:
-            raise MessageIllegalError(f"not a name for a topic: {topic[:80]!r}")
+            raise QueueIllegalError(f"not a name for a topic: {topic[:80]!r}")
         if not 0 <= queue_id <= MAX_QUEUE_ID:
-            raise MessageIllegalError(f"not a queue id: {queue_id}")
+            raise QueueIllegalError(f"not a queue id: {queue_id}")
         return ConsumeQueue(name, queue_id, self.folder / name / str(queue_id), self._files)
 
     def truncate(self, physical_offset: int) -> None:

@@ -197,8 +197,9 @@ class Replica:
         self.store.open()
         self.store.cut_tail()
         self.role = ReplicaRole(Durability(copies_needed=1, strict=False))
+        traffic = Traffic()
         writer = InnerWriter(
-            role=self.role, store=self.store, store_host=bytes(8), traffic=Traffic(), on_appended=_nothing
+            role=self.role, store=self.store, store_host=bytes(8), traffic=traffic, on_appended=_nothing
         )
         self.ahead = ahead
         self.delays = DelayService(
@@ -207,6 +208,7 @@ class Replica:
             store=self.store,
             writer=writer,
             delays=DelayOffsets(),
+            counts=traffic.counts,
             clock=lambda: self.masters() + self.ahead,
         )
 

@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from rocketmq_broker.consuming import delay_service
 from rocketmq_broker.domain.consuming.delays import LevelProgress
 from rocketmq_broker.domain.consuming.retries import Retry, retry_of, retry_properties
 from rocketmq_broker.domain.role import Role
@@ -16,6 +18,10 @@ from rocketmq_formats.store.config_files import DelayOffsetsFile, decode_config
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_id import decode_message_id
 from rocketmq_formats.store.message_properties import parse_properties
+from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_store.errors import MessageIllegalError
+from rocketmq_store.model import Appended as Stored
+from rocketmq_store.model import Draft
 from tests.broker.broker_kit import Group, running
 
 QUICK = "1s 1s 1s 1s 1s"
@@ -157,6 +163,49 @@ async def test_zeros_in_properties_that_an_official_master_accepted_stop_no_mess
         await with_zeros(group, topic="U", properties=properties + "DELAY\x011\x02")
         record, body = await pulled(group, "U")
         assert (body, parse_properties(record.properties)["K"]) == (b"odd", "ab")
+
+
+async def test_a_smaller_largest_message_stops_none_that_was_acknowledged(tmp_path: Path) -> None:
+    body = b"x" * 300_000
+    async with running(tmp_path, messageDelayLevel="1s 1h", maxMessageSize=400_000) as group:
+        offset = await sent(group, body=body, topic="U")
+        await sent(group, body=body, properties=with_delay("1"))
+    async with running(tmp_path, messageDelayLevel="1s 1h", maxMessageSize=100_000) as group:
+        assert (await group.send(body)).code == ResponseCode.MESSAGE_ILLEGAL
+        assert (await pulled(group, "T"))[1] == body
+        assert (await group.call(back(offset, delay_level=1))).code == ResponseCode.SUCCESS
+        assert (await pulled(group, "%RETRY%G"))[1] == body
+        assert (await group.call(back(offset, delay_level=-1))).code == ResponseCode.SUCCESS
+        assert (await pulled(group, "%DLQ%G"))[1] == body
+
+
+async def test_a_delay_level_waits_for_what_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delay_service, "STUCK_SECONDS", 0.01)
+    async with running(tmp_path, messageDelayLevel="1s") as group:
+        real, failures = group.app.store.append, iter([MessageIllegalError("too long for a file")] * 2)
+
+        def append(draft: Draft, now_ms: int, *, again: bool = False) -> Stored:
+            for failure in failures if again else ():
+                raise failure
+            return real(draft, now_ms, again=again)
+
+        monkeypatch.setattr(group.app.store, "append", append)
+        await group.send(b"first", properties=with_delay("1"))
+        await group.send(b"second", properties=with_delay("1"))
+        assert [(await pulled(group, "T", offset))[1] for offset in (0, 1)] == [b"first", b"second"]
+        assert next(failures, None) is None
+        assert group.app.core.traffic.counts.delayed_passed_over == 0
+
+
+async def test_a_delayed_message_for_no_possible_queue_is_passed_over_and_counted(tmp_path: Path) -> None:
+    async with running(tmp_path, messageDelayLevel="1s") as group:
+        for topic in ("a/b", "T"):
+            properties = f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02".encode()
+            made = Draft(topic=SCHEDULE_TOPIC.encode(), queue_id=0, body=topic.encode(), properties=properties)
+            group.app.store.append(made, 1)
+        await group.send()
+        assert (await pulled(group, "T", 1))[1] == b"T"
+        assert group.app.core.traffic.counts.delayed_passed_over == 1
 
 
 async def test_copies_that_are_not_confirmed_do_not_count(tmp_path: Path) -> None:

@@ -5,14 +5,21 @@ import pytest
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, OtherFileSizeError, differences
 
-OURS = GroupSettings(1 << 20, "1s 5s", "strict")
+OURS = GroupSettings(1 << 20, "1s 5s", "strict", 1000)
 
 
 def master(
-    size: int | None = 1 << 20, levels: str | None = "1s 5s", durability: str | None = "strict"
+    size: int | None = 1 << 20,
+    levels: str | None = "1s 5s",
+    durability: str | None = "strict",
+    largest: int | None = 1000,
 ) -> ExchangeHAInfoHeader:
     return ExchangeHAInfoHeader(
-        mapped_file_size_commit_log=size, message_delay_level=levels, durability=durability, master_ha_address="a:1"
+        mapped_file_size_commit_log=size,
+        message_delay_level=levels,
+        durability=durability,
+        max_message_size=largest,
+        master_ha_address="a:1",
     )
 
 
@@ -21,7 +28,7 @@ def test_equal_settings() -> None:
 
 
 def test_an_official_master_names_none() -> None:
-    assert differences(OURS, master(None, None, None)) == ()
+    assert differences(OURS, master(None, None, None, None)) == ()
 
 
 def test_another_file_size_is_refused_with_both_values() -> None:
@@ -30,7 +37,8 @@ def test_another_file_size_is_refused_with_both_values() -> None:
 
 
 def test_other_differences_are_reported_with_both_values() -> None:
-    assert differences(OURS, master(levels="1s", durability="relaxed")) == (
+    assert differences(OURS, master(levels="1s", durability="relaxed", largest=500)) == (
         "messageDelayLevel is '1s 5s' here and '1s' at the master",
         "durability is 'strict' here and 'relaxed' at the master",
+        "maxMessageSize is 1000 here and 500 at the master",
     )

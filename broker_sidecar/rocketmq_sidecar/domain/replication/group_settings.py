@@ -4,6 +4,7 @@
     mappedFileSizeCommitLog   a copy in files of another size cannot be read: the slave does not follow
     messageDelayLevel         copies are good, but the group promises something else after a failover; a rolling
     durability                update changes these replica by replica, so a difference is reported and nothing more
+    maxMessageSize
 
 An official master does not name its settings (906 has no room for them), so nothing is compared with it.
 """
@@ -24,6 +25,8 @@ class GroupSettings(msgspec.Struct, frozen=True):
     file_size: int
     delay_levels: str
     durability: str
+    max_message_size: int | None = None
+    """None: the broker has not said it."""
 
 
 def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
@@ -42,9 +45,10 @@ def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str,
     pairs = {
         "messageDelayLevel": (ours.delay_levels, master.message_delay_level),
         "durability": (ours.durability, master.durability),
+        "maxMessageSize": (ours.max_message_size, master.max_message_size),
     }
     return tuple(
         f"{key} is {mine!r} here and {theirs!r} at the master"
         for key, (mine, theirs) in pairs.items()
-        if theirs is not None and mine != theirs
+        if mine is not None and theirs is not None and mine != theirs
     )
