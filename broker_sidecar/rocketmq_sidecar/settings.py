@@ -94,6 +94,11 @@ class SidecarSettings(SidecarKeys, frozen=True):
         return _path(self.sidecar_socket_path, self.root / "sidecar.sock")
 
     @property
+    def acknowledges_what_all_have(self) -> bool:
+        """An acknowledged message is on every member of the SyncStateSet."""
+        return self.durability == "strict" or self.all_ack_in_sync_state_set
+
+    @property
     def options(self) -> Options:
         """For the control machine."""
         lease = self.broker_lease_timeout_ms / 1000

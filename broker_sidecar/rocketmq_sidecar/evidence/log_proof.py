@@ -2,8 +2,8 @@
 (`boot_file`), or the log ends before that (`acked_offset_file`). For `replica_log`, and for `observer.store_proof`
 beside an official broker.
 
-It matters for replicas that acknowledge only what all members have (strict); for others `unproven` is always None. All
-methods that write raise `StorageError`, and may run in any thread, one at a time.
+It matters for replicas that acknowledge only what all members have (`strict` here); for others `unproven` is always
+None. All methods that write raise `StorageError`, and may run in any thread, one at a time.
 """
 
 from collections.abc import Callable

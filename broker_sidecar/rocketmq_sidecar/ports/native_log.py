@@ -39,7 +39,7 @@ class NativeLog:
             max_offset=replication.max_offset,
             segment_size=replication.file_size,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in replication.epochs),
-            strict=settings.durability == "strict" or settings.all_ack_in_sync_state_set,
+            strict=settings.acknowledges_what_all_have,
         )
         return await asyncio.to_thread(_with_files, view, self.path)
 

@@ -42,7 +42,7 @@ class ReplicaLog:
         self._cut = LogCut(settings.root)
         self._proof = LogProof(
             settings.root,
-            strict=settings.durability == "strict",
+            strict=settings.acknowledges_what_all_have,
             sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
         )
         self._background: set[asyncio.Task[None]] = set()
@@ -69,7 +69,7 @@ class ReplicaLog:
 
     @property
     def unproven(self) -> str | None:
-        """Why this log may lack what was acknowledged with strict durability, see `log_proof`."""
+        """Why this log may lack what was acknowledged, see `log_proof`."""
         return self._proof.unproven
 
     def mark_proven(self) -> None:
