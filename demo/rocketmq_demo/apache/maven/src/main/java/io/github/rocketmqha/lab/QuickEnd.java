@@ -1,6 +1,7 @@
 package io.github.rocketmqha.lab;
 
 import java.util.Arrays;
+import java.util.function.BooleanSupplier;
 
 /**
  * Shortens the end of RocketMQ's programs. What is shut down waits for its thread NettyEventExecutor, which looks only
@@ -16,31 +17,32 @@ final class QuickEnd {
     /** For whatever this thread shuts down, and for the end of the JVM. */
     static void watch() {
         Thread main = Thread.currentThread();
-        Thread watcher = new Thread(() -> wake(() -> isShuttingDown(main)), "quick-end");
-        watcher.setDaemon(true);
-        watcher.start();
-        Thread hook = new Thread(() -> wake(() -> true), "quick-end-of-all");
-        hook.setDaemon(true); // so that the JVM does not wait for it
-        Runtime.getRuntime().addShutdownHook(new Thread(hook::start));
+        daemon(main::isAlive, () -> isShuttingDown(main)).start();
+        Thread atTheEnd = daemon(() -> true, () -> true); // a hook itself would have to end
+        Runtime.getRuntime().addShutdownHook(new Thread(atTheEnd::start));
     }
 
-    private interface Condition {
-        boolean holds();
+    private static Thread daemon(BooleanSupplier goesOn, BooleanSupplier needed) {
+        Thread thread = new Thread(() -> {
+            while (goesOn.getAsBoolean()) {
+                if (needed.getAsBoolean()) {
+                    wake();
+                }
+                try {
+                    Thread.sleep(POLL_MS);
+                } catch (InterruptedException ended) {
+                    return;
+                }
+            }
+        }, "quick-end");
+        thread.setDaemon(true);
+        return thread;
     }
 
-    private static void wake(Condition needed) {
-        while (true) {
-            if (needed.holds()) {
-                Thread[] all = new Thread[Thread.activeCount() + 100];
-                int count = Thread.enumerate(all);
-                Arrays.stream(all, 0, count).filter(one -> one.getName().equals(SLEEPER)).forEach(Thread::interrupt);
-            }
-            try {
-                Thread.sleep(POLL_MS);
-            } catch (InterruptedException ended) {
-                return;
-            }
-        }
+    private static void wake() {
+        Thread[] all = new Thread[Thread.activeCount() + 100];
+        int count = Thread.enumerate(all);
+        Arrays.stream(all, 0, count).filter(one -> one.getName().equals(SLEEPER)).forEach(Thread::interrupt);
     }
 
     private static boolean isShuttingDown(Thread thread) {
