@@ -19,7 +19,7 @@ from rocketmq_store.log.segment import Segment
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 
-SIZE = 4096
+SIZE = BLOCK = 4096
 
 
 @pytest.fixture
@@ -104,19 +104,28 @@ def test_truncation_leaves_zeros_and_no_later_files(files: MappedFiles) -> None:
     assert bytes(files.read(0, SIZE)) == bytes(SIZE)
 
 
-def test_truncation_where_the_file_system_cannot_zero_ranges(
-    files: MappedFiles, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cut", [0, 10, BLOCK - 1, BLOCK, 2 * BLOCK + 7, 4 * BLOCK - 1])
+@pytest.mark.parametrize("zeroes_ranges", [True, False])
+def test_a_truncated_file_keeps_its_blocks(
+    tmp_path: Path, lock: WriterLock, monkeypatch: pytest.MonkeyPatch, cut: int, *, zeroes_ranges: bool
 ) -> None:
-    real = Segment._fallocate
-    monkeypatch.setattr(Segment, "_fallocate", lambda self, mode, *where: not mode & 0x10 and real(self, mode, *where))
-    files.write(0, b"x" * SIZE)
-    blocks = (files.directory / names(files)[0]).stat().st_blocks
-    files.truncate(10)
-    # the other process has looked for them once, and writes into the mapping: without a block it would be killed
-    assert (files.directory / names(files)[0]).stat().st_blocks == blocks > 0
-    assert bytes(files.read(0, SIZE)) == b"x" * 10 + bytes(SIZE - 10)
-    files.write(10, b"y" * 20)
-    assert bytes(files.read(0, 30)) == b"x" * 10 + b"y" * 20
+    """The other process has looked for them once, and writes into the mapping: without a block it would be killed."""
+    if not zeroes_ranges:  # as tmpfs, NFS
+        real = Segment._fallocate
+        monkeypatch.setattr(
+            Segment, "_fallocate", lambda self, mode, *where: not mode & 0x10 and real(self, mode, *where)
+        )
+    size = 4 * BLOCK  # a hole takes whole blocks only
+    files = MappedFiles(tmp_path / "commitlog", size, writer=lock)
+    files.load()
+    files.write(0, b"x" * size)
+    path = files.directory / names(files)[0]
+    blocks = path.stat().st_blocks
+    files.truncate(cut)
+    assert (path.stat().st_blocks, path.stat().st_size) == (blocks, size)
+    assert bytes(files.read(0, size)) == b"x" * cut + bytes(size - cut)
+    files.write(cut, b"y")
+    assert bytes(files.read(0, size)) == b"x" * cut + b"y" + bytes(size - cut - 1)
 
 
 def test_the_other_process_sees_new_and_deleted_files_after_refresh(files: MappedFiles, tmp_path: Path) -> None:
@@ -236,6 +245,32 @@ class TestFound:
         assert files.end == 2 * SIZE
         with pytest.raises(StoreDamagedError, match="move it out"):
             loaded(tmp_path, lock)
+
+    @pytest.mark.parametrize("start", [1, SIZE + 1, 9 * SIZE])
+    @pytest.mark.parametrize("length", [0, 17, SIZE])
+    def test_a_stray_file_that_does_not_continue_the_log_stops_no_running_store(
+        self, tmp_path: Path, lock: WriterLock, start: int, length: int
+    ) -> None:
+        files, reader = loaded(tmp_path, lock), loaded(tmp_path, WriterLock(tmp_path / "writer.lock"))
+        files.write(0, b"1" * 2 * SIZE)
+        reader.refresh()
+        stray = tmp_path / "commitlog" / f"{start:020d}"
+        stray.write_bytes(bytes(length))
+        with capture_logs() as logs:
+            for change in (files.refresh, files.load, reader.refresh, reader.refresh):
+                change()
+        assert [(entry["log_level"], entry["path"]) for entry in logs] == [("warning", str(stray))] * 2
+        files.write(2 * SIZE, b"3" * SIZE)
+        reader.refresh()
+        assert reader.end == files.end == 3 * SIZE
+        assert stray.stat().st_size == length
+
+    def test_a_running_store_still_notices_that_a_file_is_gone(self, tmp_path: Path, lock: WriterLock) -> None:
+        files = loaded(tmp_path, lock)
+        files.write(0, b"1" * 3 * SIZE)
+        (tmp_path / "commitlog" / f"{SIZE:020d}").unlink()
+        with pytest.raises(StoreDamagedError, match="put the missing files back"):
+            files.refresh()
 
     def test_a_deleted_file_that_is_open_on_nfs(self, tmp_path: Path, lock: WriterLock) -> None:
         loaded(tmp_path, lock).write(0, b"1")

@@ -3,6 +3,7 @@ segments.py."""
 
 import os
 import stat
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,19 @@ def is_name(path: Path) -> bool:
     except SegmentNameError:
         return False
     return True
+
+
+def continued(starts: Sequence[int], known: Collection[int], file_size: int) -> Sequence[int]:
+    """What a running process takes for files of its log, of all that `starts` (ascending) names: the one run without a
+    gap that has files it knows. All, if there is no such run, or more than one."""
+    runs: list[list[int]] = []
+    for start in starts:
+        if runs and runs[-1][-1] + file_size == start:
+            runs[-1].append(start)
+        else:
+            runs.append([start])
+    ours = [run for run in runs if any(start in known for start in run)]
+    return ours[0] if len(ours) == 1 else starts
 
 
 def refuse_stranger(path: Path, mode: int) -> None:

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rocketmq_formats.store.segment_names import segment_name
+from rocketmq_formats.store.segment_names import segment_name, segment_offset
 from rocketmq_runtime.files.filesystem import OS
 from rocketmq_store.errors import OutOfRangeError, StoreDamagedError
-from rocketmq_store.log.log_files import file_start, is_file, is_name, refuse_stranger
+from rocketmq_store.log.log_files import continued, file_start, is_file, is_name, refuse_stranger
 from rocketmq_store.log.segment import Segment, close_behind
 from rocketmq_store.writer_lock import WriterLock
 
@@ -331,13 +331,17 @@ class MappedFiles:
         return segments
 
     def _log_paths(self) -> list[Path]:
-        """Files with names of the log, in order. Other names are refused at the start and ignored later: a core dump
-        must not stop a running replica."""
-        paths: list[Path] = []
-        for path in sorted(self.directory / entry.name for entry in os.scandir(self.directory)):
-            if is_name(path):
-                paths.append(path)
-            elif path.name not in self._strangers:
+        """Files with names of the log, in order. Other names are refused at the start and ignored later, as are names
+        that do not continue the log: neither a core dump nor a copy of a file must stop a running replica."""
+        found = [self.directory / entry.name for entry in os.scandir(self.directory)]
+        paths = sorted(filter(is_name, found))
+        if self._started:
+            starts = [start for path in paths if (start := segment_offset(path.name)) % self.file_size == 0]
+            known = {segment.start for segment in self._segments}
+            ours = set(map(segment_name, continued(starts, known, self.file_size)))
+            paths = [path for path in paths if path.name in ours]
+        for path in sorted(set(found).difference(paths)):
+            if path.name not in self._strangers:
                 with suppress(FileNotFoundError):
                     mode = path.lstat().st_mode
                     if not self._started:
