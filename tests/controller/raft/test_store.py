@@ -115,6 +115,14 @@ def test_a_missing_file_is_refused_and_named(name: str, error: type[StorageError
         open_on(disk)
 
 
+@pytest.mark.parametrize("length", [0, 1, storage_codec.MARK_SLOT_SIZE, 2 * storage_codec.MARK_SLOT_SIZE - 1])
+def test_a_shortened_mark_is_refused(length: int) -> None:
+    disk = used_disk()
+    disk.truncate(disk.open(FOLDER / "journal.mark"), length)
+    with pytest.raises(JournalCorruptError, match=f"journal.mark: damaged at offset {length}"):
+        open_on(disk)
+
+
 HARD_STATE_HEADER = storage_codec.HARD_STATE_SECTOR
 
 
