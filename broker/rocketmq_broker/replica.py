@@ -48,12 +48,16 @@ from rocketmq_formats.replica_link import (
     Truncated,
     Welcome,
 )
-from rocketmq_store.errors import StoreError, StoreFullError
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_store.errors import StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues.dispatch import Stop
 
 log = structlog.get_logger(__name__)
+
+_ENVIRONMENT = (OSError, StorageError, StoreDamagedError, StoreFullError)
+"""Not this program's fault, so that a traceback would say nothing."""
 
 DISPATCH_RETRY_SECONDS = 1.0
 """After a full disk kept messages from becoming visible."""
@@ -454,7 +458,10 @@ class Replica:
     def _leave_group(self, doing: str, error: Exception) -> None:
         """A step that the group relies on failed here: leave the group, so that another replica takes over."""
         reason = f"{type(error).__name__}: {error}"
-        log.error("this replica cannot continue: it leaves the group", doing=doing, reason=reason, exc_info=error)
+        if isinstance(error, _ENVIRONMENT):
+            log.error("this replica cannot continue: it leaves the group; check its disk", doing=doing, reason=reason)
+        else:
+            log.error("this replica cannot continue: it leaves the group", doing=doing, reason=reason, exc_info=error)
         self._lose_role(reason)
         self._link.drop(reason)
 

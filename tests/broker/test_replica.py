@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_broker import replica as replica_module
 from rocketmq_broker.domain.role import Role
@@ -41,6 +42,8 @@ from rocketmq_formats.replica_link import (
     Welcome,
     encode,
 )
+from rocketmq_runtime.files.filesystem import StorageError
+from rocketmq_store.errors import NotWriterError
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 from tests.broker.broker_kit import Group, running
@@ -355,6 +358,26 @@ async def test_the_answer_to_a_probe_has_the_counts(tmp_path: Path) -> None:
         counts = (await group.sidecar.receive(Alive)).counts
         assert counts is not None
         assert (counts.put_messages, counts.sends_refused) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice", "traceback"),
+    [
+        (OSError(5, "Input/output error"), "check its disk", False),
+        (StorageError(Path("x"), "cannot be read"), "check its disk", False),
+        (NotWriterError("a defect"), "it leaves the group", True),
+    ],
+)
+async def test_why_a_replica_leaves_its_group_is_one_line_unless_it_is_a_defect(
+    tmp_path: Path, error: Exception, advice: str, *, traceback: bool
+) -> None:
+    async with running(tmp_path / "store") as group:
+        with capture_logs() as logs:
+            group.app.replica._leave_group("making messages visible", error)
+        line = next(entry for entry in logs if entry["log_level"] == "error")
+        assert str(line["event"]).endswith(advice)
+        assert str(error) in line["reason"]
+        assert ("exc_info" in line) == traceback
 
 
 async def test_the_answer_to_a_probe_reports_a_store_that_refuses_writes(tmp_path: Path) -> None:
