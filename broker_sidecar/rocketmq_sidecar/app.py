@@ -87,6 +87,14 @@ class SidecarApp:
             metrics=settings.metrics_prom_exporter_port or None,
         )
 
+        if settings.acknowledges_what_all_have and not settings.ha_replication_secret_file:
+            log.warning(
+                "anyone who reaches the replication port can acknowledge for a slave: set haReplicationSecretFile, to"
+                " the same secret on all replicas, or let only replicas reach the port (official brokers have no"
+                " secret)",
+                ha_port=settings.ha_port,
+            )
+
     async def stop(self) -> None:
         """Hand over, then close everything."""
         await self.agent.stop()
