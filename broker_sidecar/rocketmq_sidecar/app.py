@@ -5,11 +5,11 @@ files; then fence, identity, replication, and the broker's socket. The gRPC port
 """
 
 import asyncio
-import time
 from pathlib import Path
 
 import structlog
 
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.config.secret_file import read_secret
 from rocketmq_runtime.files.filesystem import OS, storage_errors
 from rocketmq_sidecar.control.agent import Agent
@@ -124,7 +124,7 @@ class SidecarApp:
             unproven = machine.session.reported_unproven is not None
             if machine.role.broker is BrokerState.MASTER:
                 role = "master"
-                until = max(machine.session.lease.until(group.master_epoch) - time.monotonic(), 0.0)
+                until = max(machine.session.lease.until(group.master_epoch) - boot_clock(), 0.0)
             elif machine.role.slave_of is not None:
                 role = "slave"
         if in_sync is None:

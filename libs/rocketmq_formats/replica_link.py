@@ -2,9 +2,9 @@
 
 The sidecar listens, the broker connects; one broker at a time. A frame is a u32 length (big-endian) and one MessagePack
 value, a tagged array; both processes are of one release, so `Hello.protocol` is compared and nothing is negotiated.
-Offsets are physical offsets of the commit log in bytes; times are `time.monotonic()` seconds, which both processes of
-one machine share. Every state below is a level, not an edge: a later value of the same kind replaces an earlier one, so
-senders coalesce them, one frame of a kind per turn of the loop.
+Offsets are physical offsets of the commit log in bytes; times are seconds since boot, time asleep included, which both
+processes of one machine share. Every state below is a level, not an edge: a later value of the same kind replaces an
+earlier one, so senders coalesce them, one frame of a kind per turn of the loop.
 
 Only the process that holds the exclusive lock of `{storePathRootDir}/writer.lock` may append to the log (invariant
 OneWriter). The lock changes hands as follows; when either process crashes the kernel releases it:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.replica_link import Hello
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import free_ports, pull_request, send_request
 from tests.broker.fake_sidecar import FakeSidecar
@@ -149,7 +149,7 @@ async def test_a_hung_broker_that_wakes_up_without_a_lease_accepts_nothing(
     tmp_path: Path, client: RemotingClient
 ) -> None:
     async with started(tmp_path) as broker:
-        await broker.sidecar.make_master(1, lease=time.monotonic() + 1.0)
+        await broker.sidecar.make_master(1, lease=boot_clock() + 1.0)
         os.kill(broker.process.pid, signal.SIGSTOP)
         sending = asyncio.ensure_future(client.call(broker.address, send_request(), timeout=30))
         await asyncio.sleep(1.1)  # real time: the lease is in another process

@@ -3,7 +3,6 @@
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, QueryMessageProcessor.java.
 """
 
-import time
 from collections.abc import Callable
 
 from rocketmq_broker.domain.role import ReplicaRole
@@ -19,6 +18,7 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_store.message_store import MessageStore
 
@@ -26,7 +26,7 @@ from rocketmq_store.message_store import MessageStore
 class QueryProcessor:
     """Reads the store; changes nothing."""
 
-    def __init__(self, *, role: ReplicaRole, store: MessageStore, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, role: ReplicaRole, store: MessageStore, clock: Callable[[], float] = boot_clock) -> None:
         """`clock`: what leases are in."""
         self._role = role
         self._store = store

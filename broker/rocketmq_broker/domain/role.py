@@ -2,7 +2,7 @@
 one may be acknowledged.
 
 `ReplicaRole` takes the sidecar's messages (`rocketmq_formats.replica_link`). The send path checks it before it appends,
-the waiting list before it answers. Times are `time.monotonic()` seconds, given by the caller.
+the waiting list before it answers. Times are seconds of `boot_clock`, given by the caller.
 
     NONE --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (NONE --Prepare--> PREPARING too)
     any --Release, NoRole, link lost--> NONE

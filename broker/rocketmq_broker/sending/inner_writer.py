@@ -2,7 +2,6 @@
 conditions as a producer's. Used by `send_back.py` and `delay_service.py`.
 """
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -11,6 +10,7 @@ from rocketmq_broker.domain.role import Refusal, ReplicaRole
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.replica_link import Hold
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Appended, Draft
 
@@ -26,7 +26,7 @@ class InnerWriter:
         store_host: bytes,
         traffic: Traffic,
         on_appended: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         """`store_host`: this broker's address as records hold it. `on_appended`: the log grew. `clock`: what leases
         are in."""

@@ -7,7 +7,6 @@ Source: rocketmq-all-5.3.3: SendMessageProcessor.java, AbstractSendMessageProces
 
 import functools
 import itertools
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -39,6 +38,7 @@ from rocketmq_formats.store.batch import decode_batch
 from rocketmq_formats.store.message_id import MessageIdError, encode_host
 from rocketmq_formats.store.message_properties import PropertiesError, join_properties
 from rocketmq_formats.topics import RETRY_PREFIX
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import MessageIllegalError, StoreError, StoreFullError
@@ -70,7 +70,7 @@ class SendProcessor:
         traffic: Traffic,
         in_order: Callable[[str], bool],
         on_appended: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         """`in_order`: whether a group consumes in order. `on_appended`: the log grew. `clock`: what leases are in."""
         self._settings = settings

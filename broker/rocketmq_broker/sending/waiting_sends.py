@@ -8,7 +8,6 @@ PUT_OK of what waits leaves in one place, `release`, and only for offsets that `
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -18,6 +17,7 @@ from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.codes import ResponseCode, SerializeType
 from rocketmq_formats.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Peer
 
 _STORED = frozenset({ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT})
@@ -49,7 +49,7 @@ class WaitingSends:
         capacity: int,
         flushed_offset: Callable[[], int] | None = None,
         flush_timeout_ms: int = 5000,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_clock,
         traffic: Traffic | None = None,
     ) -> None:
         """`flushed_offset`: how far the log is on disk; None: answers do not wait for it (ASYNC_FLUSH).

@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
 from rocketmq_formats.replica_link import Held, Hello, LogState, Prepared, Released, RoleNotice
 from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.control.broker_side import BrokerSide
 from rocketmq_sidecar.control.controller_link import ControllerLink
@@ -71,7 +72,7 @@ class Agent:
         settings: SidecarSettings,
         make_replication: "Callable[[Agent], ReplicationPort]",
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         """Nothing is opened yet. Needs a running event loop. `make_replication` gets this agent for its callbacks."""
         self.settings = settings

@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True, eq=False):
     address: str
     code: RequestCode
     sent_at: float
-    """`time.monotonic()` before it leaves."""
+    """When it leaves, by the clock of leases."""
     header: Header | None = None
     body: bytes = b""
 

@@ -10,7 +10,6 @@ are made, read and stored in a thread.
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -29,6 +28,7 @@ from rocketmq_controller.raft.settings import RaftSettings
 from rocketmq_controller.raft.status import RaftStatus, Role
 from rocketmq_controller.raft.storage.storage_errors import ForeignStoreError
 from rocketmq_controller.raft.storage.store import open_store
+from rocketmq_runtime.clocks import boot_clock
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +39,6 @@ thousands."""
 
 ROUND_UP = 0.0005
 """uvloop rounds to whole milliseconds; a timer that fires just before its time would fire again."""
-
-
-def boot_clock() -> float:
-    """Seconds since boot, time asleep included: a lease must not outlive a suspended machine."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Replica:

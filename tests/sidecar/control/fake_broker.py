@@ -6,7 +6,6 @@ without the broker process.
 
 import asyncio
 import os
-import time
 from pathlib import Path
 from typing import cast
 
@@ -41,6 +40,7 @@ from rocketmq_formats.replica_link import (
     decode_from_sidecar,
     encode,
 )
+from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Peer, RemotingServer
 from rocketmq_store.writer_lock import WriterLock
 
@@ -85,7 +85,7 @@ class FakeBroker(asyncio.Protocol):
     def accepts(self) -> bool:
         """Whether a send would be accepted now."""
         held = self.held is not None and self.held.kind is not None
-        return self.role == "master" and not held and time.monotonic() < self.lease_until
+        return self.role == "master" and not held and boot_clock() < self.lease_until
 
     @property
     def connected(self) -> bool:
