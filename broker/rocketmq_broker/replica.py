@@ -23,6 +23,7 @@ from rocketmq_formats.replica_link import (
     Alive,
     Appended,
     Copied,
+    CopyKey,
     Following,
     FromSidecar,
     Grant,
@@ -285,6 +286,8 @@ class Replica:
                     log.info("broker id received from the sidecar", broker_id=message.broker_id)
                     self._role.welcomed(message.broker_id)
                     self._on_role_change()
+            case CopyKey():
+                self._role.copy_key = message
             case Prepare():
                 self._prepare(message.epoch)
             case Grant():

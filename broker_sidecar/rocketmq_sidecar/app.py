@@ -9,6 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from rocketmq_formats.replica_link import CopyKey
+from rocketmq_formats.replication.challenge import group_digest
+from rocketmq_formats.table_copies import copy_key
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.config.secret_file import read_secret
 from rocketmq_runtime.files.filesystem import OS, storage_errors
@@ -39,7 +42,7 @@ class SidecarApp:
             SettingsError: the group's secret cannot be read.
         """
         self.settings = settings
-        self.agent = Agent(settings, self._replication)
+        self.agent = Agent(settings, self._replication, copy_key=_copy_key(settings))
         self.probes = ProbePort(
             settings, unready=self._unready, hung=self.agent.broker.link.hung, snapshot=self.snapshot
         )
@@ -177,7 +180,7 @@ class SidecarApp:
         return Replication(
             settings,
             ha_port=settings.ha_port,
-            secret=read_secret(settings.ha_replication_secret_file, "haReplicationSecretFile"),
+            secret=_secret(settings),
             on_proposal=agent.propose_sync_set,
             on_progress=agent.progressed,
             on_replicated=agent.broker.replicated,
@@ -190,3 +193,15 @@ class SidecarApp:
             on_repaired=agent.broker.repaired,
             on_suspected=agent.broker.suspected,
         )
+
+
+def _secret(settings: SidecarSettings) -> bytes:
+    return read_secret(settings.ha_replication_secret_file, "haReplicationSecretFile")
+
+
+def _copy_key(settings: SidecarSettings) -> CopyKey | None:
+    secret = _secret(settings)
+    if not secret:
+        return None
+    group = group_digest(settings.broker_cluster_name, settings.name)
+    return CopyKey(copy_key(secret, group), settings.ha_replication_secret_required)

@@ -26,6 +26,11 @@ def direction_key(secret: bytes, direction: bytes, transcript: bytes) -> bytes:
     return hmac.digest(secret, b"key " + direction + b"\0" + transcript, hashlib.sha256)
 
 
+def key_for(secret: bytes, purpose: bytes, group: bytes) -> bytes:
+    """The key of one purpose, 32 bytes: for a process that proves something and does not need the secret itself."""
+    return hmac.digest(secret, b"key for " + purpose + b"\0" + group, hashlib.sha256)
+
+
 class Seals:
     """The seals of one direction, in the order of its packets: nothing can be left out, repeated or reordered."""
 

@@ -31,7 +31,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 7
+PROTOCOL: Final = 8
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
@@ -209,6 +209,15 @@ class Welcome(Message, frozen=True, tag=True, array_like=True):
     """The id at the controllers, from 1; outwards a master is 0."""
 
 
+class CopyKey(Message, frozen=True, tag=True, array_like=True):
+    """By which brokers of the group prove to each other that they are replicas (`table_copies.copy_proof`). Sent after
+    each `Hello`, before any role, if the group has a secret: the broker itself never gets that."""
+
+    key: bytes
+    required: bool
+    """False: replicas without the secret are accepted too."""
+
+
 class Prepare(Message, frozen=True, tag=True, array_like=True):
     """This replica was elected for `epoch`: take the lock, cut the tail, answer `Prepared`."""
 
@@ -332,6 +341,7 @@ FromBroker = (
 )
 FromSidecar = (
     Welcome
+    | CopyKey
     | Prepare
     | Grant
     | Lease

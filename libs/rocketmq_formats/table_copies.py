@@ -3,18 +3,26 @@ its tables are read with 21, 201, 43 and 45 instead.
 
 The slave sends what it holds; the master answers with newer tables when there are any, or without tables after a while.
 So a change reaches the slaves within one round trip, and their next request confirms it to the master.
+
+The requests come to the port that every client can reach. So in a group with a secret each one carries a proof that its
+sender holds it (`copy_proof`), which is bound to the mastership and the connection by the master's nonce: nobody else
+can make one, and a recorded one proves nothing over another connection.
 """
 
+import hmac
 from typing import Annotated
 
 import msgspec
 
+from rocketmq_formats import challenge
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import Int64
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
 
 Length = Annotated[int, msgspec.Meta(ge=0, le=64 * 1024 * 1024)]
+Token = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,64}\Z")]
+Nonce = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f.]{0,64}\Z")]
 NOTHING = -1
 """A serial: nothing is held, or what is held is not a copy."""
 
@@ -23,19 +31,21 @@ class CopyTablesRequestHeader(Header, frozen=True):
     """What the slave holds; topics and groups are on its disk."""
 
     broker_id: Int64
-    token: str
+    token: Token
     """From the master's last answer; serials count for the mastership that has it."""
     topics: Int64 = NOTHING
     groups: Int64 = NOTHING
     offsets: Int64 = NOTHING
     parts: bool = False
     """Offsets may come in parts, one with each answer. Slaves of an older release get all at once."""
+    proof: Token = ""
+    """`copy_proof`; empty: none."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):
     """Serials of what the slave holds with this answer, and how long the parts of the body are; 0: nothing new."""
 
-    token: str
+    token: Token
     topics: Int64
     groups: Int64
     offsets: Int64
@@ -47,6 +57,15 @@ class CopyTablesResponseHeader(Header, frozen=True):
     """`ConsumerOffsetChanges`."""
     delays_length: Length
     """Body as of 45."""
+    nonce: Nonce = ""
+    """For the next proof over this connection."""
+
+
+class CopyTablesRefusalHeader(Header, frozen=True):
+    """With NO_PERMISSION: how to ask again."""
+
+    nonce: Nonce = ""
+    """For a proof over this connection."""
 
 
 class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):
@@ -57,6 +76,23 @@ class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):
     """These are all keys there are, or the first of them; what is named until there are no `more` is all."""
     more: bool = False
     """There are later changes, which the next answers have."""
+
+
+def copy_key(secret: bytes, group: bytes) -> bytes:
+    """The key of the proofs in a group: `group` is its `replication.challenge.group_digest`."""
+    return challenge.key_for(secret, b"table copies", group)
+
+
+def copy_proof(key: bytes, nonce: str, report: CopyTablesRequestHeader) -> str:
+    """The proof that a holder of `key` sends `report` over the connection that the master gave `nonce`."""
+    serials = (report.broker_id, report.topics, report.groups, report.offsets)
+    transcript = "\0".join((nonce, report.token, *map(str, serials)))
+    return challenge.proof(key, b"copier", transcript.encode()).hex()
+
+
+def is_copy_proof(key: bytes, nonce: str, report: CopyTablesRequestHeader) -> bool:
+    """Whether `report` carries its proof."""
+    return hmac.compare_digest(report.proof, copy_proof(key, nonce, report))
 
 
 def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:

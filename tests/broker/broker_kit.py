@@ -14,6 +14,7 @@ from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.remoting.client import PULL_SUBSCRIPTION, PULL_SUSPEND, PullMessageRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.send import SendMessageRequestHeaderV2
+from rocketmq_formats.replica_link import CopyKey
 from rocketmq_runtime.config.settings import build_settings
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.fake_sidecar import FakeSidecar
@@ -109,11 +110,14 @@ def pull_request(offset: int, *, suspend_ms: int = 0, **fields: object) -> Remot
 
 
 @asynccontextmanager
-async def running(root: Path, *, automatic: bool = True, master: bool = True, **keys: object) -> AsyncIterator[Group]:
+async def running(
+    root: Path, *, automatic: bool = True, master: bool = True, copy_key: CopyKey | None = None, **keys: object
+) -> AsyncIterator[Group]:
     """A started broker, master of epoch 1 unless told otherwise."""
     root.mkdir(exist_ok=True)
     settings = settings_for(root, **keys)
     sidecar = FakeSidecar(settings.socket_path, automatic=automatic)
+    sidecar.copy_key = copy_key
     await sidecar.start()
     app = BrokerApp(settings)
     client = RemotingClient()

@@ -16,6 +16,7 @@ import uvloop
 
 from rocketmq_formats.replica_link import (
     Appended,
+    CopyKey,
     FromBroker,
     FromSidecar,
     Grant,
@@ -44,6 +45,8 @@ class FakeSidecar(asyncio.Protocol):
         """Of the SyncStateSet; only the broker itself: changes of tables wait for no other replica."""
         self.joins: dict[int, int] = {}
         self.officials: frozenset[int] = frozenset()
+        self.copy_key: CopyKey | None = None
+        """Sent as soon as the broker connects."""
         self.epoch = 0
         self.received: deque[FromBroker] = deque(maxlen=10_000)
         self.max_offset = 0
@@ -77,6 +80,8 @@ class FakeSidecar(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._reader = LinkReader()
+        if self.copy_key is not None:
+            self.send(self.copy_key)
 
     def data_received(self, data: bytes) -> None:
         for payload in self._reader.receive(data):

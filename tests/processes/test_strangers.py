@@ -1,5 +1,5 @@
 """A stranger with access to the ports of a native group, with real processes: it causes no mastership and no
-acknowledgement."""
+acknowledgement, neither of a message nor of an administrator's change."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_demo.replica import Config
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
-from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
+from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import NotifyBrokerRoleChangedRequestHeader, SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake, encode_ack, encode_slave_handshake
+from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_runtime.remoting.client import RemotingClient
-from tests.processes.replica_group import Group, Sender, complete, group
+from tests.processes.replica_group import PATIENCE, Group, Sender, complete, group
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -97,3 +100,65 @@ async def test_acknowledgements_of_a_stranger_do_not_count(tmp_path: Path, ports
                 slave.replica.process.sidecar.resume()
             await sender.more()
         await complete(sender)
+
+
+def change(topic: str) -> RemotingCommand:
+    """An administrator's."""
+    header = CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=4,
+        write_queue_nums=4,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+    )
+    return request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+def report(number: int, token: str, serial: int) -> RemotingCommand:
+    """Of tables that a slave would have copied."""
+    header = CopyTablesRequestHeader(broker_id=number, token=token, topics=serial, groups=serial, offsets=serial)
+    return request(RequestCode.COPY_TABLES, header)
+
+
+async def acknowledged(client: RemotingClient, address: str, topic: str) -> None:
+    """Send the change until it is acknowledged, as its answers tell."""
+    async with asyncio.timeout(PATIENCE):
+        while (await client.call(address, change(topic), timeout=10)).code != ResponseCode.SUCCESS:
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("secret", [True, False], ids=["secret", "no secret"])
+async def test_copies_that_a_stranger_reports_do_not_count(tmp_path: Path, ports: PortPool, secret: bool) -> None:
+    config: Config = {} if secret else {"haReplicationSecretFile": ""}
+    async with group(tmp_path, ports, config=config) as replicas:
+        master = await replicas.settled()
+        address, slaves = master.replica.address, replicas.others(master)
+        ids = [(await slave.client.get_replica()).broker_id for slave in slaves]
+        client = RemotingClient()
+        await acknowledged(client, address, "before")
+        # made-up ids fill no table: a slave that was away comes back
+        for number in range(1000, 1300):
+            answer = await client.call(address, report(number, "", -1), timeout=5)
+            assert answer.code == ResponseCode.CONTROLLER_INVALID_REPLICAS, answer.remark
+        slaves[0].kill()
+        slaves[0].start_again()
+        await replicas.settled()
+        await acknowledged(client, address, "between")
+        for slave in slaves:
+            slave.replica.process.suspend()
+        token = ""
+        for number in ids:
+            answer = await client.call(address, report(number, token, -1), timeout=5)
+            token = (answer.ext_fields or {}).get("token", token)
+            assert bool(token) != secret, "only a replica is told"
+            answer = await client.call(address, report(number, token, 2**62), timeout=5)
+            refused = ResponseCode.NO_PERMISSION if secret else ResponseCode.INVALID_PARAMETER
+            assert answer.code == refused, answer.remark
+        answer = await client.call(address, change("forged"), timeout=10)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "of the SyncStateSet have not copied it" in (answer.remark or "")
+        for slave in slaves:
+            slave.replica.process.resume()
+        await acknowledged(client, (await replicas.settled()).replica.address, "after")
+        await client.close()

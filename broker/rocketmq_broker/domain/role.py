@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
-from rocketmq_formats.replica_link import Hold, HoldKind, Replication
+from rocketmq_formats.replica_link import CopyKey, Hold, HoldKind, Replication
 
 
 class Role(StrEnum):
@@ -66,6 +66,8 @@ class ReplicaRole:
         self.lease_until = float("-inf")
         self.broker_id: int | None = None
         """As the controllers assigned it, from 1; None until the sidecar has sent it."""
+        self.copy_key: CopyKey | None = None
+        """None: the group has no secret."""
         self.master_address: str | None = None
         """While SLAVE."""
         self.acked_offset = 0
@@ -139,8 +141,9 @@ class ReplicaRole:
         self._leave(Role.NONE, reason)
 
     def forget_epoch(self) -> None:
-        """The link is lost: the next connection starts with the full state, so earlier epochs and holds are dropped."""
+        """The link is lost: the next connection starts with the full state, so what it does not repeat is dropped."""
         self.epoch = 0
+        self.copy_key = None
         self.held = None
 
     # decisions

@@ -1,10 +1,10 @@
 """Copies the master's tables while this replica is slave: topics, groups, consumer offsets, delay offsets.
 
 From a native master it requests what is newer (COPY_TABLES, see `table_copies.py`); the answer comes when there is
-something, so a change arrives within a round trip. From an official one it requests the whole tables (21, 201, 43, 45):
-at once, then every second while they are small, up to Java's 10 s as they grow. What was not copied when that master
-died is recovered from the log (topics) or lost (offsets: consumers repeat messages). Topics and groups are taken over
-when their version differs.
+something, so a change arrives within a round trip. A master answers only the slaves that it waits for; the others, and
+slaves of an official master, request the whole tables (21, 201, 43, 45): at once, then every second while they are
+small, up to Java's 10 s as they grow. What was not copied when that master died is recovered from the log (topics) or
+lost (offsets: consumers repeat messages). Topics and groups are taken over when their version differs.
 
 Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
 reset, and keeping the higher one would undo it at the next failover. Delay offsets are the master's too, with the
@@ -15,8 +15,10 @@ Source: rocketmq-all-5.3.3: SlaveSynchronize.java.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Final
 
+import msgspec
 import structlog
 
 from rocketmq_broker.domain.consuming.arrivals import Ages
@@ -35,8 +37,10 @@ from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffset
 from rocketmq_formats.table_copies import (
     NOTHING,
     ConsumerOffsetChanges,
+    CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    copy_proof,
     split_tables,
 )
 from rocketmq_formats.topics import DataVersion
@@ -54,7 +58,8 @@ BYTES_PER_SECOND: Final = 50_000
 MAX_TOPICS_COPIED: Final = 100_000
 """More than can be created here: an official master may have them."""
 RETRY_SECONDS: Final = 1.0
-NOT_MASTER_SECONDS: Final = 0.1
+ASK_SECONDS: Final = 0.1
+"""Until a native master that does not answer this slave yet is asked again."""
 CALL_SECONDS: Final = 3.0
 
 
@@ -76,6 +81,17 @@ class _NotSlaveError(Exception):
 
 class _NotMasterError(Exception):
     """The broker that the controllers elected is not yet, or no longer, master."""
+
+
+class _Source(Enum):
+    """How a master is copied."""
+
+    CHANGES = auto()
+    """A native one, which answers this slave."""
+    WHOLE_FOR_NOW = auto()
+    """A native one, which does not wait for this slave: it is not in the SyncStateSet, nor about to enter it."""
+    WHOLE = auto()
+    """An official one."""
 
 
 class SlaveSync:
@@ -107,8 +123,12 @@ class SlaveSync:
         """The last bodies taken over."""
         self._copied_changes = _NOTHING_COPIED
         """The last answer of a native master."""
+        self._nonce = ""
+        """The master's, for proofs over the connection to it."""
         self._official: str | None = None
         """The master, if it is an official broker."""
+        self._whole_due = float("-inf")
+        """Loop time of the next copy of whole tables."""
         self._topics_version = self._groups_version = DataVersion()
         """As copied last."""
         self._offsets_changes = 0
@@ -134,6 +154,7 @@ class SlaveSync:
             self._copied.clear()
             self._copied_changes = _NOTHING_COPIED
             self._official = None
+            self._whole_due = float("-inf")
         self._changed.set()
 
     async def _run(self) -> None:
@@ -152,19 +173,14 @@ class SlaveSync:
         """Copy what is due; seconds until the next time."""
         self._master = master
         try:
-            if self._official != master:
-                if await self._copy_changes(master):
-                    self._succeeded(master)
-                    return 0
+            source = _Source.WHOLE if self._official == master else await self._copy_changes(master)
+            if source is _Source.WHOLE:
                 self._official = master
-            size = await self._copy_topics(master)
-            size += await self._copy_groups(master)
-            size += await self._copy_offsets(master)
-            await self._copy_delays(master)
+            wait = 0.0 if source is _Source.CHANGES else await self._copy_whole(master)
         except _NotSlaveError:
             return 0
         except _NotMasterError:
-            return NOT_MASTER_SECONDS
+            return ASK_SECONDS
         except (RemotingError, FormatError, StorageError, ValueError) as error:
             if not self._failing:
                 log.warning("the master's tables are not copied, retrying", master=master, reason=str(error))
@@ -176,8 +192,7 @@ class SlaveSync:
             self._failing = True
             return PERIOD_SECONDS[1]
         self._succeeded(master)
-        at_least, at_most = PERIOD_SECONDS
-        return min(max(size / BYTES_PER_SECOND, at_least), at_most)
+        return min(wait, ASK_SECONDS) if source is _Source.WHOLE_FOR_NOW else wait
 
     def _succeeded(self, master: str) -> None:
         if self._failing:
@@ -186,9 +201,28 @@ class SlaveSync:
 
     # from a native master
 
-    async def _copy_changes(self, master: str) -> bool:
-        """Confirm what is held, take over what is newer; False: the master is an official broker. Raises as
+    async def _copy_changes(self, master: str) -> _Source:
+        """Confirm what is held, take over what is newer, unless the tables are to be copied otherwise. Raises as
         `_request`."""
+        answer = await self._report(master)
+        if answer.code == ResponseCode.NO_PERMISSION:
+            # the connection is new, and so is the master's nonce; asked once more only, whatever it answers
+            before, self._nonce = self._nonce, decode_header(CopyTablesRefusalHeader, answer.ext_fields or {}).nonce
+            if self._role.copy_key is not None and self._nonce != before:
+                answer = await self._report(master)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return _Source.WHOLE
+        if answer.code == ResponseCode.SYSTEM_BUSY:
+            raise _NotMasterError
+        if answer.code != ResponseCode.SUCCESS:
+            self._copied_changes = _NOTHING_COPIED
+        if answer.code == ResponseCode.CONTROLLER_INVALID_REPLICAS:
+            return _Source.WHOLE_FOR_NOW
+        _check(RequestCode.COPY_TABLES, answer)
+        await self._take_changes(master, answer)
+        return _Source.CHANGES
+
+    async def _report(self, master: str) -> RemotingCommand:
         held = self._copied_changes
         self._compare_offsets()
         header = CopyTablesRequestHeader(
@@ -200,13 +234,14 @@ class SlaveSync:
             offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
             parts=True,
         )
-        answer = await self._call(master, request(RequestCode.COPY_TABLES, header))
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return False
-        if answer.code == ResponseCode.SYSTEM_BUSY:
-            raise _NotMasterError
-        _check(RequestCode.COPY_TABLES, answer)
+        key = self._role.copy_key
+        if key is not None and self._nonce:
+            header = msgspec.structs.replace(header, proof=copy_proof(key.key, self._nonce, header))
+        return await self._call(master, request(RequestCode.COPY_TABLES, header))
+
+    async def _take_changes(self, master: str, answer: RemotingCommand) -> None:
         news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
+        self._nonce = news.nonce
         topics, groups, offsets, delays = split_tables(news, answer.body)
         if topics:
             self._take_topics(master, topics)
@@ -222,7 +257,6 @@ class SlaveSync:
             await self._tables.groups_file.saved()
         if self._role.role is Role.SLAVE and self._role.master_address == master:
             self._copied_changes = news
-        return True
 
     def _take_changed_offsets(self, body: bytes) -> None:
         changes = decode_config(ConsumerOffsetChanges, body)
@@ -239,7 +273,20 @@ class SlaveSync:
             self._offsets_changes = self._tables.offsets.changes
             self._offsets_differ = True
 
-    # from an official one; each returns the size of its table in bytes
+    async def _copy_whole(self, master: str) -> float:
+        """Copy all tables if that is due; seconds until it is due again."""
+        now = self._loop.time()
+        if now >= self._whole_due:
+            size = await self._copy_topics(master)
+            size += await self._copy_groups(master)
+            size += await self._copy_offsets(master)
+            await self._copy_delays(master)
+            at_least, at_most = PERIOD_SECONDS
+            now = self._loop.time()
+            self._whole_due = now + min(max(size / BYTES_PER_SECOND, at_least), at_most)
+        return self._whole_due - now
+
+    # each returns the size of its table in bytes
 
     async def _copy_topics(self, master: str) -> int:
         host, port = parse_address(master)

@@ -10,6 +10,9 @@ could enter the set (`Replication.joins`). It proposes it to the controllers whe
 slave holds everything acknowledged, and that nothing is acknowledged without it from then on (`Copied`).
 
 Replicas of official brokers copy by themselves every 10 s and are not waited for; the sidecar reports which these are.
+
+Requests of others than those slaves are refused (`domain/tables/copy_reports.py`) and leave nothing here, so each table
+below has at most an entry for each slave that the sidecar has named.
 """
 
 import asyncio
@@ -20,8 +23,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.copy_reports import NO_COPY, Doubt, Mastership, Serials, held_by
 from rocketmq_broker.domain.tables.offsets import Changed
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
@@ -33,7 +36,13 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import Copied
 from rocketmq_formats.steps import Steps
-from rocketmq_formats.table_copies import NOTHING, CopyTablesRequestHeader, CopyTablesResponseHeader
+from rocketmq_formats.table_copies import (
+    NOTHING,
+    CopyTablesRefusalHeader,
+    CopyTablesRequestHeader,
+    CopyTablesResponseHeader,
+)
+from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.peer import Deferred
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Lane, LaneFullError, in_steps
@@ -59,21 +68,13 @@ PART: Final = 2000
 """Keys of offsets in one answer: bounds how long they hold a turn of the loop, here and at the slave."""
 ALL: Final = 2**62
 """Keys of an answer to a slave that takes no parts."""
-MAX_SLAVES: Final = 256
-
-
-class Serials(NamedTuple):
-    """Changes of each table since the start."""
-
-    topics: int
-    groups: int
-    offsets: int
-
-    def reaches(self, other: "Serials") -> bool:
-        return self.topics >= other.topics and self.groups >= other.groups and self.offsets >= other.offsets
-
-
-_NONE: Final = Serials(NOTHING, NOTHING, NOTHING)
+LOG_SECONDS: Final = 60.0
+_NO_MEMBERS: Final = "the sidecar has not sent the SyncStateSet yet"
+_REFUSALS: Final = {
+    Doubt.OUTSIDER: ResponseCode.CONTROLLER_INVALID_REPLICAS,
+    Doubt.UNPROVEN: ResponseCode.NO_PERMISSION,
+    Doubt.AHEAD: ResponseCode.INVALID_PARAMETER,
+}
 
 
 class _PendingCopy(NamedTuple):
@@ -115,6 +116,11 @@ class TableCopies:
         self._loop = asyncio.get_running_loop()
         self._topics = self._groups = 0
         self._token = ""
+        self._replicas = frozenset[int]()
+        """Broker ids whose requests are answered."""
+        self._named: tuple[object, ...] = ()
+        """What they were computed from."""
+        self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
         self._held: dict[int, Serials] = {}
         """By broker id, what slaves have confirmed since this mastership began."""
         self._joins: dict[int, _Join] = {}
@@ -144,6 +150,7 @@ class TableCopies:
     def on_role_change(self) -> None:
         """Another role or epoch: slaves have to confirm again what they hold."""
         self._token = secrets.token_hex(8) if self._role.role is Role.MASTER else ""
+        self._replicas, self._named = frozenset(), ()
         self._held.clear()
         self._copying.clear()
         self._delays_sent.clear()
@@ -158,13 +165,15 @@ class TableCopies:
 
     def on_members(self) -> None:
         """The sidecar has sent the SyncStateSet and the slaves that may enter it."""
-        joins = self._role.joins
-        if not joins and not self._joins:
+        role = self._role
+        joins = role.joins
+        named = (role.members, joins)
+        if named == self._named:
             return  # as with every acknowledged message
-        if len(joins) == len(self._joins) and all(
-            joins.get(slave) == join.number for slave, join in self._joins.items()
-        ):
-            return
+        self._named = named
+        self._replicas = ((role.members or frozenset()) | joins.keys()) - {role.broker_id}
+        for slave in self._held.keys() - self._replicas:
+            self._forget(slave)
         self._joins = {
             slave: join
             if (join := self._joins.get(slave)) is not None and join.number == number
@@ -205,6 +214,24 @@ class TableCopies:
 
     # inside
 
+    def _forget(self, slave: int) -> None:
+        """It is not waited for any longer."""
+        del self._held[slave]
+        self._copying.pop(slave, None)
+        self._delays_sent.pop(slave, None)
+        pending = self._pending.pop(slave, None)
+        if pending is not None:
+            pending.timer.cancel()
+            pending.peer.answer_later(pending.request, self._refusal(pending.request, Doubt.OUTSIDER, pending.peer))
+
+    def _nonce(self, peer: Peer) -> str:
+        """Of a connection: never used for another, nor in another mastership."""
+        return f"{self._token}.{peer.id}"
+
+    def _refusal(self, request: RemotingCommand, doubt: Doubt, peer: Peer) -> RemotingCommand:
+        header = CopyTablesRefusalHeader(nonce=self._nonce(peer)) if doubt is Doubt.UNPROVEN else None
+        return response(request, _REFUSALS[doubt], str(doubt), header)
+
     async def _wait_for_members(self, token: str, wanted: Serials, seconds: float) -> str | None:
         until = self._loop.time() + seconds
         while token == self._token:
@@ -233,10 +260,10 @@ class TableCopies:
         """The replicas that lack this, in words."""
         role = self._role
         if role.members is None:
-            return "the sidecar has not sent the SyncStateSet yet"
+            return _NO_MEMBERS
         joining = {slave for slave, join in self._joins.items() if join.wanted is not None}
         others = (role.members | joining) - {role.broker_id} - self._officials
-        missing = sorted(number for number in others if not self._held.get(number, _NONE).reaches(wanted))
+        missing = sorted(number for number in others if not self._held.get(number, NO_COPY).reaches(wanted))
         return f"replicas {missing} of the SyncStateSet have not copied it" if missing else None
 
     @property
@@ -248,7 +275,7 @@ class TableCopies:
             join.number
             for slave, join in self._joins.items()
             if slave in self._officials
-            or (join.wanted is not None and self._held.get(slave, _NONE).reaches(join.wanted))
+            or (join.wanted is not None and self._held.get(slave, NO_COPY).reaches(join.wanted))
         )
         if ready != self._copied:
             self._copied = ready
@@ -264,11 +291,16 @@ class TableCopies:
     def _copy_tables(self, request: RemotingCommand, peer: Peer) -> Answer:
         if self._role.role is not Role.MASTER:
             return _not_master(request)
+        if self._role.members is None:
+            return response(request, ResponseCode.SYSTEM_BUSY, _NO_MEMBERS)
         header = decode_header(CopyTablesRequestHeader, request.ext_fields or {})
         number = header.broker_id
-        if number not in self._held and len(self._held) >= MAX_SLAVES:
-            raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, f"more than {MAX_SLAVES} slaves")
-        held = Serials(header.topics, header.groups, header.offsets) if header.token == self._token else _NONE
+        mastership = Mastership(self._token, self._serials, self._replicas, self._role.copy_key)
+        held = held_by(header, self._nonce(peer), mastership)
+        if isinstance(held, Doubt):
+            if held is Doubt.AHEAD and self._may_log(held):
+                log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
+            return self._refusal(request, held, peer)
         self._held[number] = held
         self._join_asked(number)
         self._progressed.set()
@@ -321,7 +353,7 @@ class TableCopies:
         self, request: RemotingCommand, peer: Peer, number: int, held: Serials, *, parts: bool
     ) -> RemotingCommand | Deferred:
         """At once if one step is enough."""
-        steps = self._render(request, number, held, PART if parts else ALL)
+        steps = self._render(request, peer, number, held, PART if parts else ALL)
         made = self._lane.first_step(steps)
         if made is not None:
             return made[0]
@@ -338,7 +370,9 @@ class TableCopies:
             answer = response(request, ResponseCode.SYSTEM_BUSY, str(error))
         peer.answer_later(request, answer if token == self._token else _not_master(request))
 
-    def _render(self, request: RemotingCommand, number: int, held: Serials, most: int) -> Steps[RemotingCommand]:
+    def _render(
+        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, most: int
+    ) -> Steps[RemotingCommand]:
         topics = groups = offsets = b""
         now = held
         # a serial is taken in the same step as the table's entries
@@ -364,6 +398,7 @@ class TableCopies:
             groups_length=len(groups),
             offsets_length=len(offsets),
             delays_length=len(delays),
+            nonce=self._nonce(peer),
         )
         return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays)))
 

@@ -16,7 +16,7 @@ import structlog
 from rocketmq_formats.broker_identity import IdentityError
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
-from rocketmq_formats.replica_link import Held, Hello, LogState, Prepared, Released, RoleNotice
+from rocketmq_formats.replica_link import CopyKey, Held, Hello, LogState, Prepared, Released, RoleNotice
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.files.filesystem import StorageError
@@ -72,9 +72,11 @@ class Agent:
         settings: SidecarSettings,
         make_replication: "Callable[[Agent], ReplicationPort]",
         *,
+        copy_key: CopyKey | None = None,
         clock: Callable[[], float] = boot_clock,
     ) -> None:
-        """Nothing is opened yet. Needs a running event loop. `make_replication` gets this agent for its callbacks."""
+        """Nothing is opened yet. Needs a running event loop. `make_replication` gets this agent for its callbacks;
+        `copy_key` is for the broker."""
         self.settings = settings
         self.machine: ControlMachine | None = None
         self.fatal: BaseException | None = None
@@ -91,7 +93,7 @@ class Agent:
             java_file=settings.java_identity_file,
         )
         self.controllers = ControllerLink()
-        self.broker = BrokerSide(settings, self, lambda: self.replication, clock)
+        self.broker = BrokerSide(settings, self, lambda: self.replication, clock, copy_key)
         self.replication = make_replication(self)
         self._worker = ReplicationWorker(
             self.replication,

@@ -14,6 +14,7 @@ from rocketmq_formats.replica_link import (
     Alive,
     Appended,
     Copied,
+    CopyKey,
     Counts,
     FromBroker,
     FromSidecar,
@@ -81,10 +82,12 @@ class BrokerSide:
         events: BrokerEvents,
         replication: Callable[[], ReplicationPort],
         clock: Callable[[], float],
+        copy_key: CopyKey | None = None,
     ) -> None:
         """`replication` is a function because replication is built later, with methods of this class as callbacks."""
         self.link = BrokerLink(settings.socket_path, self)
         self._settings = settings
+        self._copy_key = copy_key
         self._events = events
         self._replication = replication
         self._watch = BrokerWatch(
@@ -142,6 +145,8 @@ class BrokerSide:
         self._progress = None
         self._sent_offset = hello.max_offset
         self._watch.start()
+        if self._copy_key is not None:
+            self.link.send(self._copy_key)
         if self._status is not None:
             self.link.send(self._status)
         self._events.on_hello(hello)

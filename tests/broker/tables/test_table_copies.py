@@ -444,6 +444,7 @@ async def test_sends_are_answered_while_a_table_is_encoded_for_a_slave(
             await real(pace)
 
         monkeypatch.setattr(slow_lane.Pace, "rest", rest)
+        await in_sync(master, frozenset({1, 2}))
         await follow(slave, master.address)
         while rests < 10:
             await asyncio.sleep(0)
