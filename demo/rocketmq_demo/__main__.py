@@ -29,10 +29,10 @@ from rocketmq_demo.outcome import Outcome
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.story import Story
 from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.version import __version__
 
 EXIT_BROKEN = 1
-EXIT_USAGE = 2
 
 
 class EngineName(StrEnum):

@@ -23,13 +23,12 @@ from rocketmq_api.channels import (
     typed_errors,
 )
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
-from rocketmq_api.log_view import MAX_SEGMENTS, LogView, SegmentRun
+from rocketmq_api.log_view import DIGEST_SIZE, MAX_SEGMENTS, LogView, SegmentRun
 
 TIMEOUT: Final = 30.0
 """Seconds for GetLog, which may walk from the confirm offset to the log's end, and for Read."""
 DIGEST_TIMEOUT: Final = 120.0
 """Seconds for Digest, which ends by itself after some 10 of them, or one range."""
-DIGEST_SIZE: Final = 16
 
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["LogReader"].full_name
 

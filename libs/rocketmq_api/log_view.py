@@ -11,6 +11,8 @@ MAX_RANGES = 16_384
 """Of one Digest."""
 MAX_RANGE = 64 << 20
 """Bytes of one of them."""
+DIGEST_SIZE = 16
+"""Bytes of an xxh3-128."""
 MAX_READ = 8 << 20
 """Bytes of one Read."""
 MAX_SEGMENTS = 1 << 20

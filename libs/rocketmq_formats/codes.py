@@ -7,9 +7,13 @@ MQVersion.java.
 """
 
 from enum import IntEnum
+from typing import Final
 
 VERSION_5_3_3 = 479
 """Ordinal of V5_3_3 in Java's MQVersion: the value of our `version` field."""
+
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+"""The end of remarks about topics and groups that do not exist."""
 
 
 class SerializeType(IntEnum):

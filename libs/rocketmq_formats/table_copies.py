@@ -16,7 +16,7 @@ import msgspec
 
 from rocketmq_formats import challenge
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.remoting.controller import Int64
+from rocketmq_formats.json.bodies import Int64
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.json.bodies import Body, Int32, Int64
 
 PERM_PRIORITY: Final = 8
 PERM_READ: Final = 4
@@ -35,8 +35,8 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYNC_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+"""Of a request. Room for `%RETRY%` and a group's 255 characters; the broker checks whether it is legal (code 29)."""
 QueueNums = Annotated[int, msgspec.Meta(ge=0, le=65_536)]
 """Java bounds the number of queues nowhere; 65536 queues are one consume queue file each."""
 TopicFilterType = Literal["SINGLE_TAG", "MULTI_TAG"]

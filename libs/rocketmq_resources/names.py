@@ -6,6 +6,11 @@ chart's tests; what people may rely on among these names is in docs/crd-referenc
 
 from typing import Final, Literal
 
+from rocketmq_settings.controller import ControllerKeys
+from rocketmq_settings.name_server import NameServerKeys
+from rocketmq_settings.replica import FAST_PORT_DISTANCE
+from rocketmq_settings.sidecar import SidecarKeys
+
 GROUP: Final = "rocketmq-ha.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
@@ -84,18 +89,19 @@ _OWNER_LABEL: Final[dict[Component, str]] = {
     "verify": LABEL_GROUP,
 }
 
-# Ports, and the names they have in containers and Services
-PORT_BROKER: Final = 10911
-PORT_BROKER_VIP: Final = 10909
-PORT_HA: Final = 10912
-PORT_SIDECAR_GRPC: Final = 10920
-PORT_SIDECAR_METRICS: Final = 5558
+# Ports: the defaults of their keys, where these have one
+_SIDECAR: Final = SidecarKeys()
+PORT_BROKER: Final = _SIDECAR.listen_port
+PORT_BROKER_VIP: Final = PORT_BROKER - FAST_PORT_DISTANCE
+PORT_HA: Final = PORT_BROKER + 1
+PORT_SIDECAR_GRPC: Final = _SIDECAR.sidecar_grpc_port
+PORT_SIDECAR_METRICS: Final = _SIDECAR.metrics_prom_exporter_port
 PORT_CONTROLLER: Final = 9878
-PORT_CONTROLLER_RAFT: Final = 9879
-PORT_CONTROLLER_GRPC: Final = 9880
-PORT_CONTROLLER_METRICS: Final = 5557
-PORT_NAMESRV: Final = 9876
-PORT_NAMESRV_METRICS: Final = 5557
+PORT_CONTROLLER_RAFT: Final = PORT_CONTROLLER + 1
+PORT_CONTROLLER_GRPC: Final = PORT_CONTROLLER + 2
+PORT_CONTROLLER_METRICS: Final = ControllerKeys().metrics_prom_exporter_port
+PORT_NAMESRV: Final = NameServerKeys().listen_port
+PORT_NAMESRV_METRICS: Final = PORT_CONTROLLER_METRICS
 """Controllers and name servers share the number: in embedded mode they are one process."""
 PORT_SPARK_DRIVER: Final = 7078
 PORT_SPARK_BLOCKS: Final = 7079

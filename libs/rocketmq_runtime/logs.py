@@ -7,15 +7,12 @@ renderer.
 
 import logging
 import sys
-from typing import Literal
 
 import structlog
 from structlog.typing import Processor
 
 from rocketmq_runtime.log_values import bound_values
-
-LogFormat = Literal["json", "console"]
-LogLevel = Literal["debug", "info", "warning", "error"]
+from rocketmq_settings.declare import LogFormat, LogLevel
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from rocketmq_settings.declare import OPERATOR, Connections, Count, Millis, key
+from rocketmq_formats.store.delay_levels import DEFAULT_LEVELS
+from rocketmq_settings.declare import CONNECTIONS, OPERATOR, Connections, Count, Millis, key
 from rocketmq_settings.replica import ReplicaKeys
 
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)]
@@ -64,16 +65,14 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         Count, key("Pulls that may be held for new messages; more are answered at once.")
     ] = 100_000
     flush_consumer_offset_interval: Annotated[Millis, key("Time between two writes of the consumer offsets.")] = 5000
-    message_delay_level: Annotated[str, key("The delay of each level, equal on all replicas.")] = (
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    )
+    message_delay_level: Annotated[str, key("The delay of each level, equal on all replicas.")] = DEFAULT_LEVELS
     max_connections: Annotated[
         Connections,
         key(
             "Connections of each port; a new one above it replaces a silent one of the host with the most, "
             "or is refused if that is its own host."
         ),
-    ] = 10_000
+    ] = CONNECTIONS
 
     # Store
     mapped_file_size_consume_queue: Annotated[

@@ -9,7 +9,18 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from rocketmq_settings.declare import HOME, OPERATOR, Connections, LogFormat, LogLevel, Millis, Port, Settings, key
+from rocketmq_settings.declare import (
+    CONNECTIONS,
+    HOME,
+    OPERATOR,
+    Connections,
+    LogFormat,
+    LogLevel,
+    Millis,
+    Port,
+    Settings,
+    key,
+)
 
 SuspectMillis = Annotated[int, msgspec.Meta(ge=300, le=600_000, extra={"unit": "ms"})]
 """A replica sends heartbeats every second: less would take each late one for a death."""
@@ -163,7 +174,7 @@ class ControllerKeys(Settings, frozen=True):
             "Remoting connections; a new one above it replaces a silent one of the host with the most, "
             "or is refused if that is its own host."
         ),
-    ] = 10_000
+    ] = CONNECTIONS
 
     # Raft
     raft_heartbeat_interval_ms: Annotated[

@@ -53,6 +53,8 @@ Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Millis = Annotated[int, msgspec.Meta(ge=1, le=86_400_000, extra={"unit": "ms"})]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Connections = Annotated[int, msgspec.Meta(ge=10, le=1_000_000)]
+CONNECTIONS: Final = 10_000
+"""Of a remoting port."""
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 LogFormat = Literal["json", "console"]

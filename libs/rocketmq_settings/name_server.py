@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from rocketmq_settings.declare import HOME, OPERATOR, Connections, LogFormat, LogLevel, Port, Settings, key
+from rocketmq_settings.declare import CONNECTIONS, HOME, OPERATOR, Connections, LogFormat, LogLevel, Port, Settings, key
 
 Millis = Annotated[int, msgspec.Meta(ge=10, le=86_400_000, extra={"unit": "ms"})]
 """Of a scan: more often than a hundred times a second would only heat the machine."""
@@ -90,7 +90,7 @@ class NameServerKeys(Settings, frozen=True):
             "or is refused if that is its own host.",
             change="next start",
         ),
-    ] = 10_000
+    ] = CONNECTIONS
     max_brokers: Annotated[
         Count, key("Broker names; registrations of more are refused with code 2.", change="next start")
     ] = 10_000

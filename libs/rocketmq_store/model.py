@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-MEBIBYTE: Final = 1024 * 1024
-DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+from rocketmq_settings.broker import BrokerKeys
+
+_KEYS: Final = BrokerKeys()
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,33 +18,33 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     """(storePathRootDir)"""
     commit_log: Path | None = None
     """(storePathCommitLog) None: `{root}/commitlog`."""
-    file_size: int = 1024 * MEBIBYTE
+    file_size: int = _KEYS.mapped_file_size_commit_log
     """(mappedFileSizeCommitLog) bytes."""
-    consume_queue_file_size: int = 300_000 * 20
+    consume_queue_file_size: int = _KEYS.mapped_file_size_consume_queue
     """(mappedFileSizeConsumeQueue, which counts units) bytes, a multiple of 20."""
-    max_message_size: int = 4 * MEBIBYTE
+    max_message_size: int = _KEYS.max_message_size
     """(maxMessageSize) bytes of a body, and of a batch's bodies together."""
-    delay_levels: str = DEFAULT_DELAY_LEVELS
+    delay_levels: str = _KEYS.message_delay_level
     """(messageDelayLevel)"""
-    file_reserved_hours: int = 72
+    file_reserved_hours: int = _KEYS.file_reserved_time
     """(fileReservedTime)"""
-    delete_when: str = "04"
+    delete_when: str = _KEYS.delete_when
     """(deleteWhen) hours of the day, separated by `;`."""
-    disk_max_used_ratio: int = 75
+    disk_max_used_ratio: int = _KEYS.disk_max_used_space_ratio
     """(diskMaxUsedSpaceRatio) percent: above it expired files go at any hour."""
-    disk_refuse_ratio: float = 0.90
+    disk_refuse_ratio: float = _KEYS.disk_space_warning_level_ratio
     """(diskSpaceWarningLevelRatio) at and above it writes are refused."""
-    disk_clean_ratio: float = 0.85
+    disk_clean_ratio: float = _KEYS.disk_space_clean_forcibly_ratio
     """(diskSpaceCleanForciblyRatio) at and above it the oldest files go before their time."""
-    in_memory_ratio: int = 40
+    in_memory_ratio: int = _KEYS.access_message_in_memory_max_ratio
     """(accessMessageInMemoryMaxRatio) percent of the machine's memory that is taken to be in the page cache."""
-    max_bytes_in_memory: int = 262_144
+    max_bytes_in_memory: int = _KEYS.max_transfer_bytes_on_message_in_memory
     """(maxTransferBytesOnMessageInMemory)"""
-    max_count_in_memory: int = 32
+    max_count_in_memory: int = _KEYS.max_transfer_count_on_message_in_memory
     """(maxTransferCountOnMessageInMemory)"""
-    max_bytes_on_disk: int = 65_536
+    max_bytes_on_disk: int = _KEYS.max_transfer_bytes_on_message_in_disk
     """(maxTransferBytesOnMessageInDisk)"""
-    max_count_on_disk: int = 8
+    max_count_on_disk: int = _KEYS.max_transfer_count_on_message_in_disk
     """(maxTransferCountOnMessageInDisk)"""
 
     @property

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import FAQ, RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError, HeaderError
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -41,7 +41,6 @@ from rocketmq_runtime.remoting.slow_lane import Lane, LaneFullError, Pace, in_st
 log = structlog.get_logger(__name__)
 Counted = TypeVar("Counted", str, int)
 
-FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 MAX_REGISTERING_OF_HOST = 4
 """Registrations that take more than a step and wait or are under way."""
 _ZLIB = b"\x78"

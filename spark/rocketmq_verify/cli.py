@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from rocketmq_runtime import logs
+from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.config.settings import SettingsError, report_unknown
 from rocketmq_verify.options import PROGRAM, Options, parse, request_of
 from rocketmq_verify.sources.source import SpecError
@@ -20,7 +21,6 @@ from rocketmq_verify.sources.source import SpecError
 if TYPE_CHECKING:
     from rocketmq_verify.run import Run
 
-EXIT_USAGE: Final = 2
 EXIT_UNVERIFIED: Final = 3
 EXIT_INTERRUPTED: Final = 130
 SHOWN_LINES: Final = 60

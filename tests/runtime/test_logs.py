@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rocketmq_runtime import log_values, logs
 from rocketmq_runtime.log_values import MAX_ITEMS, MAX_TEXT, plain
-from rocketmq_runtime.logs import LogFormat
+from rocketmq_settings.declare import LogFormat
 
 NASTY = "\x1b]0;owned\x07\x00\r\n2026 [error] forged\u202e\x9b31m"
 

@@ -10,9 +10,8 @@ from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
-from rocketmq_broker.sending.send_targets import FAQ
 from rocketmq_broker.tables.consumer_protocols import GroupTable
-from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import FAQ, RequestCode, ResponseCode
 from rocketmq_formats.remoting.client import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,

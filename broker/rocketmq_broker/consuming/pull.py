@@ -21,11 +21,10 @@ from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.send import FLOW_CONTROL
-from rocketmq_broker.sending.send_targets import FAQ
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_protocols import ConsumerTable, GroupTable, OffsetTable
 from rocketmq_broker.traffic import Traffic
-from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import FAQ, RequestCode, ResponseCode
 from rocketmq_formats.remoting.client import (
     DEFAULT_MAX_MSG_BYTES,
     PULL_COMMIT_OFFSET,

@@ -19,10 +19,9 @@ from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import FLOW_CONTROL, OVERLOAD, held_back
-from rocketmq_broker.sending.send_targets import FAQ
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.tables.consumer_protocols import GroupTable
-from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.codes import FAQ, RequestCode, ResponseCode
 from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.headers import decode_header

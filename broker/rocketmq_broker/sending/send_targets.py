@@ -5,7 +5,6 @@ message is stored, so a refused send leaves nothing behind. Used by `send.py`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 import structlog
@@ -16,14 +15,12 @@ from rocketmq_broker.domain.tables.topics import TopicTable, forbidden_to_produc
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_protocols import GroupTable
-from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.codes import FAQ, ResponseCode
 from rocketmq_formats.remoting.send import SendMessageRequestHeader
 from rocketmq_formats.store.message import SysFlag
 from rocketmq_formats.topics import DLQ_PREFIX, MAX_TOPIC_LENGTH, PERM_WRITE, RETRY_PREFIX, TopicConfig
 
 log = structlog.get_logger(__name__)
-
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 class Target(msgspec.Struct, frozen=True):

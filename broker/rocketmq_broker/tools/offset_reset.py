@@ -16,11 +16,11 @@ from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import encode_body
-from rocketmq_formats.remoting.client import MessageQueue, TopicName
+from rocketmq_formats.json.bodies import Int64, encode_body
+from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
-from rocketmq_formats.remoting.controller import Int64
 from rocketmq_formats.remoting.headers import Header, decode_header
+from rocketmq_formats.topics import TopicName
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore

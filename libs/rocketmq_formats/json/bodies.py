@@ -4,7 +4,7 @@ Every process uses these two functions; the shapes are the `Body` structs of `co
 """
 
 import contextlib
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,10 @@ from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.coercion import coerce
 
 T = TypeVar("T")
+
+# Java's int and long
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 LOOSE_LIMIT: Final = 64 * 1024
 """Largest body that is taken apart in Python, in bytes: that takes 50 ms at most."""

@@ -15,18 +15,16 @@ from msgspec import field
 
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import ANSWER_LIMIT, Body, decode_body, encode_body
+from rocketmq_formats.json.bodies import ANSWER_LIMIT, Body, Int32, Int64, decode_body, encode_body
 from rocketmq_formats.remoting.client import (
     ConsumeFromWhere,
     ConsumeType,
     MessageModel,
     MessageQueue,
     SubscriptionData,
-    TopicName,
 )
-from rocketmq_formats.remoting.controller import Int32, Int64
 from rocketmq_formats.remoting.headers import Header
-from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig
+from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicName
 
 # 17 UPDATE_AND_CREATE_TOPIC, 215 DELETE_TOPIC_IN_BROKER, 351 GET_TOPIC_CONFIG
 

@@ -12,12 +12,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import field
 
-from rocketmq_formats.json.bodies import Body
-from rocketmq_formats.remoting.controller import Int32, Int64, Name
+from rocketmq_formats.json.bodies import Body, Int32, Int64
+from rocketmq_formats.remoting.controller import Name
 from rocketmq_formats.remoting.headers import Header
-
-TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-"""Room for `%RETRY%` and a group's 255 characters; the broker checks whether a topic name is legal (code 29)."""
+from rocketmq_formats.topics import TopicName
 
 # 11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE
 

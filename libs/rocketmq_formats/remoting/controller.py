@@ -9,11 +9,9 @@ from typing import Annotated
 
 import msgspec
 
-from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.json.bodies import Body, Int32, Int64
 from rocketmq_formats.remoting.headers import Header
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 # Java puts no bound on names; 255 characters is what its topics and files can carry.
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 

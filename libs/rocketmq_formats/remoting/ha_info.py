@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rocketmq_formats.json.bodies import Body
-from rocketmq_formats.remoting.controller import Int32, Int64
+from rocketmq_formats.json.bodies import Body, Int32, Int64
 from rocketmq_formats.remoting.headers import Header
 
 # 906 EXCHANGE_BROKER_HA_INFO

@@ -6,18 +6,16 @@ Source: rocketmq-all-5.3.3: DefaultRequestProcessor.java, ClientRequestProcessor
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 from msgspec import field
 
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import Body, encode_body
-from rocketmq_formats.remoting.controller import BrokerMemberGroup, Int32, Int64, Name
+from rocketmq_formats.json.bodies import Body, Int32, Int64, encode_body
+from rocketmq_formats.remoting.controller import BrokerMemberGroup, Name
 from rocketmq_formats.remoting.headers import Header
-from rocketmq_formats.topics import QueueNums
-
-TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+from rocketmq_formats.topics import QueueNums, TopicName
 
 MASTER_ID = 0
 """The broker id under which a name server lists a group's master, whatever its controller id."""

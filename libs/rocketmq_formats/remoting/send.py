@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import field
 
-from rocketmq_formats.remoting.controller import Int32, Int64
+from rocketmq_formats.json.bodies import Int32, Int64
 from rocketmq_formats.remoting.headers import Header
 
 DEFAULT_REGION: Final = "DefaultRegion"

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from rocketmq_settings.declare import CONNECTIONS
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits:
     """Of one server; a peer that exceeds a limit is closed, and the others are not."""
 
-    max_connections: int = 10_000
+    max_connections: int = CONNECTIONS
     max_received_bytes: int = 256 * 1024 * 1024
     """Bytes of requests over all connections that are not handled: half received, or behind others. Above it those are
     closed that hold the most for the longest time. A `ServerMemory` given to several servers goes before it."""

@@ -1,6 +1,6 @@
 """Replicas, logs, chunks and reads as plain values. All offsets are physical, in bytes; ends are exclusive."""
 
-from typing import Final, NewType
+from typing import NewType
 
 import msgspec
 
@@ -8,9 +8,6 @@ from rocketmq_formats.store.epoch_file import EpochList
 
 ReplicaName = NewType("ReplicaName", str)
 """Given by the user or the operator: `a`, or the pod's name."""
-
-DIGEST_SIZE: Final = 16
-"""Bytes of an xxh3-128."""
 
 
 class Extent(msgspec.Struct, frozen=True, order=True):
@@ -81,7 +78,7 @@ class ChunkDigest(msgspec.Struct, frozen=True):
 class ReadRequest(msgspec.Struct, frozen=True):
     """One read from a replica: the digest of these bytes, or the bytes themselves.
 
-    The answer is a digest of DIGEST_SIZE, or `extent.length` bytes; None: (some of) them are no longer there.
+    The answer is an xxh3-128, or `extent.length` bytes; None: (some of) them are no longer there.
     """
 
     replica: ReplicaName

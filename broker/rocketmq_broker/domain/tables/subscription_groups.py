@@ -5,11 +5,10 @@ It does no I/O: a shell saves the table, notified by `on_change`.
 Source: rocketmq-all-5.3.3: SubscriptionGroupManager.java, TopicValidator.java, Validators.java.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from rocketmq_broker.domain.tables.topics import name_problem
+from rocketmq_broker.domain.tables.topics import LEGAL, name_problem
 from rocketmq_formats.topics import MAX_TOPIC_LENGTH, RETRY_PREFIX, DataVersion, SubscriptionGroupConfig
 
 MAX_GROUPS: Final = 100_000
@@ -19,7 +18,6 @@ MAX_GROUP_LENGTH: Final = MAX_TOPIC_LENGTH - len(RETRY_PREFIX)
 MAX_LONG_GROUP_LENGTH: Final = 248
 """With such names allowed: what the 255 characters of a retry topic's name leave."""
 
-_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 _BUILT_IN: Final = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -89,7 +87,7 @@ class SubscriptionGroups:
         """What is wrong with a group's name, in Java's words; None if it can be one."""
         if not group.strip():
             return "The specified group is blank."
-        if not _LEGAL.fullmatch(group) or name_problem(RETRY_PREFIX + group) is not None:
+        if not LEGAL.fullmatch(group) or name_problem(RETRY_PREFIX + group) is not None:
             return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
         if len(group) > self._longest:
             return f"The specified group is longer than group max length {self._longest}."

@@ -34,7 +34,8 @@ MAX_TOPICS: Final = 40_000
 many still fit the frames of a registration (103) and of a slave's copy (21); with more, the name servers would lose
 the broker."""
 
-_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+"""Characters of names of topics and groups."""
 _FORBIDDEN: Final = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -53,7 +54,7 @@ def name_problem(topic: str) -> str | None:
     """What is wrong with a topic's name, in Java's words; None if it is legal."""
     if not topic.strip():
         return "The specified topic is blank."
-    if not _LEGAL.fullmatch(topic):
+    if not LEGAL.fullmatch(topic):
         return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     longest = MAX_TABLE_TOPIC_LENGTH if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC_LENGTH
     if len(topic) > longest:

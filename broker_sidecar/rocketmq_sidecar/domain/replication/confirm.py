@@ -7,10 +7,14 @@ in docs/architecture.md for `durability=strict`.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import msgspec
 
+from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
+
+_KEYS: Final = SidecarKeys()
 
 
 class AckRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,10 +22,10 @@ class AckRule(msgspec.Struct, frozen=True, kw_only=True):
 
     strict: bool
     """Every member's, at least two; the rest of the rule does not count."""
-    all_ack_in_sync_state_set: bool = False
-    in_sync_replicas: int = 1
-    min_in_sync_replicas: int = 1
-    enable_auto_in_sync_replicas: bool = False
+    all_ack_in_sync_state_set: bool = _KEYS.all_ack_in_sync_state_set
+    in_sync_replicas: int = _KEYS.in_sync_replicas
+    min_in_sync_replicas: int = _KEYS.min_in_sync_replicas
+    enable_auto_in_sync_replicas: bool = _KEYS.enable_auto_in_sync_replicas
 
     def needed(self, in_sync: int) -> int:
         """Copies, the master's included, that a message needs with `in_sync` replicas in sync.
