@@ -31,8 +31,6 @@ FILE_SIZE = 2 * servers.MIB
 """mappedFileSizeCommitLog here: small, so that logs have several files."""
 NOT_CATCHUP_MS = 6000
 """haMaxTimeSlaveNotCatchup here instead of 15 s: how long sends stall while a slave hangs."""
-CHECK_SET_MS = 1000
-"""checkSyncStateSetPeriod here instead of 5 s: how late a master looks for slaves that are not caught up."""
 _POLL = 0.05
 _START = 180.0
 """Seconds for brokers to start; eight on an idle machine, but JVMs that share two cores with other work crawl."""
@@ -209,7 +207,6 @@ class Group:
                 "allAckInSyncStateSet": True,
                 "registerNameServerPeriod": _REGISTER_MS,
                 "haMaxTimeSlaveNotCatchup": NOT_CATCHUP_MS,
-                "checkSyncStateSetPeriod": CHECK_SET_MS,
                 "mappedFileSizeCommitLog": FILE_SIZE,
             },
             options=JAVA_BROKER,
