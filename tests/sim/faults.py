@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 import msgspec
+from pysyncobj.node import Node
 
 from rocketmq_controller.raft import AddMember, NotLeaderError, RemoveMember, Role, Timings, TransferError
 from tests.sim.checks import Violation
@@ -59,6 +60,9 @@ class Storm:
             (self.slow_disk, 3),
             (self.wipe, 2),
             (self.restore, 2),
+            (self.set_back, 4),
+            (self.alter, 4),
+            (self.lean_on_promises, 2),
             (self.starve, 2),
             (self.add, 2),
             (self.remove, 2),
@@ -234,12 +238,66 @@ class Storm:
         """Somebody copies a member's files, and replaces them by the copy some time later."""
         member = self._member()
         copy = member.disk.copy()
+        if member.name in self.world.suspects:
+            return
 
         def replace() -> None:
             if not self.over:
                 self.world.wipe(member, copy)
 
         self.world.after(self.rng.choice((0.1, 1.0, 5.0)) * self.rng.uniform(0.5, 1.5), replace)
+
+    def _serving(self) -> Member | None:
+        """The member that holds the lease, unless it sleeps."""
+        members = self.world.members.values()
+        return next((m for m in members if m.machine is not None and m.machine.is_leader and not m.paused), None)
+
+    def _counted(self, leader: Member | None) -> Member | None:
+        """A member whose acknowledgements count at this leader."""
+        if leader is None or leader.machine is None or not leader.machine.counting:
+            return None
+        return self.world.members[self.rng.choice(sorted(node.id for node in leader.machine.counting))]
+
+    def set_back(self) -> None:
+        """A member comes back on an older copy of its disk. The leader knows that it had more."""
+        member = self._counted(self._serving())
+        if member is None or member.machine is None:
+            return
+        copy, reported = member.disk.snapshot(), (member.machine.term, member.machine.last_index)
+
+        def restore() -> None:
+            leader = self._serving()
+            if leader is None or leader.machine is None or leader is member or self.over:
+                return
+            known = leader.machine._known.get(Node(member.name))
+            if known is not None and known.acked > reported and self.world.may_lose(member):
+                self.world.set_back(member, leader, copy)
+
+        self.world.after(self.rng.uniform(0.2, 3), restore)
+
+    def alter(self) -> None:
+        """An entry on a member's disk gets other bytes, and no checksum shows it."""
+        leader = self._serving()
+        member = self._counted(leader)
+        if leader is None or member is None or member.machine is None or member.disk.capacity is not None:
+            return
+        if self.world.may_lose(member):
+            self.world.alter(member, leader)
+
+    def lean_on_promises(self) -> None:
+        """The leader is cut off, and the others restart at once, maybe with a shorter time-out: only their disks know
+        what they promised it."""
+        leader = self._serving()
+        if leader is None:
+            return
+        others = [self.world.members[name] for name in leader.others]
+        self._block({pair for other in leader.others for pair in ((leader.name, other), (other, leader.name))})
+        shorter = self.rng.random() < 0.5
+        for other in others:
+            if shorter:
+                other.timings = timings_of(0.12)
+            self.world.crash(other, power=self.rng.random() < 0.3)
+            self.world.after(self.rng.uniform(0.001, 0.02), lambda other=other: self.world.start(other))
 
     def _leading(self) -> Member | None:
         """A member that leads, or believes so."""
@@ -278,7 +336,7 @@ class Storm:
     def _outlives_removal(self, left: frozenset[str]) -> bool:
         """Whether a majority of those that are left has its store. The leader refuses what it knows to be otherwise,
         but it may learn too late that a store has just been lost."""
-        waiting = {m.name for m in self.world.members.values() if m.waits}
+        waiting = {m.name for m in self.world.members.values() if self.world.lacks_store(m)}
         return 2 * len(left - waiting) > len(left)
 
     def replace(self) -> None:
@@ -354,6 +412,8 @@ MEMBER_FAULTS = (
     "one_way",
     "wipe",
     "restore",
+    "set_back",
+    "alter",
     "hand_over",
 )
 """While members come and go."""

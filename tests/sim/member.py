@@ -11,6 +11,7 @@ from pysyncobj.node import Node
 
 from rocketmq_controller.raft import LeadershipTerms, Limits, StateMachine, Timings
 from rocketmq_controller.raft.consensus.machine import RaftMachine
+from rocketmq_controller.raft.consensus.pysyncobj_adapter import REGULAR
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.storage.journal import JournalOptions
 from rocketmq_controller.raft.storage.store import Store, open_store
@@ -98,7 +99,7 @@ class Member:
         self.leadership = LeadershipTerms()
         self.told: object = None
         self.grace_in: int | None = None
-        """Term in which the application began its grace period."""
+        """Term in which the application began its grace period, while it served."""
         self.machine: RaftMachine | None = None
         self.state: Observed | None = None
         self.paused = False
@@ -128,6 +129,29 @@ class Member:
         self.waits = True
         """As far as was seen last: its store neither votes nor counts."""
 
+    def set_back(self, copy: SimDisk) -> None:
+        """The process, which is down, gets an older copy of its disk."""
+        copy.copies_on_write, copy.on_sync = self.disk.copies_on_write, self.disk.on_sync
+        self.disk = copy
+
+    def alter(self) -> tuple[int, int] | None:
+        """The process, which is down, gets another command in the last entry on its disk, with checksums that fit.
+        Returns the entry's (index, term); None if nothing changed, because it is committed or there is no other
+        command."""
+        store = self._open_store()
+        journal, snapshot = store.journal, store.snapshots.load()
+        changed = None
+        if journal.last_index > max(journal.commit_index, snapshot.index if snapshot is not None else 0):
+            command, index, term = journal[-1]
+            others = [other for other, *_ in journal[:] if other[:1] == REGULAR and other != command]
+            if others and command[:1] == REGULAR:
+                journal.cut(index)
+                journal.add(self._rng.choice(others), index, term)
+                journal.sync()
+                changed = index, term
+        self.disk.kill()
+        return changed
+
     def clock(self) -> float:
         return self._offset + (self._true_time() + self.held_up) * self._speed
 
@@ -145,7 +169,8 @@ class Member:
         if picture != self.told:
             self.told = picture
             if self.leadership.begins(machine.status()):
-                self.grace_in = machine.term
+                # A grace period that begins sooner does not count: a slow first commit would use it up.
+                self.grace_in = machine.term if machine.is_serving else None
 
     def true_delay(self, deadline: float) -> float:
         """True seconds until this member's clock shows `deadline`, a little more so that it has surely passed."""
@@ -154,14 +179,7 @@ class Member:
     def start(self) -> None:
         """Start the process on what the disk holds. Raises SimCrash if the power goes meanwhile."""
         self.incarnation += 1
-        self._store = open_store(
-            Path("/store"),
-            self.name,
-            self.configured,
-            options=JournalOptions(segment_bytes=4096, zero_ahead_bytes=self._rng.choice((0, 256))),
-            filesystem=self.disk,
-            make_store_id=lambda: self.name.encode().ljust(16, b"."),
-        )
+        self._store = self._open_store()
         self.state = Observed(self._make_state_machine(), self._applied)
         self.machine = RaftMachine(
             self.name,
@@ -179,6 +197,16 @@ class Member:
             hints=self.configured,
         )
         self.connects_to = self.machine.peers
+
+    def _open_store(self) -> Store:
+        return open_store(
+            Path("/store"),
+            self.name,
+            self.configured,
+            options=JournalOptions(segment_bytes=4096, zero_ahead_bytes=self._rng.choice((0, 256))),
+            filesystem=self.disk,
+            make_store_id=lambda: self.name.encode().ljust(16, b"."),
+        )
 
     def _beside(self, job: Callable[[], object]) -> "Future[object]":
         """Jobs of another thread: at once or some time later, and never if the process ends before."""

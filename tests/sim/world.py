@@ -10,12 +10,13 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 from pysyncobj.node import Node
 
-from rocketmq_controller.raft import Change, Limits, MembershipError, NotLeaderError, RaftError, Timings
+from rocketmq_controller.raft import Change, Limits, MembershipError, NotLeaderError, RaftError, Role, Timings
 from rocketmq_controller.raft.configuration import of_voters
 from rocketmq_controller.raft.consensus.machine import RaftMachine
-from rocketmq_controller.raft.errors import WireError
+from rocketmq_controller.raft.errors import DivergedError, WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
@@ -23,6 +24,20 @@ from tests.sim.clients import Numbered, Serving, Workload
 from tests.sim.disk import SimCrash, SimDisk
 from tests.sim.member import Member, timings_of
 from tests.sim.network import Network
+
+FOUND_WITHIN = 3.0
+"""Seconds within which a leader finds a changed store. After that, an operator empties it."""
+
+
+class Suspect(msgspec.Struct, frozen=True):
+    """A member whose store was changed behind its back. Only the leader that knows what it had can find that, so it
+    reaches no other member until then. If that leader goes first, nobody knows, and an operator empties the store."""
+
+    leader: str
+    term: int
+    until: float
+    altered: int
+    """Index of an entry with other bytes; 0: the store is an older copy."""
 
 
 class World:
@@ -43,6 +58,7 @@ class World:
         self.clients_stop = False
         self.calm = False
         self.lost = 0
+        self.suspects: dict[str, Suspect] = {}
         names = ["a", "b", "c", "d", "e"][: rng.choices((1, 3, 5), (1, 7, 2))[0]]
         self.checker = Checker(of_voters(dict.fromkeys(names, ("", 0))))
         self.network = Network(names, rng, self.after, self._deliver)
@@ -79,6 +95,8 @@ class World:
         self.now, _, action = heapq.heappop(self._events)
         self.steps += 1
         action()
+        for name, suspect in list(self.suspects.items()):
+            self._watch(self.members[name], suspect)
         self.checker.leases(list(self.members.values()))
 
     def run_for(self, seconds: float) -> None:
@@ -162,7 +180,7 @@ class World:
     def may_lose(self, member: Member) -> bool:
         """Whether the quorum outlives it if the member's disk is emptied: a majority still knows everything."""
         for held in self.checker.possible():
-            waiting = {m.name for m in self.members.values() if m.waits} | {member.name}
+            waiting = {m.name for m in self.members.values() if self.lacks_store(m)} | {member.name}
             if member.name in held.voters and len(waiting & held.voters) > (len(held.voters) - 1) // 2:
                 return False
         return self.begun
@@ -172,16 +190,70 @@ class World:
         """Some member leads or has led: the quorum exists."""
         return bool(self.checker.leaders)
 
+    def lacks_store(self, member: Member) -> bool:
+        """Its store does not vote and count, or must not."""
+        return member.waits or member.name in self.suspects
+
     def wipe(self, member: Member, copy: SimDisk | None = None) -> None:
         """The process is killed and comes back on an empty disk, or with an older copy of its files."""
         if self.may_lose(member):
-            self.crash(member, power=False)
-            self.log("%s has a new disk, %s", member.name, "with an older copy of its files" if copy else "empty")
-            member.new_disk(copy)
-            self.inform(member)
-            # Who is no member any more must not begin a quorum of its own, whatever the file says.
-            member.joins = not any(member.name in held.ids for held in self.checker.possible())
-            self.checker.forget_votes(member.name)
+            self._replace_disk(member, copy)
+
+    def _replace_disk(self, member: Member, copy: SimDisk | None = None) -> None:
+        self.crash(member, power=False)
+        self.log("%s has a new disk, %s", member.name, "with an older copy of its files" if copy else "empty")
+        self._cleared(member)
+        member.new_disk(copy)
+        self.inform(member)
+        # Who is no member any more must not begin a quorum of its own, whatever the file says.
+        member.joins = not any(member.name in held.ids for held in self.checker.possible())
+        self.checker.forget_votes(member.name)
+
+    def set_back(self, member: Member, leader: Member, copy: SimDisk) -> None:
+        """The process is killed and comes back on an older copy of its disk."""
+        self.crash(member, power=False)
+        self.log("%s is set back", member.name)
+        member.set_back(copy)
+        self.checker.forget_votes(member.name)
+        self._suspect(member, leader, altered=0)
+
+    def alter(self, member: Member, leader: Member) -> None:
+        """The process is killed and comes back with other bytes in the last entry of its log. A leader that lacks the
+        entry could not find that, so then the disk is emptied at once."""
+        self.crash(member, power=False)
+        entry = member.alter()
+        if entry is None:
+            return
+        index, term = entry
+        self.log("%s: entry %d of term %d has other bytes", member.name, index, term)
+        self.checker.altered[member.name] = index
+        self._suspect(member, leader, altered=index)
+        if leader.machine is None or leader.machine.term_at(index) != term:
+            self._replace_disk(member)
+
+    def _suspect(self, member: Member, leader: Member, *, altered: int) -> None:
+        assert leader.machine is not None
+        until = self.now + FOUND_WITHIN
+        self.suspects[member.name] = Suspect(leader.name, leader.machine.term, until, altered)
+
+    def _watch(self, member: Member, suspect: Suspect) -> None:
+        machine, leader = member.machine, self.members[suspect.leader].machine
+        late = self.calm or self.now > suspect.until
+        if late or leader is None or leader.role is not Role.LEADER or leader.term != suspect.term:
+            self._replace_disk(member)
+        elif machine is None:
+            return
+        elif suspect.altered:
+            if machine.first_index >= suspect.altered:  # a snapshot took the entry's place
+                self._cleared(member)
+        elif member.waits:
+            self._cleared(member)
+        elif self.network.whole(suspect.leader, member.name) and Node(member.name) in leader.counting:
+            raise Violation(f"NewStoresWait: {suspect.leader} counts {member.name}, whose store was set back")
+
+    def _cleared(self, member: Member) -> None:
+        self.suspects.pop(member.name, None)
+        self.checker.altered.pop(member.name, None)
 
     def stop(self, member: Member) -> None:
         """The process ends in order, except for the hand-over."""
@@ -243,6 +315,11 @@ class World:
             self._crashed(member, power=True)
         except DiskFullError as error:
             raise Violation(f"DiskFull: {member.name} ends of a full disk: {error}") from error
+        except DivergedError as error:
+            if member.name not in self.checker.altered:
+                raise Violation(f"LogMatching: {member.name} ends: {error}") from error
+            self.log("%s ends: %s", member.name, error)
+            self._replace_disk(member)
         else:
             self._checked(member)
             if member.held_up:  # the disk took that long: whatever comes now has to wait
@@ -360,6 +437,9 @@ class World:
         ends = (self.members[one], self.members[other])
         if any(end.machine is None for end in ends) or self.network.whole(one, other):
             return
+        if any(self._is_kept_from(end, peer) for end, peer in ((one, other), (other, one))):
+            self._connect_later(one, other)
+            return
         if not all(self._knows(end, peer) for end, peer in ((ends[0], other), (ends[1], one))):
             return  # the handshake is refused; tried again when one of them thinks otherwise
         if any(end.paused for end in ends) or self._is_blocked(one, other):
@@ -374,6 +454,10 @@ class World:
                 node = next(node for node in machine.peers if node.id == peer)
                 self._guarded(end, lambda machine=machine, node=node: machine.on_connected(node))
                 self.wake(end)
+
+    def _is_kept_from(self, name: str, peer: str) -> bool:
+        suspect = self.suspects.get(name)
+        return suspect is not None and peer != suspect.leader
 
     @staticmethod
     def _knows(member: Member, peer: str) -> bool:
