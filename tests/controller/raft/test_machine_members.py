@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 from pysyncobj.node import Node
+from structlog.testing import capture_logs
 
 from rocketmq_controller.raft import (
     AddMember,
@@ -18,9 +19,13 @@ from rocketmq_controller.raft import (
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import MEMBERS
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.network import messages
+from rocketmq_controller.raft.ports import Standing
 from tests.controller.raft.raft_kit import STANDS, TIMINGS, Lone
 
 D = AddMember("d", "hd", 4)
+
+
+REMOVED = "this member was removed from the quorum: stop it and delete its store"
 
 
 def leader(others: str = "bc") -> Lone:
@@ -441,3 +446,22 @@ def test_without_a_leader_a_member_listens_to_those_its_file_names() -> None:
     assert [node.id for node in lone.machine.peers] == ["b", "c", "x"]
     lone.append("x", term=3, prev=(1, 0), entries=[(3, b"c")])
     assert lone.machine.last_index == 2
+
+
+def test_a_member_that_is_added_is_not_told_to_delete_its_store() -> None:
+    """Until its log reaches the entry that adds it, it is in no configuration that it knows."""
+    lone = Lone("d", "abc")
+    lone.log.set_standing(Standing(bytes(16)))
+    of_others, of_all = configuration.of_ids("abc"), configuration.of_ids("abcd")
+    before, after = (MEMBERS + configuration.encode(held) for held in (of_others, of_all))
+    with capture_logs() as lines:
+        lone.receive("a", messages.Append(1, 1, 0, 2, 1.0, ((1, before),)))
+        lone.tick()
+    assert lone.machine.configuration.ids == of_others.ids
+    assert REMOVED not in [line["event"] for line in lines]
+    with capture_logs() as lines:
+        lone.receive("a", messages.Append(1, 2, 1, 3, 2.0, ((1, after),)))
+        lone.tick()
+        lone.receive("a", messages.Append(1, 3, 1, 4, 3.0, ((1, before),)))
+        lone.tick()
+    assert REMOVED in [line["event"] for line in lines]

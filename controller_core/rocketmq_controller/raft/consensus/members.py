@@ -37,6 +37,8 @@ class Members(RaftCore):
         self._reported = Configuration(())
         self._settled: object = None
         self._removal_logged = False
+        self._was_member = False
+        """In a configuration of the log. A member that is added is in none until it has the entry that adds it."""
         self._set_peers()
 
     @property
@@ -125,7 +127,8 @@ class Members(RaftCore):
                 self._follow()
         if self.self_id in self.configuration.ids or self.is_changing:
             self._removal_logged = False
-        elif not self._removal_logged:
+            self._was_member |= self.configuration.index > 0 and self.self_id in self.configuration.ids
+        elif not self._removal_logged and (self._was_member or self.log.standing.voter):
             self._removal_logged = True
             self.log.sync_mark()  # the commit index: after a restart no other member reports it
             log.error(
