@@ -19,6 +19,7 @@ from rocketmq_demo.replica import NameServer
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.controller import BrokerReplicasInfo
 from rocketmq_formats.remoting.nameserver import (
     GetRouteInfoRequestHeader,
     TopicRouteData,
@@ -31,6 +32,7 @@ from tests.lab.mqadmin import Tools
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 CLUSTER, GROUP, PLAIN = "DefaultCluster", "in-control", "plain"
+MAKE_TOPIC = f"updateTopic -t made -c {CLUSTER} -r 3 -w 3"
 _START = 120.0
 _POLL = 0.05
 
@@ -69,6 +71,8 @@ class World:
         self._broker("p", PLAIN, {"enableControllerMode": False, "brokerRole": "ASYNC_MASTER", "brokerId": 0})
         self.wait("a master and a slave", lambda: len(self.ids(GROUP)) == 2 and 0 in self.ids(GROUP))
         self.wait("the plain master", lambda: self.ids(PLAIN) == {0})
+        self.wait("both replicas in sync", lambda: self.count_in_sync() == 2)
+        self.mqadmin(MAKE_TOPIC)
 
     def _broker(self, label: str, name: str, config: servers.Config) -> None:
         self.brokers[label] = servers.start_broker(
@@ -85,6 +89,14 @@ class World:
     @property
     def addresses(self) -> str:
         return ";".join(server.address for server in self.nameservers)
+
+    def count_in_sync(self) -> int:
+        """How many replicas of the group could be elected."""
+        question = request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=f'["{GROUP}"]'.encode())
+        answer = call(self.controller, question)
+        if answer.code != ResponseCode.SUCCESS:
+            return 0
+        return len(decode_body(BrokerReplicasInfo, answer.body).replicas_info_table[GROUP].in_sync_replicas)
 
     def members(self, number: int, name: str) -> dict[int, str]:
         """The addresses of a broker name by name server `number`."""
@@ -140,7 +152,7 @@ def world(apache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 
 def test_clusters_and_topics_by_tools(world: World) -> None:
-    listed, _ = world.mqadmin("clusterList", f"updateTopic -t made -c {CLUSTER} -r 3 -w 3", number=1)
+    listed, _ = world.mqadmin("clusterList", MAKE_TOPIC, number=1)
     rows = [line.split() for line in listed.splitlines() if CLUSTER in line]
     slave = max(world.ids(GROUP))  # 1 or 2: whichever broker came second
     assert sorted((row[1], row[2]) for row in rows) == [(GROUP, "0"), (GROUP, str(slave)), (PLAIN, "0")]
@@ -170,6 +182,7 @@ def test_permission_configuration_and_kv_by_tools(world: World) -> None:
 
 def test_a_failover_is_routed_and_nothing_is_lost(world: World) -> None:
     world.wait("the topic's route", lambda: _brokers(world.route("made")) == {GROUP, PLAIN}, 30)
+    world.wait("both replicas in sync", lambda: world.count_in_sync() == 2)  # else nobody can be elected
     old = world.members(0, GROUP)[0]
     master = next(broker for label, broker in world.brokers.items() if f":{broker.ports[1]}" == old[-6:])
     with ledger.Ledger(world.folder / "ledger", nameservers=world.addresses, topic="made", seconds=60) as sender:
