@@ -256,6 +256,20 @@ def test_the_copy_of_a_quorum_of_one_goes_on() -> None:
     assert leaders(world) == [only.name]
 
 
+def test_a_joining_store_begins_no_quorum_although_its_file_names_only_itself() -> None:
+    """The quorum that it is to join exists elsewhere."""
+    world = World(next(seed for seed in range(100) if len(World(seed).members) == 1))
+    (only,) = world.members.values()
+    down(world, only)
+    only.new_disk()
+    only.joins = True
+    world.start(only)
+    world.run_for(5)
+    assert leaders(world) == []
+    assert only.machine is not None
+    assert not only.machine.is_voter()
+
+
 def forced(seed: int) -> tuple[World, Member, list[Member]]:
     """A quorum of three that one store continues, by order, after the loss of the others; all have just started."""
     world, (left, *gone) = three(seed)

@@ -72,9 +72,12 @@ class Standings(Members):
         self._foreign: dict[Node, bytes] = {}
         self._remind_at = self.now
         standing = self.log.standing
-        if not self.peers and standing.lineage is None and not self.joins:
-            self._found()
-        elif not self.peers and not standing.voter and self.self_id in self.configuration.voters:
+        if self.peers:
+            return
+        if standing.lineage is None:
+            if not self.joins:
+                self._found()
+        elif not standing.voter and self.self_id in self.configuration.voters:
             # A copy, and no other member in its log or its configuration: none could have gone on, none can admit it.
             self._stand(msgspec.structs.replace(standing, voter=True))
 
