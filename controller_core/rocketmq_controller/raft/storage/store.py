@@ -31,7 +31,7 @@ from rocketmq_controller.raft.storage.storage_errors import (
     StoreLockedError,
 )
 from rocketmq_runtime.files import atomic_file
-from rocketmq_runtime.files.filesystem import OS, FileSystem, close_quietly, read_all, storage_errors
+from rocketmq_runtime.files.filesystem import OS, FileSystem, close_quietly, read_file, storage_errors
 
 log = structlog.get_logger(__name__)
 
@@ -161,18 +161,12 @@ def _force_if_asked(
 def _check_mark(folder: Path, filesystem: FileSystem) -> None:
     """It was on disk, in full length, before the journal was begun: a power cut may tear it, but it can neither remove
     nor shorten it."""
-    with storage_errors(folder, "list"):
-        if mark.FILE_NAME not in filesystem.listdir(folder):
-            raise JournalCorruptError(folder / mark.FILE_NAME, 0, "the file is missing, though a journal was begun")
     path = folder / mark.FILE_NAME
-    with storage_errors(path, "read"):
-        handle = filesystem.open(path)
-        try:
-            length = len(read_all(filesystem, handle))
-        finally:
-            filesystem.close(handle)
-    if length < 2 * MARK_SLOT_SIZE:
-        raise JournalCorruptError(path, length, f"the file ends there, {2 * MARK_SLOT_SIZE} bytes were written")
+    data = read_file(path, filesystem=filesystem)
+    if data is None:
+        raise JournalCorruptError(path, 0, "the file is missing, though a journal was begun")
+    if len(data) < 2 * MARK_SLOT_SIZE:
+        raise JournalCorruptError(path, len(data), f"the file ends there, {2 * MARK_SLOT_SIZE} bytes were written")
 
 
 def _check_overlap(folder: Path, journal: Journal, snapshots: SnapshotFile) -> None:
