@@ -12,8 +12,9 @@ searched at once.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -46,6 +47,15 @@ T = TypeVar("T")
 
 def _ignore(_: object) -> None:
     pass
+
+
+@contextmanager
+def _errors_logged() -> Generator[None]:
+    """Around writes of units: the next reading tries again."""
+    try:
+        yield
+    except (StoreError, OSError) as error:
+        log.error("damaged units of consume queues stay: check the disk", reason=str(error))
 
 
 class LogScrubber:
@@ -229,17 +239,13 @@ class LogScrubber:
         return True
 
     def _correct(self, visit: Visit, records: list[Record]) -> None:
-        try:
+        with _errors_logged():
             for record in records:
                 visit.mend(record)
-        except (StoreError, OSError) as error:
-            log.error("damaged units of consume queues stay: check the disk", reason=str(error))
 
     def _finish(self, visit: Visit) -> None:
-        try:
+        with _errors_logged():
             visit.finish()
-        except (StoreError, OSError) as error:
-            log.error("damaged units of consume queues stay: check the disk", reason=str(error))
         self._count_repaired()
 
     def _on_repaired(self, repaired: Repaired) -> None:
