@@ -8,11 +8,12 @@ from rocketmq_demo.calls import call
 from rocketmq_demo.replica import Config, NameServer, Replica
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
-from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader, TopicRequestHeader
+from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.nameserver import BrokerData, ClusterInfo
 from tests.gate.patience import patient
 from tests.interop.lab import CLUSTER, GroupView, Lab
+from tests.topic_requests import topic_request
 
 _POLL = 0.05
 _SETTLE = patient(120.0)
@@ -117,15 +118,7 @@ class NativeGroup:
         """Create topics as mqadmin updateTopic does, and wait until every replica has them."""
         master = self.master(self.whole())
         for name in names:
-            header = CreateTopicRequestHeader(
-                topic=name,
-                default_topic="TBW102",
-                read_queue_nums=queues,
-                write_queue_nums=queues,
-                perm=6,
-                topic_filter_type="SINGLE_TAG",
-            )
-            answer = call(master.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+            answer = call(master.address, topic_request(name, queues))
             assert answer.code == ResponseCode.SUCCESS, answer.remark
         self.copied(*names)
 

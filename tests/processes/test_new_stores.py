@@ -41,6 +41,18 @@ def nobody_leads(cluster: ControllerCluster) -> bool:
     return True
 
 
+def n2_waits_for_n1(cluster: ControllerCluster, event: str, newest: str) -> None:
+    """n0 was away, n2 has another store, and says `event`: only n1 knows the newest address of broker 2."""
+    cluster.start_member("n0")
+    cluster.start_member("n2")
+    wait_until(lambda: logged(cluster["n2"], event), f"n2 says: {event}")
+    assert nobody_leads(cluster)
+    cluster.start_member("n1")
+    wait_until(lambda: logged(cluster["n2"], "caught up: this member votes and counts from here on"), "n2 is caught up")
+    cluster.wait_ready(60.0)
+    assert address_of(cluster, "g", 2) == newest
+
+
 def test_a_wiped_member_does_not_bring_an_old_log_to_power(cluster: ControllerCluster) -> None:
     """n0 was down while n1 and n2 acknowledged; n2 is wiped, n1 is down."""
     cluster["n0"].kill9()
@@ -48,14 +60,7 @@ def test_a_wiped_member_does_not_bring_an_old_log_to_power(cluster: ControllerCl
     cluster["n1"].kill9()
     cluster["n2"].kill9()
     shutil.rmtree(cluster.folder / "n2" / "store")
-    cluster.start_member("n0")
-    cluster.start_member("n2")
-    wait_until(lambda: logged(cluster["n2"], WAITS), "n2 says that it waits")
-    assert nobody_leads(cluster)
-    cluster.start_member("n1")
-    wait_until(lambda: logged(cluster["n2"], "caught up: this member votes and counts from here on"), "n2 is caught up")
-    cluster.wait_ready(60.0)
-    assert address_of(cluster, "g", 2) == newest
+    n2_waits_for_n1(cluster, WAITS, newest)
 
 
 def test_a_copied_folder_makes_no_majority_with_a_member_that_was_away(
@@ -73,11 +78,4 @@ def test_a_copied_folder_makes_no_majority_with_a_member_that_was_away(
     cluster["n2"].kill9()
     shutil.rmtree(cluster.folder / "n2" / "store")
     (tmp_path / "copy").rename(cluster.folder / "n2" / "store")
-    cluster.start_member("n0")
-    cluster.start_member("n2")
-    wait_until(lambda: logged(cluster["n2"], COPY), "n2 finds that its store is a copy")
-    assert nobody_leads(cluster)
-    cluster.start_member("n1")
-    wait_until(lambda: logged(cluster["n2"], "caught up: this member votes and counts from here on"), "n2 is caught up")
-    cluster.wait_ready(60.0)
-    assert address_of(cluster, "g", 2) == newest
+    n2_waits_for_n1(cluster, COPY, newest)

@@ -10,7 +10,6 @@ from rocketmq_demo.ports import PortPool
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.broker_admin import (
-    CreateTopicRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     TopicRequestHeader,
 )
@@ -19,6 +18,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.processes.replica_group import PATIENCE, Group, Member, group
+from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -34,17 +34,9 @@ class Tool:
 
     async def change(self, master: Member, number: int) -> None:
         """A topic, and a group that must not consume."""
-        header = CreateTopicRequestHeader(
-            topic=f"T{number}",
-            default_topic="TBW102",
-            read_queue_nums=3,
-            write_queue_nums=3,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-        )
         config = encode_body(SubscriptionGroupConfig(group_name=f"G{number}", consume_enable=False))
         for command in (
-            request(RequestCode.UPDATE_AND_CREATE_TOPIC, header),
+            topic_request(f"T{number}", 3),
             request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config),
         ):
             answer = await self.ask(master, command)

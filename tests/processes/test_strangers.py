@@ -11,13 +11,13 @@ from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import Config
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
-from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import NotifyBrokerRoleChangedRequestHeader, SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake, encode_ack, encode_slave_handshake
 from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.processes.replica_group import PATIENCE, Group, Sender, complete, group
+from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -102,19 +102,6 @@ async def test_acknowledgements_of_a_stranger_do_not_count(tmp_path: Path, ports
         await complete(sender)
 
 
-def change(topic: str) -> RemotingCommand:
-    """An administrator's."""
-    header = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=4,
-        write_queue_nums=4,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
-    return request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-
-
 def report(number: int, token: str, serial: int) -> RemotingCommand:
     """Of tables that a slave would have copied."""
     header = CopyTablesRequestHeader(broker_id=number, token=token, topics=serial, groups=serial, offsets=serial)
@@ -124,7 +111,7 @@ def report(number: int, token: str, serial: int) -> RemotingCommand:
 async def acknowledged(client: RemotingClient, address: str, topic: str) -> None:
     """Send the change until it is acknowledged, as its answers tell."""
     async with asyncio.timeout(PATIENCE):
-        while (await client.call(address, change(topic), timeout=10)).code != ResponseCode.SUCCESS:
+        while (await client.call(address, topic_request(topic), timeout=10)).code != ResponseCode.SUCCESS:
             await asyncio.sleep(0.1)
 
 
@@ -155,7 +142,7 @@ async def test_copies_that_a_stranger_reports_do_not_count(tmp_path: Path, ports
             answer = await client.call(address, report(number, token, 2**62), timeout=5)
             refused = ResponseCode.NO_PERMISSION if secret else ResponseCode.INVALID_PARAMETER
             assert answer.code == refused, answer.remark
-        answer = await client.call(address, change("forged"), timeout=10)
+        answer = await client.call(address, topic_request("forged"), timeout=10)
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert "of the SyncStateSet have not copied it" in (answer.remark or "")
         for slave in slaves:

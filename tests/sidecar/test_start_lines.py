@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from rocketmq_settings.replica import Durability
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.control.agent import Agent
 from rocketmq_sidecar.settings import SidecarSettings
@@ -20,7 +21,7 @@ from rocketmq_sidecar.settings import SidecarSettings
     ],
 )
 async def test_who_depends_on_acknowledgements_that_can_be_forged_is_warned_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, *, all_ack: bool, secret: bool, warns: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Durability, *, all_ack: bool, secret: bool, warns: bool
 ) -> None:
     async def start(*_: object) -> None:
         """Nothing of the replica itself."""
@@ -33,7 +34,7 @@ async def test_who_depends_on_acknowledgements_that_can_be_forged_is_warned_once
         SidecarSettings(
             controller_addr="127.0.0.1:1",
             store_path_root_dir=str(tmp_path / "store"),
-            durability=durability,  # type: ignore[arg-type]
+            durability=durability,
             all_ack_in_sync_state_set=all_ack,
             ha_replication_secret_file=str(file) if secret else "",
         )

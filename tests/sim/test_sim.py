@@ -89,6 +89,17 @@ def all_is_well(world: World) -> None:
     world.workload.finish(states)
 
 
+def waits_for(world: World, truth: Member, changed: Member, old: Member) -> None:
+    """The store of `changed` is another one now, and `old` was away: only with `truth` there is a leader again."""
+    world.checker.forget_votes(changed.name)
+    for member in (changed, old):
+        world.start(member)
+    world.run_for(8)
+    assert leaders(world) == []
+    world.start(truth)
+    all_is_well(world)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_wiped_member_does_not_bring_an_old_log_to_power(seed: int) -> None:
     """One member was down while the others acknowledged; one of these is wiped, the other one is down."""
@@ -97,13 +108,7 @@ def test_a_wiped_member_does_not_bring_an_old_log_to_power(seed: int) -> None:
     world.run_for(3)
     down(world, truth, wiped)
     wiped.new_disk()
-    world.checker.forget_votes(wiped.name)
-    for member in (wiped, old):
-        world.start(member)
-    world.run_for(8)
-    assert leaders(world) == []
-    world.start(truth)
-    all_is_well(world)
+    waits_for(world, truth, wiped, old)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -232,13 +237,7 @@ def test_a_copy_of_a_store_waits_like_a_new_one_whoever_remembers(seed: int) -> 
     world.run_for(3)
     down(world, truth, restored)
     restored.new_disk(copy)
-    world.checker.forget_votes(restored.name)
-    for member in (restored, away):
-        world.start(member)
-    world.run_for(8)
-    assert leaders(world) == []
-    world.start(truth)
-    all_is_well(world)
+    waits_for(world, truth, restored, away)
     assert restored.machine is not None
     assert restored.machine.is_voter()
 

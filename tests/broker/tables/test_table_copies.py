@@ -18,7 +18,6 @@ from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import (
-    CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     TopicRequestHeader,
 )
@@ -49,20 +48,9 @@ from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, running
 from tests.broker.fake_sidecar import FOREVER
+from tests.topic_requests import topic_request
 
 ALL = frozenset({1, 2, 3})
-
-
-def topic_request(name: str = "T") -> RemotingCommand:
-    header = CreateTopicRequestHeader(
-        topic=name,
-        default_topic="TBW102",
-        read_queue_nums=4,
-        write_queue_nums=4,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-    )
-    return request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
 
 def group_request(name: str = "G", retries: int = 5) -> RemotingCommand:
