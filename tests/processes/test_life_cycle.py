@@ -55,6 +55,16 @@ def cluster(quorum: ControllerCluster) -> Iterator[ControllerCluster]:
         assert not [line for line in log_lines(process) if line["level"] == "critical" or "exception" in line]
 
 
+def term_above(term: float, process: ControllerProcess) -> float:
+    """Its term, once it says one above `term`: /metrics is as old as its last pulse."""
+
+    def found() -> float:
+        return metric(process.http("/metrics")[1], "rocketmq_controller_raft_term")
+
+    wait_until(lambda: found() > term, f"a term above {term:g}")
+    return found()
+
+
 class Writer:
     """One client that writes all the time, over one connection to the leader, and follows a leader change."""
 
@@ -125,10 +135,10 @@ async def test_sigterm_of_the_leader_hands_over_first_and_no_write_is_left_in_do
 ) -> None:
     async with writing(cluster):
         old = await asyncio.to_thread(cluster.wait_leader)
-        term = metric(cluster[old].http("/metrics")[1], "rocketmq_controller_raft_term")
+        term = await asyncio.to_thread(term_above, 0, cluster[old])
         assert await asyncio.to_thread(cluster[old].stop, 60.0) == 0
         new = await asyncio.to_thread(cluster.wait_leader, 60.0)
-    assert metric(cluster[new].http("/metrics")[1], "rocketmq_controller_raft_term") > term
+    await asyncio.to_thread(term_above, term, cluster[new])
     said = [line for line in log_lines(cluster[old]) if line["event"] in {"raft role", "controller stopped"}]
     follows = [line for line in said if line["event"] == "raft role" and line["term"] > term]
     assert follows, "the old leader left before it saw the new one's term: it did not hand over"
