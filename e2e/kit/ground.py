@@ -13,6 +13,9 @@ from e2e.kit.cluster import Cluster, KubectlError, Resource
 SECONDS = 30.0
 """For both pods together."""
 PORT = 8080
+FULL = 0.83
+"""Share of the disk with the images, as a kubelet counts. From 0.85 on it deletes images, also its own pause image, and
+then no pod starts; the suite needs some space itself."""
 SAYS = "ground:"
 """Begins the line in which the caller's log says what failed."""
 SERVER = f"""
@@ -48,6 +51,11 @@ class BrokenGroundError(RuntimeError):
 
 def check(cluster: Cluster, image: str) -> None:
     """Raises BrokenGroundError."""
+    for node in cluster.json("get", "nodes")["items"]:
+        name = node["metadata"]["name"]
+        stats = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary", timeout=10))
+        if problem := disk_problem(name, stats):
+            raise BrokenGroundError(problem)
     namespace = cluster.namespace()
     ends = time.monotonic() + SECONDS
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
@@ -65,6 +73,19 @@ def check(cluster: Cluster, image: str) -> None:
     if problem := verdict(cluster.json("-n", namespace, "get", "pods,pvc")["items"], _log(cluster, namespace)):
         raise BrokenGroundError(problem)
     cluster.delete_namespaces(namespace)
+
+
+def disk_problem(node: str, stats: Resource) -> str:
+    """What is wrong with the disk that has the images, from the kubelet's summary; empty if nothing is or it does not
+    say."""
+    disk = stats.get("node", {}).get("runtime", {}).get("imageFs", {})
+    capacity, available = disk.get("capacityBytes", 0), disk.get("availableBytes", 0)
+    if not capacity or available >= (1 - FULL) * capacity:
+        return ""
+    return (
+        f"the disk of node {node} has {available >> 30} of {capacity >> 30} GiB left: its kubelet will delete images, "
+        "also the one that every pod needs; free some space"
+    )
 
 
 def verdict(resources: Sequence[Resource], log: str) -> str:
