@@ -17,6 +17,8 @@ from e2e.stories.verifying import JOB_SECONDS, SELDOM, aligned, flip, last, told
 EVERY_MINUTE = {"schedule": "* * * * *", "executors": 1, "history": {"storage": {"size": "64Mi"}}}
 PODS = "app.kubernetes.io/component=verify"
 
+pytestmark = pytest.mark.in_order
+
 
 @pytest.fixture(scope="module")
 def verified(group: Group) -> Iterator[Group]:

@@ -1,7 +1,8 @@
 """The gate's pytest plugin: records each test, keeps the evidence of failures, and selects tests for the second run."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ REPEATABLE = frozenset(("processes", "interop", "java"))
 """Marks of tests that share the machine with processes of their own."""
 END_TO_END = "e2e"
 """Folder of tests that are repeatable without a mark."""
+IN_ORDER = "in_order"
+"""Mark of tests that build on those before them in their file."""
 UNSTABLE = "unstable"
 """Mark of tests that have left the gate, with the reason."""
 MOST_UNSTABLE = 5
@@ -53,12 +56,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = {item.nodeid for item in items if (item.nodeid in left) is config.option.gate_unstable}
     if config.option.gate_run == "second":
         first = record_file(Path(config.option.gate_folder), "first")
-        wanted &= {record.test for record in failures(read(first))}
+        wanted &= _with_those_before(items, {record.test for record in failures(read(first))})
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in wanted])
     items[:] = [item for item in items if item.nodeid in wanted]
     if patient(1) > 1:
         for item in items:
             _more_time(item)
+
+
+def _with_those_before(items: Iterable[pytest.Item], failed: AbstractSet[str]) -> set[str]:
+    """The failed tests, and what those that are in order build on."""
+    wanted = set(failed)
+    before: dict[Path, set[str]] = {}
+    for item in items:
+        if item.get_closest_marker(IN_ORDER):
+            of_file = before.setdefault(item.path, set())
+            of_file.add(item.nodeid)
+            if item.nodeid in failed:
+                wanted |= of_file
+    return wanted
 
 
 def _more_time(item: pytest.Item) -> None:

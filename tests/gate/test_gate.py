@@ -37,7 +37,7 @@ class Suite:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  processes\n  interop\n  unstable\n")
+        (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  processes\n  in_order\n  interop\n  unstable\n")
 
     def add(self, name: str, body: str, *, mark: str = MARKED, folder: str = ".") -> None:
         file = self.folder / folder / f"test_{name}.py"
@@ -95,6 +95,19 @@ def test_a_failure_that_does_not_repeat_is_unstable(suite: Suite, workers: str) 
     assert [log.read_text() for log in (evidence / "logs").rglob("out.log")] == ["said before the end"]
     assert (evidence / "load.txt").exists()
     assert str(evidence.relative_to(suite.folder)) in output
+
+
+def test_a_test_in_order_is_repeated_with_those_before_it(suite: Suite) -> None:
+    in_order = MARKED + "@pytest.mark.in_order\n"
+    suite.add("story", '    pathlib.Path("begun").touch()\n', mark=in_order)
+    (file,) = suite.folder.glob("test_story*")
+    text = file.read_text() + f"\n{in_order}def test_goes_on(tmp_path):\n"
+    text += '    pathlib.Path("begun").unlink()\n' + ONCE + f"\n{in_order}def test_later():\n    pass\n"
+    file.write_text(f"import pathlib\n{text}")
+    code, output = suite.run()
+    assert code == PASSED, output
+    assert names(suite.unstable()) == {"test_goes_on": True}
+    assert "= 2 passed" in output.rpartition("each runs once more")[2]
 
 
 def test_a_failure_that_repeats_counts(suite: Suite) -> None:

@@ -15,7 +15,7 @@ from tests.golden.lab import CLUSTER, CONTROLLERS, GROUP
 from tests.interop.golden_prints import comparable, configurations, golden, golden_names
 from tests.interop.lab import Group, GroupView, Lab
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
+pytestmark = [pytest.mark.interop, pytest.mark.in_order, pytest.mark.timeout(600, func_only=True)]
 
 
 class Tools:
