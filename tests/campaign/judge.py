@@ -94,7 +94,6 @@ def _lost(number: int, acked: Acked, elsewhere: list[tuple[int, int]] | None) ->
 
 
 async def _delayed(cluster: Cluster, history: History, verdict: Verdict, deadline: float) -> None:
-    wanted = set(history.delayed)
     found: set[int] = set()
     while True:
         for queue in range(QUEUES):
@@ -102,13 +101,26 @@ async def _delayed(cluster: Cluster, history: History, verdict: Verdict, deadlin
                 number = number_of(record.body)
                 if number is not None:
                     found.add(number)
-        if wanted <= found or asyncio.get_running_loop().time() > deadline:
+        find_never_came(history, found, deleted_before(cluster.replicas), verdict)
+        if not verdict.late_lost or asyncio.get_running_loop().time() > deadline:
             break
         await asyncio.sleep(0.5)
-    verdict.late_lost = [
-        f"delayed message {number} ({history.delayed[number]}) never came" for number in sorted(wanted - found)
-    ]
     find_early(history, verdict)
+
+
+def deleted_before(replicas: list[Replica]) -> int:
+    """Below this offset of the commit log a replica has deleted files: its disk was full."""
+    return max(log_files(replica.commit_log)[0] for replica in replicas)
+
+
+def find_never_came(history: History, found: set[int], deleted_before: int, verdict: Verdict) -> None:
+    """Delayed messages that are not among those `found` in their topic. Those that lie below `deleted_before` may have
+    expired, before or after they were delivered."""
+    verdict.late_lost = [
+        f"delayed message {number} ({delayed}) never came"
+        for number, delayed in sorted(history.delayed.items())
+        if number not in found and delayed.place >= deleted_before
+    ]
 
 
 def find_early(history: History, verdict: Verdict) -> None:
@@ -162,14 +174,18 @@ _RECORDS = {0xDAA320A7, 0xDAA320AB}
 
 def log_bytes(folder: Path) -> tuple[int, bytes]:
     """(offset of the first byte, all records) of the commit log in a folder, blanks included."""
-    files = sorted(path for path in folder.iterdir() if path.name.isdecimal())
-    if not files:
-        return 0, b""
+    start, files = log_files(folder)
     data = b"".join(path.read_bytes() for path in files)
     end = 0
-    for at, length in _lengths(data, files[0].stat().st_size):
+    for at, length in _lengths(data, files[0].stat().st_size if files else 0):
         end = at + length
-    return int(files[0].name), data[:end]
+    return start, data[:end]
+
+
+def log_files(folder: Path) -> tuple[int, list[Path]]:
+    """(offset of the first byte, files) of the commit log in a folder; (0, none) for an empty one."""
+    files = sorted(path for path in folder.iterdir() if path.name.isdecimal())
+    return (int(files[0].name) if files else 0), files
 
 
 def bodies(data: bytes) -> list[range]:

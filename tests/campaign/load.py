@@ -48,6 +48,8 @@ class Delayed(NamedTuple):
     level: int
     sent: float
     at: float
+    place: int
+    """Its offset in the commit log. The copy that consumers get lies behind it."""
 
 
 def body_of(number: int, size: int) -> bytes:
@@ -262,7 +264,7 @@ class Load:
             sent = self._now()
             answer = await self._ask_send(number, LATER, number % QUEUES, body_of(number, 100), {"DELAY": str(level)})
             if answer is not None:
-                self.history.delayed[number] = Delayed(level, sent, self._now())
+                self.history.delayed[number] = Delayed(level, sent, self._now(), wire.place_of(answer))
             await asyncio.sleep(0.1 + 0.2 * self._rng.random())
 
     async def _send(self, number: int, topic: str, queue: int, body: bytes, properties: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from tests.campaign.cluster import GroupState, Replica
 from tests.campaign.defects import defects
 from tests.campaign.faults import FAULTS
 from tests.campaign.faults.hostile import odd_messages
-from tests.campaign.judge import Verdict, bodies, compare, find_early, find_lost, forgetful, log_bytes
+from tests.campaign.judge import Verdict, bodies, compare, find_early, find_lost, find_never_came, forgetful, log_bytes
 from tests.campaign.load import Acked, Commit, Delayed, FallenBack, History, body_of, number_of
 from tests.campaign.plan import SHORT, STORIES, draw
 from tests.campaign.report import faults, stories
@@ -110,7 +110,7 @@ def test_a_story_is_judged_by_what_it_promises(name: str, judged_by: int) -> Non
 
 def test_a_delayed_message_may_be_late_but_never_early() -> None:
     known = history()
-    known.delayed = {1: Delayed(2, 10.0, 10.1), 2: Delayed(2, 10.0, 10.1)}
+    known.delayed = {1: Delayed(2, 10.0, 10.1, 0), 2: Delayed(2, 10.0, 10.1, 0)}
     known.first_seen = {1: 14.9, 2: 25.0}
     verdict = Verdict()
 
@@ -120,9 +120,20 @@ def test_a_delayed_message_may_be_late_but_never_early() -> None:
     assert "message 1 of level 2" in verdict.early[0]
 
 
+def test_a_delayed_message_has_to_come_unless_a_full_disk_took_its_file() -> None:
+    known = history()
+    known.delayed = {number: Delayed(2, 10.0, 10.1, place) for number, place in ((1, 50), (2, 100), (3, 150))}
+    verdict = Verdict()
+
+    find_never_came(known, {3}, 100, verdict)
+
+    assert len(verdict.late_lost) == 1
+    assert "message 2 " in verdict.late_lost[0]
+
+
 def test_after_the_death_of_all_wall_clocks_decide_when_delayed_messages_come() -> None:
     known = history()
-    known.delayed = {1: Delayed(2, 10.0, 10.1), 2: Delayed(2, 12.0, 12.1)}
+    known.delayed = {1: Delayed(2, 10.0, 10.1, 0), 2: Delayed(2, 12.0, 12.1, 0)}
     known.first_seen = {1: 13.0, 2: 13.0}
     known.all_down = [1.0, 11.0, 14.0]
     verdict = Verdict()

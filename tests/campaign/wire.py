@@ -52,6 +52,11 @@ class Answer(NamedTuple):
     body: bytes
 
 
+def place_of(answer: Answer) -> int:
+    """The offset in the commit log of a message whose send was answered."""
+    return int(answer.fields["msgId"][-16:], 16)
+
+
 def frame(code: int, fields: dict[str, Any], body: bytes = b"", *, opaque: int = 0, flag: int = 0) -> bytes:
     """One request as bytes."""
     header = json.dumps(
