@@ -114,6 +114,18 @@ class Group:
         """Change fields of the spec."""
         self.kubectl("patch", "brokergroup", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
+    def delete_pods(self, *which: str) -> None:
+        """As `kubectl delete pod WHICH`: the pods may end in order. Returns when they are gone; others with their
+        names may be there, which kubectl can take for the same pods, and wait without end."""
+
+        def uids() -> set[str]:
+            columns = "custom-columns=UID:.metadata.uid"
+            return set(self.kubectl("get", "pod", *which, "-o", columns, "--no-headers", "--ignore-not-found").split())
+
+        before = uids()
+        self.kubectl("delete", "pod", *which, "--wait=false")
+        wait(lambda: not before & uids(), f"the end of {len(before)} pods", 120.0)
+
     def whole(self, *, replicas: int = 3) -> float:
         """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;
         returns the seconds it took."""

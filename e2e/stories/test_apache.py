@@ -12,7 +12,7 @@ import yaml
 from e2e.kit.group import Group, wait
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.plugin import plugin
-from e2e.stories.test_faults import after, delete_pod, kill
+from e2e.stories.test_faults import after, kill
 from e2e.stories.verifying import SELDOM, aligned, flip, told_apart, verify_now
 
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
@@ -48,7 +48,7 @@ def test_switchover(installation: Installation, java: Group) -> None:
 def test_master_pod_deleted(java: Group) -> None:
     """The sidecar hands mastership over before the broker ends."""
     master, addresses = java.master(), java.addresses()
-    after(java, lambda: delete_pod(java, master))
+    after(java, lambda: java.delete_pods(master))
     assert java.master() != master
     assert java.addresses()[master] != addresses[master]
 

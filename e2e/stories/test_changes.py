@@ -169,7 +169,7 @@ def test_fence(installation: Installation, group: Group) -> None:
     plugin(installation, "fence", group.name)
     wait(lambda: group.report(since).silence > 3.0, "sends to be refused", 60.0)
     assert group.master() == master
-    group.kubectl("delete", "pod", master)
+    group.delete_pods(master)
     wait(lambda: group.master() != master, "another master", 60.0)
     assert group.report(since).silence > 3.0
     plugin(installation, "fence", group.name, "--off")

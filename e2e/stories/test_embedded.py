@@ -8,7 +8,7 @@ import yaml
 
 from e2e.kit.group import Group
 from e2e.stories.conftest import EXAMPLES, Installation
-from e2e.stories.test_faults import GAP_POD_DELETED, after, delete_pod
+from e2e.stories.test_faults import GAP_POD_DELETED, after
 
 CONTROLLERS, BROKERS = "embedded", "broker-e"
 
@@ -36,10 +36,10 @@ def embedded(installation: Installation) -> Iterator[Group]:
 def test_leader_and_name_server_deleted_at_once(embedded: Group) -> None:
     """They are one pod."""
     leader = embedded.kubectl("get", "controllercluster", CONTROLLERS, "-o", "jsonpath={.status.leader}")
-    after(embedded, lambda: embedded.kubectl("delete", "pod", leader))
+    after(embedded, lambda: embedded.delete_pods(leader))
 
 
 def test_master_pod_deleted(embedded: Group) -> None:
     master = embedded.master()
-    after(embedded, lambda: delete_pod(embedded, master), gap=GAP_POD_DELETED)
+    after(embedded, lambda: embedded.delete_pods(master), gap=GAP_POD_DELETED)
     assert embedded.master() != master

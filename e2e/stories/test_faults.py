@@ -34,7 +34,7 @@ def after(group: Group, fault: Callable[[], object], *, gap: float | None = None
 
 def test_master_pod_deleted(group: Group) -> None:
     master, addresses = group.master(), group.addresses()
-    after(group, lambda: delete_pod(group, master), gap=GAP_POD_DELETED)
+    after(group, lambda: group.delete_pods(master), gap=GAP_POD_DELETED)
     assert group.master() != master
     assert group.addresses()[master] != addresses[master], "a pod that comes back has another address"
 
@@ -61,7 +61,7 @@ def test_volume_of_a_slave_deleted(group: Group) -> None:
     """The replica comes back with another id, and the controllers forget the old one: an id is never given twice."""
     slave, ids, since = group.slaves()[0], group.ids(), group.mark()
     group.kubectl("delete", "pvc", f"data-{slave}", "--wait=false")
-    delete_pod(group, slave)
+    group.delete_pods(slave)
     wait(lambda: group.ids().get(slave) not in {None, *ids.values()}, "a new id", 60.0, lambda: str(group.status()))
     group.whole()
     group.judge(since)
@@ -71,16 +71,16 @@ def test_volume_of_a_slave_deleted(group: Group) -> None:
 
 
 def test_all_pods_deleted_at_once(group: Group) -> None:
-    after(group, lambda: group.kubectl("delete", "pods", "-l", f"rocketmq-ha.io/group={group.name}"))
+    after(group, lambda: group.delete_pods("-l", f"rocketmq-ha.io/group={group.name}"))
 
 
 def test_controller_leader_deleted(group: Group) -> None:
     leader = group.kubectl("get", "controllercluster", "main", "-o", "jsonpath={.status.leader}")
-    after(group, lambda: group.kubectl("delete", "pod", leader), gap=GAP_POD_DELETED)
+    after(group, lambda: group.delete_pods(leader), gap=GAP_POD_DELETED)
 
 
 def test_all_controllers_deleted(group: Group) -> None:
-    after(group, lambda: group.kubectl("delete", "pods", "-l", "rocketmq-ha.io/controller-cluster=main"))
+    after(group, lambda: group.delete_pods("-l", "rocketmq-ha.io/controller-cluster=main"))
 
 
 def test_failover_while_the_operator_is_down(group: Group) -> None:
@@ -89,7 +89,7 @@ def test_failover_while_the_operator_is_down(group: Group) -> None:
     group.kubectl("scale", OPERATOR, "--replicas=0")
     group.kubectl("wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=operator", "--timeout=60s")
     try:
-        delete_pod(group, master)
+        group.delete_pods(master)
         group.judge(since, gap=GAP_POD_DELETED)
         assert group.master() == master, "no operator runs to write the status"
     finally:
@@ -104,11 +104,6 @@ def test_api_server_stopped_for_a_minute(group: Group) -> None:
     """The master dies during the outage: its kubelet restarts it and the controllers elect, without the API server."""
     master = group.master()
     after(group, lambda: group.outage(60.0, master, "broker"), gap=GAP_POD_DELETED)
-
-
-def delete_pod(group: Group, pod: str) -> None:
-    """As `kubectl delete pod` does it: the pod may end in order."""
-    group.kubectl("delete", "pod", pod)
 
 
 def kill(group: Group, pod: str, container: str) -> None:
