@@ -40,6 +40,8 @@ class CopyTablesRequestHeader(Header, frozen=True):
     """Offsets may come in parts, one with each answer. Slaves of an older release get all at once."""
     proof: Token = ""
     """`copy_proof`; empty: none."""
+    epoch: Int64 = 0
+    """The masterEpoch in which the slave follows; 0 from slaves of an older release."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):

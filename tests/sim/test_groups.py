@@ -26,7 +26,7 @@ from rocketmq_sidecar.evidence.boot_file import BootFile
 from rocketmq_sidecar.evidence.log_mark import LogMark
 from rocketmq_sidecar.replication.epoch_store import EpochStore
 from tests.sim.checks import Violation
-from tests.sim.groups.replica import SimReplica
+from tests.sim.groups.scripts import acknowledging, down
 from tests.sim.groups.world import GroupWorld, finish, run, staged
 from tests.sim.stories import run_all
 
@@ -67,48 +67,30 @@ def test_a_seed_is_the_same_story_every_time() -> None:
     assert run(3) == run(3)
 
 
-@contextmanager
-def _group(seed: int) -> Iterator[tuple[GroupWorld, SimReplica, list[SimReplica]]]:
-    """Three strict replicas that acknowledge: the world, the master, the slaves."""
-    with staged(seed, replicas=3, durability="strict", ha_max_time_slave_not_catchup=1500) as world:
-        world.schedule.after(0, world.client)
-        world.until(world.well, 30)
-        world.until(lambda: len(world.checker.acked) > 5, 30)
-        master = world.master()
-        assert master is not None
-        yield world, master, [one for one in world.replicas if one is not master]
-        finish(world)
-
-
-def _down(world: GroupWorld, replica: SimReplica, seconds: float) -> None:
-    for process in replica.halves:
-        world.kill(replica, process, after=seconds)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_slaves_that_were_down_while_their_master_died_for_good_are_electable(seed: int) -> None:
-    with _group(seed) as (world, master, slaves):
+    with acknowledging(seed) as (world, master, slaves):
         for slave in slaves:
-            _down(world, slave, 5)
+            down(world, slave, 5)
         world.schedule.run_until(world.schedule.now + 3)
         world.bury(master)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_third_is_elected_when_two_masters_die_one_after_the_other(seed: int) -> None:
-    with _group(seed) as (world, master, slaves):
-        _down(world, master, 12)
+    with acknowledging(seed) as (world, master, slaves):
+        down(world, master, 12)
         world.until(lambda: world.master() in slaves, 5)
         second = world.master()
         assert second is not None
-        _down(world, second, 12)
+        down(world, second, 12)
         world.until(lambda: world.master() not in {None, second}, 5)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_master_that_no_slave_reaches_makes_room_for_one_of_them(seed: int) -> None:
     """It and its slaves see the controllers, the slaves see each other."""
-    with _group(seed) as (world, master, slaves):
+    with acknowledging(seed) as (world, master, slaves):
         pairs = {(master.name, slave.name) for slave in slaves}
         world.network.block(pairs | {(to, one) for one, to in pairs})
         world.until(lambda: world.master() in slaves, 8)
@@ -119,7 +101,7 @@ def test_a_master_that_no_slave_reaches_makes_room_for_one_of_them(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(2))
 def test_mastership_circulates_slowly_without_any_follower(seed: int) -> None:
-    with _group(seed) as (world, _, _):
+    with acknowledging(seed) as (world, _, _):
         names = [one.name for one in world.replicas]
         world.network.block({(one, other) for one in names for other in names if one != other})
         epoch = max(world.checker.granted)
@@ -157,7 +139,7 @@ def _cut_slaves(seed: int, *, master_dies_after: float = 0, **options: Any) -> N
             if replica is not master:
                 world.power_cut(replica, after=master_dies_after + world.rng.uniform(0.1, 3))
         world.schedule.run_until(world.schedule.now + master_dies_after)
-        _down(world, master, world.rng.uniform(0.1, 4))
+        down(world, master, world.rng.uniform(0.1, 4))
 
 
 def _cuts(seeds: int) -> None:

@@ -233,6 +233,7 @@ class SlaveSync:
             groups=held.groups if self._tables.groups.version == self._groups_version else NOTHING,
             offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
             parts=True,
+            epoch=self._role.epoch,
         )
         key = self._role.copy_key
         if key is not None and self._nonce:

@@ -74,6 +74,7 @@ _REFUSALS: Final = {
     Doubt.OUTSIDER: ResponseCode.CONTROLLER_INVALID_REPLICAS,
     Doubt.UNPROVEN: ResponseCode.NO_PERMISSION,
     Doubt.AHEAD: ResponseCode.INVALID_PARAMETER,
+    Doubt.PAST_EPOCH: ResponseCode.SYSTEM_BUSY,
 }
 
 
@@ -295,7 +296,8 @@ class TableCopies:
             return response(request, ResponseCode.SYSTEM_BUSY, _NO_MEMBERS)
         header = decode_header(CopyTablesRequestHeader, request.ext_fields or {})
         number = header.broker_id
-        mastership = Mastership(self._token, self._serials, self._replicas, self._role.copy_key)
+        role = self._role
+        mastership = Mastership(self._token, self._serials, self._replicas, role.copy_key, role.epoch)
         held = held_by(header, self._nonce(peer), mastership)
         if isinstance(held, Doubt):
             if held is Doubt.AHEAD and self._may_log(held):

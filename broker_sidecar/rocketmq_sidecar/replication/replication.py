@@ -226,7 +226,7 @@ class Replication:
         """Master of `epoch`, which begins at `max_offset` (the broker's `Prepared`: a whole record's end).
 
         When it returns, the epoch is in the epoch file, durably, and slaves are served. If this replica is master
-        already, the new epoch begins and connections stay.
+        of the epoch before, the new one begins and connections stay.
 
         Raises:
             StaleEpochError: an epoch newer than `epoch` is in the file.
@@ -234,6 +234,8 @@ class Replication:
         """
         server, files = self._ready()
         await self.unfollow()
+        if server.mastership is not None and not server.mastership.continues_in(epoch):
+            await self.resign()
         epochs = begun(self._log.epoch_store.epochs, epoch, max_offset)
         await finish(self._log.epoch_store.save(epochs))
         files.refresh()

@@ -18,7 +18,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import HeaderError
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.replica_link import Copied, CopyKey, Grant, Prepare, Prepared
+from rocketmq_formats.replica_link import Copied, CopyKey, Following, Grant, Hello, Prepare, Prepared, Welcome
 from rocketmq_formats.table_copies import (
     NOTHING,
     CopyTablesRefusalHeader,
@@ -129,6 +129,24 @@ async def test_nobody_is_listened_to_before_the_members_are_known(tmp_path: Path
             ResponseCode.SYSTEM_BUSY,
             "the sidecar has not sent the SyncStateSet yet",
         )
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_slave_that_follows_in_a_later_epoch_releases_nothing(tmp_path: Path) -> None:
+    """Another replica was master in between, and the other slave may have taken over its tables."""
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        await in_sync(master, frozenset({1, 2}))
+        await slave.sidecar.receive(Hello)
+        slave.sidecar.send(Welcome(2))
+        slave.sidecar.send(Following(3, 1, master.address))
+        await nothing_is_acknowledged(master)
+        master.sidecar.epoch = 3
+        master.sidecar.send(Prepare(3))
+        await master.sidecar.receive(Prepared)
+        master.sidecar.send(Grant(3, FOREVER))
+        await until(lambda: master.app.role.role is Role.MASTER)
+        await in_sync(master, frozenset({1, 2}))
+        assert (await master.call(topic_request("again"))).code == 0
 
 
 async def test_a_slave_that_left_is_forgotten(tmp_path: Path) -> None:
@@ -264,7 +282,7 @@ def test_what_is_no_token_and_no_proof(field: str, text: str) -> None:
         decode_header(CopyTablesRequestHeader, fields)
 
 
-MASTER = Mastership("ab", Serials(5, 6, 7), frozenset({2, 3}), None)
+MASTER = Mastership("ab", Serials(5, 6, 7), frozenset({2, 3}), None, 4)
 
 
 def test_what_a_master_believes() -> None:
@@ -274,6 +292,8 @@ def test_what_a_master_believes() -> None:
     assert held_by(msgspec.structs.replace(held, broker_id=4), "n", MASTER) is Doubt.OUTSIDER
     for ahead in ({"topics": 6}, {"groups": 7}, {"offsets": HUGE}):
         assert held_by(msgspec.structs.replace(held, **ahead), "n", MASTER) is Doubt.AHEAD
+    assert held_by(msgspec.structs.replace(held, epoch=4), "n", MASTER) == (5, 6, 7)
+    assert held_by(msgspec.structs.replace(held, epoch=5), "n", MASTER) is Doubt.PAST_EPOCH
     secret = msgspec.structs.replace(MASTER, key=REQUIRED)
     assert held_by(held, "n", secret) is Doubt.UNPROVEN
     assert held_by(proven(held, REQUIRED, "n"), "n", secret) == (5, 6, 7)

@@ -20,7 +20,7 @@ from rocketmq_formats.replication.frames import (
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.replication.confirm import AckRule
 from rocketmq_sidecar.domain.replication.ha_master import FlowControl, MasterSession
-from rocketmq_sidecar.domain.replication.ha_slave import Record, SlaveSession
+from rocketmq_sidecar.domain.replication.ha_slave import PastEpochError, Record, SlaveSession
 from rocketmq_sidecar.domain.replication.mastership import Mastership, begun
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from rocketmq_sidecar.domain.replication.truncate import corrected
@@ -212,7 +212,11 @@ class MemoryGroup:
         link = self.links.get(broker_id)
         if link is not None:
             self.now += 0.001
-            link.slave_turn(down)
+            try:
+                link.slave_turn(down)
+            except PastEpochError:  # what the master sent before it was elected again
+                self.disconnect(broker_id)
+                return
             link.master_turn(up, self.now)
             self.review()
             self.check()

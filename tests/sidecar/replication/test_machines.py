@@ -14,7 +14,14 @@ from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.replication import ha_master, ha_slave
 from rocketmq_sidecar.domain.replication.confirm import AckRule
 from rocketmq_sidecar.domain.replication.ha_master import Batch, FlowControl, MasterSession, PositionError
-from rocketmq_sidecar.domain.replication.ha_slave import FutureEpochError, OffsetError, Record, SlaveSession, Wait
+from rocketmq_sidecar.domain.replication.ha_slave import (
+    FutureEpochError,
+    OffsetError,
+    PastEpochError,
+    Record,
+    SlaveSession,
+    Wait,
+)
 from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 
@@ -247,6 +254,13 @@ def test_a_master_from_the_future_is_not_followed() -> None:
     session = slave(followed=2)
     session.on_connected()
     with pytest.raises(FutureEpochError):
+        session.on_handshake(MasterHandshake(5000, 3, EPOCHS))
+
+
+def test_a_master_that_has_not_begun_its_epoch_is_not_followed() -> None:
+    session = slave(followed=4)
+    session.on_connected()
+    with pytest.raises(PastEpochError, match="still in epoch 3, it was elected for 4"):
         session.on_handshake(MasterHandshake(5000, 3, EPOCHS))
 
 

@@ -96,6 +96,37 @@ async def test_slaves_of_a_master_that_is_elected_again_are_proposed_at_once(tmp
         assert one.wishes == [{1, 2}]
 
 
+@pytest.mark.usefixtures("with_and_without_secret")
+async def test_a_master_that_skips_an_epoch_counts_no_acknowledgement_of_before(tmp_path: Path) -> None:
+    """Another replica may have been master in between, and the slave may have truncated to its log."""
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1)
+        one.append(b"first")
+        await in_sync(one, two)
+        await one.lead(3, 1, 2)
+        server = one.replication._server
+        assert server is not None
+        assert server.mastership is not None
+        assert (server.mastership.acks, server.connections) == ({}, {})
+        one.append(b"second")
+        assert one.progress.acked_offset == 0
+        await two.follow(one, 3)
+        await acknowledged(one)
+
+
+@pytest.mark.usefixtures("with_and_without_secret")
+async def test_a_slave_waits_until_the_master_has_begun_the_epoch(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 2) as (one, two):
+        await one.lead(1, 1, 2)
+        one.append(b"first")
+        await two.follow(one, 3)
+        await two.until(lambda: bool(two.troubles))
+        assert "still in epoch 1, it was elected for 3" in (two.troubles[-1] or "")
+        assert (two.end, one.progress.acked_offset) == (0, 0)
+        await one.lead(3, 1, 2)
+        await acknowledged(one)
+
+
 async def test_a_slave_is_proposed_when_the_broker_reports_that_it_has_the_tables(tmp_path: Path) -> None:
     async with replicas(tmp_path, 3) as (one, two, three):
         await one.lead(1, 1)

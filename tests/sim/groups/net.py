@@ -80,8 +80,9 @@ class Network:
     def block(self, pairs: set[tuple[str, str]]) -> None:
         self.blocked |= pairs
 
-    def heal(self) -> None:
-        self.blocked.clear()
+    def heal(self, pairs: set[tuple[str, str]] | None = None) -> None:
+        """`pairs` are no longer blocked, or none is."""
+        self.blocked -= set(self.blocked if pairs is None else pairs)
         for end in list(self.ends) + [end.peer for end in self.ends]:
             held, end.held = end.held, deque()
             for item in held:

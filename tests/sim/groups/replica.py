@@ -40,7 +40,7 @@ from rocketmq_runtime.remoting.server import RemotingServer
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.control.agent import Agent
 from rocketmq_sidecar.control.meta_files import IdentityFiles
-from rocketmq_sidecar.domain.actions import HandedOver
+from rocketmq_sidecar.domain.actions import Action, HandedOver
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.evidence.boot_file import BootFile
 from rocketmq_sidecar.evidence.log_mark import LogMark
@@ -181,6 +181,16 @@ def _never(error: OSError) -> None:
     raise Violation(f"NoBugs: a disk that never fails failed: {error}")
 
 
+class _Agent(Agent):
+    """Shows its replica what it is about to do."""
+
+    replica: "SimReplica"
+
+    def _do(self, action: Action) -> None:
+        self.replica.before_action(action)
+        super()._do(action)
+
+
 class SimReplica:
     """Disk and place stay, processes and address come and go."""
 
@@ -198,6 +208,8 @@ class SimReplica:
         self.lives = 0
         self.fence: Fence | None = None
         """What an operator ordered; kept."""
+        self.before_action: Callable[[Action], None] = lambda _action: None
+        """Called with what the sidecar is about to do; for scripts."""
 
     # Starting
 
@@ -216,7 +228,8 @@ class SimReplica:
         settings = SidecarSettings(controller_addr=controllers, broker_ip1=self.host.address, **keys)
 
         async def main() -> None:
-            agent = self.agent = Agent(settings, lambda agent: _replication(settings, agent), clock=process.time)
+            agent = self.agent = _Agent(settings, lambda agent: _replication(settings, agent), clock=process.time)
+            agent.replica = self
             await agent.start(self.fence)
 
         process.run(lambda: process.create_task(self._main(process, main)))

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from rocketmq_broker.domain.role import Role
+from rocketmq_formats.remoting.controller import ElectMasterRequestHeader
 from rocketmq_sidecar.control import meta_files
 from tests.sim.checks import Violation
 from tests.sim.groups.checks import GroupChecker, Promise, accepts, follows
@@ -234,6 +235,18 @@ class GroupWorld:
             if broker is not None and group is not None and replica.broker_id == group.master_broker_id:
                 return replica if (broker.role.role, broker.role.epoch) == (Role.MASTER, group.master_epoch) else None
         return None
+
+    def elect(self, replica: SimReplica) -> None:
+        """An operator asks the leading controller to elect it (electMaster)."""
+        leader, broker_id = self.quorum.leader, replica.broker_id
+        if leader is None or leader.process is None or leader.failover is None or broker_id is None:
+            return
+        header = ElectMasterRequestHeader(
+            cluster_name=CLUSTER, broker_name=GROUP, broker_id=broker_id, designate_elect=True
+        )
+        failover = leader.failover
+        self.log("an operator asks for %s as master", replica.name)
+        leader.process.run(lambda: failover.elect(header))
 
     # Clients
 

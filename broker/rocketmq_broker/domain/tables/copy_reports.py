@@ -35,6 +35,8 @@ class Doubt(StrEnum):
     OUTSIDER = "not a replica that is in the SyncStateSet or about to enter it"
     UNPROVEN = "no proof that a replica of the group sends this: give all its replicas the same haReplicationSecretFile"
     AHEAD = "it reports changes that this master has not made"
+    PAST_EPOCH = "this master has not begun the epoch in which the slave follows it"
+    """What others reported before the epochs between may not be there any longer, so nothing may be added to it."""
 
 
 class Mastership(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class Mastership(msgspec.Struct, frozen=True):
     replicas: AbstractSet[int]
     """Broker ids of the SyncStateSet, and of those about to enter it, without the master's own."""
     key: CopyKey | None
+    epoch: int
 
 
 def held_by(report: CopyTablesRequestHeader, nonce: str, master: Mastership) -> Serials | Doubt:
@@ -55,6 +58,8 @@ def held_by(report: CopyTablesRequestHeader, nonce: str, master: Mastership) -> 
     key = master.key
     if key is not None and (report.proof or key.required) and not is_copy_proof(key.key, nonce, report):
         return Doubt.UNPROVEN
+    if report.epoch > master.epoch:
+        return Doubt.PAST_EPOCH
     if report.token != master.token:
         return NO_COPY
     held = Serials(report.topics, report.groups, report.offsets)

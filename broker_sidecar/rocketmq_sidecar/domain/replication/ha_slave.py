@@ -9,7 +9,9 @@ Differs from 5.3.3:
 - A new epoch is on disk before bytes of it are written, and so before they are acknowledged.
 - An epoch without bytes is replaced by the next one that starts at the same offset; Java continues under the old
   number, and cannot distinguish these bytes from those that another master wrote there in that epoch.
-- A slave does not follow an epoch before it has learned it from the controllers.
+- A slave does not follow an epoch before it has learned it from the controllers, nor a master that has not begun the
+  epoch that it has learned: what it acknowledges there, together with what others acknowledged before the epochs
+  between, could acknowledge a message that none but that master has.
 """
 
 from enum import Enum, auto
@@ -71,6 +73,10 @@ class OffsetError(FrameError):
 
 class FutureEpochError(FrameError):
     """The master is in an epoch that this replica has not learned from the controllers."""
+
+
+class PastEpochError(FrameError):
+    """The master has not begun the epoch for which the controllers have elected it."""
 
 
 class Truncate(msgspec.Struct, frozen=True):
@@ -145,7 +151,7 @@ class SlaveSession:
 
         Raises:
             FrameError: wrong state.
-            FutureEpochError: see there.
+            FutureEpochError, PastEpochError: see there.
             NoConsistentPointError: the logs have nothing in common.
         """
         first = self.state is State.HANDSHAKE
@@ -155,6 +161,10 @@ class SlaveSession:
         if master.last_epoch > self._followed:
             raise FutureEpochError(
                 f"the master is in epoch {master.last_epoch}, the controllers have last named {self._followed}"
+            )
+        if master.last_epoch < self._followed:
+            raise PastEpochError(
+                f"the master is still in epoch {master.last_epoch}, it was elected for {self._followed}"
             )
         self.master_end = master.max_offset
         point = consistent_point(self.epochs, self._min_offset, self.max_offset, master)

@@ -76,6 +76,12 @@ class Mastership:
         self.acked = 0
         self.recompute()
 
+    def continues_in(self, epoch: int) -> bool:
+        """Whether this mastership continues in `epoch`. If an epoch lies between, another replica may have been master
+        in it, and slaves may have truncated what they had acknowledged here: this replica then counts nothing that
+        comes over their connections of before."""
+        return epoch <= self.epoch + 1
+
     def renew(self, epoch: int, epochs: EpochList, max_offset: int, sync_set: SyncSet) -> None:
         """Elected again without another role in between: slaves keep their connections."""
         self.epoch, self.epochs, self.sync_set = epoch, epochs, sync_set
