@@ -150,11 +150,13 @@ def _records(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
 def record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
     """The records that start in `extent`; nothing is read from `until` on. Ends where bytes have expired."""
     with suppress(GoneError):
-        yield from all_record_columns(source, extent, until, segment_size)
+        for batch in record_batches(source, extent, until, segment_size):
+            if batch.columns.topic:
+                yield batch.columns
 
 
-def all_record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
-    """The same, but raises `GoneError` where bytes have expired."""
+def record_batches(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Batch]:
+    """The same with how far they reach, `until` may be within a record; raises `GoneError` where bytes have expired."""
     buffer, base = bytearray(), extent.start
     at: int | None = extent.start if extent.start % segment_size == 0 else None
     for piece in source.stream(Extent(extent.start, until)):
@@ -169,8 +171,7 @@ def all_record_columns(source: Source, extent: Extent, until: int, segment_size:
         else:
             for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
                 at = batch.next_offset
-                if batch.columns.topic:
-                    yield batch.columns
+                yield batch
             del buffer[: min(at - base, len(buffer))]
             base = at
         if (base + len(buffer) if at is None else at) >= extent.end:
@@ -213,9 +214,9 @@ def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
     for whole in task.extents():
         for start in range(whole.start, whole.end, QUEUE_EXTENT):
             extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
-            columns = all_record_columns(source, extent, task.zone.extent.end, size)
+            records = record_batches(source, extent, task.zone.extent.end, size)
             try:
-                results = check_queues(columns, extent, task.work.queues_of)
+                results = check_queues(records, extent, task.work.queues_of)
             except GoneError:
                 continue  # others may still have it, and units that point there; nothing is known about them
             yield pa.RecordBatch.from_pylist([_queue_row(result, extent) for result in results], schema=schema)

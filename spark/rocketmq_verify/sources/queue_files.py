@@ -59,7 +59,7 @@ class QueueResult(msgspec.Struct, frozen=True):
 
 
 def check_queues(
-    columns: Iterable[rows.Columns],
+    batches: Iterable[rows.Batch],
     extent: Extent,
     places: Sequence[Place],
     *,
@@ -68,9 +68,11 @@ def check_queues(
     """Every queue that records of the extent are in, in every place, as far as the place's own log still has them.
 
     Args:
-        columns: all records of the extent.
+        batches: all records of the extent. If the last one is not whole, because the log that was read ends in it,
+            the extent is checked up to its start.
     """
-    queues = _by_queue(columns)
+    queues, whole = _by_queue(batches)
+    extent = Extent(extent.start, min(max(whole, extent.start), extent.end))
     stores = {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
     states: dict[tuple[ReplicaName, str, int], _QueueState] = {}
     suspects = [(name, *queue) for name in stores for queue in sorted(queues)]
@@ -160,9 +162,12 @@ def _with_lost(check: QueueCheck | None, lost: Sequence[Unit]) -> QueueCheck:
     )
 
 
-def _by_queue(columns: Iterable[rows.Columns]) -> dict[tuple[str, int], list[Unit]]:
+def _by_queue(batches: Iterable[rows.Batch]) -> tuple[dict[tuple[str, int], list[Unit]], int]:
+    """The records of each queue, by their numbers; and the offset up to which there are whole records."""
     queues: dict[tuple[str, int], list[Unit]] = {}
-    for part in columns:
+    whole = 0
+    for part, next_offset in batches:
+        whole = next_offset
         for topic, queue_id, queue_offset, physical_offset, size, code, queued in zip(
             part.topic,
             part.queue_id,
@@ -184,7 +189,7 @@ def _by_queue(columns: Iterable[rows.Columns]) -> dict[tuple[str, int], list[Uni
             records.append(Unit(queue_offset, physical_offset, size, code))
     for records in queues.values():
         records.sort()
-    return queues
+    return queues, whole
 
 
 class _Store:

@@ -10,7 +10,7 @@ import pytest
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.records.queues import QueueReason
-from rocketmq_verify.domain.records.rows import Columns, batches
+from rocketmq_verify.domain.records.rows import Batch, Columns, batches
 from rocketmq_verify.sources import queue_files
 from rocketmq_verify.sources.queue_files import QueueResult, check_queues
 from rocketmq_verify.sources.work import Place
@@ -37,6 +37,10 @@ def columns(group: Group) -> list[Columns]:
     return [made._replace(topic=topics, queue_offset=numbers)]
 
 
+def records(group: Group) -> list[Batch]:
+    return [Batch(made, group.master.end) for made in columns(group)]
+
+
 def stores(group: Group, root: Path) -> dict[str, Path]:
     """Each with both queues; the folders of `TOPIC` by replica."""
     save_all(group, root)
@@ -61,7 +65,7 @@ def stores(group: Group, root: Path) -> dict[str, Path]:
 
 def check(group: Group, root: Path) -> dict[tuple[str, str], QueueResult]:
     places = [Place(ReplicaName(one.name), f"files:{root / one.name}") for one in group.replicas]
-    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=lambda _: None)
+    found = check_queues(records(group), Extent(0, group.master.end), places, sleep=lambda _: None)
     return {(one.replica, one.topic): one for one in found}
 
 
@@ -176,6 +180,6 @@ def test_what_expires_while_it_is_checked_has_lost_nothing(group: Group, tmp_pat
             (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
 
     places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
-    found = check_queues(columns(group), Extent(0, group.master.end), places, sleep=sleep)
+    found = check_queues(records(group), Extent(0, group.master.end), places, sleep=sleep)
     assert looks == queue_files.ATTEMPTS - 1, "pauses are for all queues together"
     assert faulty({(one.replica, one.topic): one for one in found}) == {}
