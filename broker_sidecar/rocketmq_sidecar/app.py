@@ -44,7 +44,11 @@ class SidecarApp:
         self.settings = settings
         self.agent = Agent(settings, self._replication, copy_key=_copy_key(settings))
         self.probes = ProbePort(
-            settings, unready=self._unready, hung=self.agent.broker.link.hung, snapshot=self.snapshot
+            settings,
+            unready=self._unready,
+            hung=self.agent.broker.link.hung,
+            snapshot=self.snapshot,
+            remark=self.agent.remark,
         )
         self.admin = NativeAdmin(self.agent, unready=self._unready)
         self._served = NativeLog(self.agent)

@@ -303,7 +303,7 @@ def test_entries_of_two_appliers_are_merged_by_name(namespace: Namespace) -> Non
     [
         ("brokergroup", "one RocketMQ broker as a group of replicas"),
         ("bg.spec.durability", "ENUM:"),
-        ("bg.spec.failover.leaseTimeoutMs", "How long a master continues to accept messages"),
+        ("bg.spec.failover.leaseTimeoutMs", "How long a master needs no further answer"),
         ("bg.status.replicaStatuses.lag", "Bytes that its log is shorter"),
         ("cc.spec.tuning.enableElectUncleanMaster", "Loses"),
         ("rns.spec.scheduling.antiAffinity", "apart where possible"),

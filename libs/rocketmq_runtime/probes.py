@@ -47,9 +47,10 @@ class ProbeServer:
         healthy: Check,
         ready: Check,
         more: Mapping[str, Check] | None = None,
+        remark: Check = lambda: None,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """Open the port. `more` are further checks by path.
+        """Open the port. `more` are further checks by path; `remark` is what /readyz says in place of "ok".
 
         Raises:
             OSError: the port cannot be bound.
@@ -64,7 +65,7 @@ class ProbeServer:
         OpenFiles.reserve(MAX_CONNECTIONS)
         self._loop = asyncio.SelectorEventLoop()
         self._stopping = asyncio.Event()
-        door = _Door(registry, checks, request_seconds)
+        door = _Door(registry, checks, {"/readyz": remark}, request_seconds)
         self._thread = threading.Thread(
             target=_run, args=(self._loop, door, listening, self._stopping), name="probes", daemon=True
         )
@@ -92,8 +93,15 @@ def _run(loop: asyncio.AbstractEventLoop, door: "_Door", listening: socket.socke
 class _Door:
     """Used in the probes' own event loop."""
 
-    def __init__(self, registry: CollectorRegistry, checks: Mapping[str, Check], seconds: float) -> None:
-        self._registry, self._checks, self._seconds = registry, checks, seconds
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        checks: Mapping[str, Check],
+        remarks: Mapping[str, Check],
+        seconds: float,
+    ) -> None:
+        """`remarks`: what to say, by path, when the check found nothing."""
+        self._registry, self._checks, self._remarks, self._seconds = registry, checks, remarks, seconds
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         """By age."""
         self._metrics_turn = asyncio.Lock()
@@ -148,12 +156,15 @@ class _Door:
                 return await self._metrics(headers)
             check = self._checks.get(path)
             trouble = None if check is None else check()
+            remark = self._remarks[path]() if trouble is None and path in self._remarks else None
         except Exception as error:
             log.exception("probe failed", path=path)
             return _response(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
         if check is None:
             return _response(HTTPStatus.NOT_FOUND, f"try /metrics or {', '.join(self._checks)}")
-        return _response(HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE, trouble or "ok")
+        if trouble is not None:
+            return _response(HTTPStatus.SERVICE_UNAVAILABLE, trouble)
+        return _response(HTTPStatus.OK, remark or "ok")
 
     async def _metrics(self, headers: str) -> bytes:
         encoder, content_type = choose_encoder(_accepted(headers))

@@ -106,13 +106,13 @@ class Process:
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[Process]:
+async def started(folder: Path, **keys: object) -> AsyncIterator[Process]:
     port = free_ports()
     (folder / "store").mkdir(exist_ok=True)
     (folder / "store" / "sidecar.sock").unlink(missing_ok=True)
     sidecar = FakeSidecar(folder / "store" / "sidecar.sock")
     await sidecar.start()
-    process = await asyncio.create_subprocess_exec(*PROGRAM, "-c", str(config(folder, listenPort=port)))
+    process = await asyncio.create_subprocess_exec(*PROGRAM, "-c", str(config(folder, listenPort=port, **keys)))
     try:
         yield Process(process, sidecar, port)
     finally:
@@ -145,10 +145,10 @@ async def test_what_was_acknowledged_is_there_after(tmp_path: Path, client: Remo
         assert (pulled.code, (pulled.ext_fields or {})["maxOffset"]) == (0, "200")
 
 
-async def test_a_hung_broker_that_wakes_up_without_a_lease_accepts_nothing(
+async def test_a_hung_relaxed_broker_that_wakes_up_without_a_lease_accepts_nothing(
     tmp_path: Path, client: RemotingClient
 ) -> None:
-    async with started(tmp_path) as broker:
+    async with started(tmp_path, durability="relaxed") as broker:
         await broker.sidecar.make_master(1, lease=boot_clock() + 1.0)
         os.kill(broker.process.pid, signal.SIGSTOP)
         sending = asyncio.ensure_future(client.call(broker.address, send_request(), timeout=30))

@@ -106,13 +106,19 @@ async def test_a_lost_link_ends_mastership_at_once(tmp_path: Path) -> None:
         await group.sidecar.make_master(1, hello=False)
 
 
-async def test_a_lease_that_has_ended(tmp_path: Path) -> None:
-    async with running(tmp_path / "store", master=False) as group:
+async def test_a_relaxed_lease_that_has_ended(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False, durability="relaxed") as group:
         await group.sidecar.make_master(lease=0.0)
         answer = await group.send()
         assert (answer.code, "lease ended" in (answer.remark or "")) == (ResponseCode.SERVICE_NOT_AVAILABLE, True)
         group.sidecar.send(Lease(1, 1e12))
         await group.pull(0)
+        assert (await group.send()).code == 0
+
+
+async def test_a_strict_master_answers_without_a_lease(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.make_master(lease=0.0)
         assert (await group.send()).code == 0
 
 

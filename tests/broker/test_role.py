@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_broker.domain.role import Durability, Refusal, ReplicaRole, Role
+from rocketmq_broker.domain.role import UNACKNOWLEDGED_SECONDS, Durability, Refusal, ReplicaRole, Role
 from rocketmq_formats.replica_link import Hold, HoldKind, Replication
 
 STRICT = Durability(2, strict=True)
@@ -47,18 +47,60 @@ def test_nothing_is_accepted_before_the_first_word_of_the_replicas() -> None:
     assert role.refusal(0.0) is Refusal.TOO_FEW_IN_SYNC
 
 
-def test_the_lease_ends_on_the_dot() -> None:
-    role = master(lease_until=10.0)
+def test_a_relaxed_master_refuses_when_its_lease_ends() -> None:
+    role = master(RELAXED, lease_until=10.0)
+    assert role.refusal(9.99) is None
     assert role.refusal(10.0) is Refusal.LEASE_ENDED
     assert role.extend_lease(3, 12.0)
     assert role.refusal(10.0) is None
 
 
 def test_a_lease_of_another_epoch_is_none() -> None:
-    role = master(lease_until=10.0)
+    role = master(RELAXED, lease_until=10.0)
     assert not role.extend_lease(2, 99.0)
     assert not role.extend_lease(4, 99.0)
     assert role.refusal(10.0) is Refusal.LEASE_ENDED
+
+
+def test_a_strict_master_continues_without_a_lease_as_long_as_it_gets_acknowledgements() -> None:
+    role = master(STRICT, lease_until=10.0)
+    now = 10.0
+    for end in range(200, 2000, 100):
+        assert role.refusal(now) is None
+        role.appended(end, now)
+        now += 0.9 * UNACKNOWLEDGED_SECONDS
+        assert role.replicated(Replication(3, end, end, 2))
+    assert role.refusal(now + 1000) is None, "nothing waits"
+
+
+def test_a_strict_master_without_a_lease_refuses_once_a_send_waits_too_long() -> None:
+    role = master(STRICT, lease_until=10.0)
+    role.appended(200, 20.0)
+    role.appended(300, 21.0)
+    assert role.refusal(20.0 + 0.99 * UNACKNOWLEDGED_SECONDS) is None
+    late = 20.0 + UNACKNOWLEDGED_SECONDS
+    assert role.refusal(late) is Refusal.NOT_ACKNOWLEDGED
+    role.replicated(Replication(3, 199, 199, 2))
+    assert role.refusal(late + 1000) is Refusal.NOT_ACKNOWLEDGED, "while it waits"
+    role.replicated(Replication(3, 200, 200, 2))
+    assert role.refusal(late) is None
+    role.appended(400, late)
+    assert role.refusal(late + 0.99 * UNACKNOWLEDGED_SECONDS) is None, "another wait begins"
+
+
+def test_a_strict_master_with_a_lease_waits_for_its_set_to_shrink() -> None:
+    role = master(STRICT, lease_until=100.0)
+    role.appended(200, 20.0)
+    assert role.refusal(99.0) is None
+
+
+def test_what_waited_in_another_epoch_refuses_nothing() -> None:
+    role = master(STRICT, lease_until=10.0)
+    role.appended(200, 0.0)
+    role.prepare(4)
+    role.grant(4, 10.0)
+    role.replicated(Replication(4, 0, 0, 2))
+    assert role.refusal(11.0) is None
 
 
 @pytest.mark.parametrize(("durability", "in_sync", "refusal"), [

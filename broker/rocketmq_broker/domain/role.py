@@ -9,15 +9,20 @@ the waiting list before it answers. Times are seconds of `boot_clock`, given by 
 
 A `Hold` overrides all of these: while it lasts no send is accepted; what was accepted before is still answered.
 
-Invariants: OneWriter (a send is accepted only by a master whose lease runs), AckedSurvives (with strict durability an
-answer leaves only for an offset that the replication of the same epoch has acknowledged).
+Invariants: OneWriter (with relaxed durability a send is accepted only by a master whose lease runs), AckedSurvives
+(with strict durability an answer leaves only for an offset that the replication of the same epoch has acknowledged, and
+needs no lease).
 """
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from rocketmq_formats.replica_link import CopyKey, Hold, HoldKind, Replication
+
+UNACKNOWLEDGED_SECONDS: Final = 2.0
+"""A strict master without a lease refuses sends after it has waited this long for an acknowledgement."""
 
 
 class Role(StrEnum):
@@ -38,6 +43,9 @@ class Refusal(StrEnum):
     HELD = "held"
     """The sidecar has an operator's order to refuse sends, or is handing mastership over."""
     LEASE_ENDED = "lease ended"
+    """Relaxed: another replica may be elected."""
+    NOT_ACKNOWLEDGED = "not all members of the SyncStateSet acknowledge, and no controller answers"
+    """Strict, without a lease: the set cannot shrink, so what waits now would only time out."""
     TOO_FEW_IN_SYNC = "too few in sync"
 
 
@@ -71,6 +79,8 @@ class ReplicaRole:
         self.master_address: str | None = None
         """While SLAVE."""
         self.acked_offset = 0
+        self._awaited: tuple[int, float] | None = None
+        """The end of the oldest send that was found unacknowledged, and when it was stored."""
         self.in_sync = 0
         self.members: frozenset[int] | None = None
         """Broker ids of the SyncStateSet, as `in_sync`; None until the sidecar has sent them to this master."""
@@ -122,9 +132,17 @@ class ReplicaRole:
         if self.role is not Role.MASTER or progress.epoch != self.epoch:
             return False
         self.acked_offset = max(self.acked_offset, progress.acked_offset)
+        if self._awaited is not None and self._awaited[0] <= self.acked_offset:
+            self._awaited = None
         self.in_sync = progress.in_sync
         self.members, self.joins, self.officials = progress.members, progress.joins, progress.officials
         return True
+
+    def appended(self, end: int, now: float) -> None:
+        """A message was stored; the log ends at `end`. One is watched at a time: the next one after its
+        acknowledgement."""
+        if self._awaited is None:
+            self._awaited = end, now
 
     def follow(self, epoch: int, master_address: str) -> None:
         """Be the slave of `master_address`."""
@@ -168,7 +186,10 @@ class ReplicaRole:
         if self.held is not None:
             return Refusal.HELD
         if now >= self.lease_until:
-            return Refusal.LEASE_ENDED
+            if not self.durability.strict:
+                return Refusal.LEASE_ENDED
+            if self._awaited is not None and now - self._awaited[1] >= UNACKNOWLEDGED_SECONDS:
+                return Refusal.NOT_ACKNOWLEDGED
         if self.in_sync < self.durability.copies_needed:
             return Refusal.TOO_FEW_IN_SYNC
         return None
@@ -193,5 +214,6 @@ class ReplicaRole:
         self.lease_until = float("-inf")
         self.master_address = None
         self.acked_offset = self.in_sync = 0
+        self._awaited = None
         self.members = None
         self.joins, self.officials = {}, frozenset()

@@ -55,6 +55,7 @@ class InnerWriter:
         if 0 in draft.properties:
             draft = msgspec.structs.replace(draft, properties=draft.properties.replace(b"\0", b""))
         appended = self._store.append(draft, now_ms(), again=True)
+        self._role.appended(appended.end, self._clock())
         self._traffic.put(draft.topic.decode("utf-8", "replace"), 1, appended.end - appended.offset)
         self._on_appended()
         return appended

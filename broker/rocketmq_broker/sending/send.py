@@ -101,8 +101,8 @@ class SendProcessor:
 
     def on_send(self, request: RemotingCommand, peer: Peer) -> Answer:
         """Store the message (or messages) of one request."""
-        traffic = self._traffic
-        refusal = self._role.refusal(self._clock())
+        traffic, now = self._traffic, self._clock()
+        refusal = self._role.refusal(now)
         # Java checks the request before the number of replicas in sync: its clients see the errors in that order
         if self.stopping or (refusal is not None and refusal is not Refusal.TOO_FEW_IN_SYNC):
             raise self._refused(refusal)
@@ -119,6 +119,7 @@ class SendProcessor:
             outgoing, appended = append(header, target, queue_id, request.body, peer)
         except (StoreError, OSError) as error:
             raise self._store_refused(error) from error
+        self._role.appended(appended.end, now)
         if target.missing:  # only now: a refused send must not create topics
             self._targets.make(target)
         stored_in = header.topic if outgoing.topic is target.topic and not target.dead else outgoing.topic.decode()

@@ -164,6 +164,10 @@ class Agent:
         following = self.machine.role.slave_of is not None
         return self.machine.unready(self._clock()) or (self.trouble if following else None)
 
+    def remark(self) -> str | None:
+        """What an operator should know although this replica is not `unready`."""
+        return None if self.machine is None else self.machine.remark(self._clock())
+
     # broker_side.BrokerEvents
 
     def on_hello(self, hello: Hello) -> None:

@@ -17,13 +17,19 @@ BROKER_PATH: Final = "/livez/broker"
 class Health:
     """Updated by the event loop, read by the probes."""
 
-    def __init__(self, unready: Callable[[], str | None], hung: Callable[[], str | None]) -> None:
-        """`unready` returns why the replica does not serve, `hung` since when its broker hangs; both are called in the
-        event loop only."""
+    def __init__(
+        self,
+        unready: Callable[[], str | None],
+        hung: Callable[[], str | None],
+        remark: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`unready` returns why the replica does not serve, `hung` since when its broker hangs, `remark` what an
+        operator should know although it serves; they are called in the event loop only."""
         self.pulse = LoopWatchdog(self._update)
-        self._unready, self._hung = unready, hung
+        self._unready, self._hung, self._find_remark = unready, hung, remark
         self._reason: str | None = "starting"
         self._broker: str | None = None
+        self._remark: str | None = None
 
     def healthy(self) -> str | None:
         """None, or what is stuck."""
@@ -33,9 +39,13 @@ class Health:
         """None, or why this replica does not serve at present."""
         return self.healthy() or self._reason
 
+    def remark(self) -> str | None:
+        """None, or what an operator should know although this replica serves."""
+        return self._remark
+
     def broker(self) -> str | None:
         """None, or why the broker should be restarted. A stuck sidecar never reports that."""
         return self._broker
 
     def _update(self) -> None:
-        self._reason, self._broker = self._unready(), self._hung()
+        self._reason, self._broker, self._remark = self._unready(), self._hung(), self._find_remark()

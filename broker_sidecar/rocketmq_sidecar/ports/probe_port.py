@@ -18,10 +18,11 @@ class ProbePort:
         unready: Callable[[], str | None],
         hung: Callable[[], str | None],
         snapshot: Callable[[], Snapshot],
+        remark: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`unready` and `hung` as in `Health`, `snapshot` as in `SidecarMetrics`."""
+        """`unready`, `hung` and `remark` as in `Health`, `snapshot` as in `SidecarMetrics`."""
         self._settings = settings
-        self._health = Health(unready, hung)
+        self._health = Health(unready, hung, remark)
         self._metrics = SidecarMetrics(snapshot)
         self._server: ProbeServer | None = None
 
@@ -41,6 +42,7 @@ class ProbePort:
                 healthy=health.healthy,
                 ready=health.ready,
                 more={BROKER_PATH: health.broker},
+                remark=health.remark,
             )
 
     def stop(self) -> None:

@@ -159,8 +159,9 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     lease_timeout_ms: Annotated[
         LeaseMillis,
         field(
-            "How long a master continues to accept messages after the last heartbeat that the controllers "
-            "acknowledged. Should be less than the controllers' brokerSuspectTimeoutMs; at most "
+            "How long a master needs no further answer from the controllers. With durability relaxed it then refuses "
+            "messages; strict, it continues as long as every member of the SyncStateSet acknowledges. Should be less "
+            "than the controllers' brokerSuspectTimeoutMs; at most "
             f"{LONGEST_WRITE_LEASE_MS} with durability relaxed. Native engine."
         ),
     ] = LEASE_MS

@@ -242,8 +242,9 @@ CONTROLLER_CLUSTER: Final = CustomResource(
     short_name="cc",
     description=(
         "ControllerCluster is the quorum that elects the masters of broker groups and agrees to every change of a "
-        "SyncStateSet. While a majority of its members is down no master is elected, and native masters refuse "
-        "messages once their lease has ended. One ControllerCluster serves any number of groups."
+        "SyncStateSet. While a majority of its members is down no master is elected. Native masters with durability "
+        "strict then continue as long as every member of their SyncStateSet acknowledges; relaxed ones refuse messages "
+        "once their lease has ended. One ControllerCluster serves any number of groups."
     ),
     longest_name=names.MAX_CONTROLLER_CLUSTER_NAME,
     spec=ControllerClusterSpec,

@@ -116,6 +116,15 @@ async def test_what_is_not_confirmed_can_neither_be_viewed_nor_sent_back(tmp_pat
         assert (await group.call(view)).code == ResponseCode.SUCCESS
 
 
+async def test_a_strict_master_takes_back_and_delivers_without_a_lease(tmp_path: Path) -> None:
+    async with running(tmp_path, master=False, messageDelayLevel=QUICK) as group:
+        await group.sidecar.make_master(lease=0.0)
+        offset = await sent(group)
+        assert (await group.call(back(offset))).code == ResponseCode.SUCCESS
+        await group.send(b"late", properties=with_delay("2"), queue_id=1)
+        assert (await group.pull(0, queue_id=1, suspend_ms=15_000)).code == ResponseCode.SUCCESS
+
+
 async def test_delayed_messages_are_delivered_in_order(tmp_path: Path) -> None:
     async with running(tmp_path, messageDelayLevel=QUICK) as group:
         for number in range(100):

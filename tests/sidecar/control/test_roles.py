@@ -152,8 +152,8 @@ def test_hung_lone_sidecar_continues_once_the_controllers_confirm() -> None:
     assert node.epochs[-1] == epoch
 
 
-def test_controllers_that_vanish_end_the_lease_and_restore_it() -> None:
-    world = settled()
+def test_controllers_that_vanish_end_a_relaxed_lease_and_restore_it() -> None:
+    world = settled(relaxed=True)
     master = world.master()
     world.controllers.deaf = set(CONTROLLERS)
     world.run(2)
@@ -162,9 +162,77 @@ def test_controllers_that_vanish_end_the_lease_and_restore_it() -> None:
     assert world.accepting() == []
     assert master.machine is not None
     assert "lease" in (master.machine.unready(world.now) or "")
+    assert master.machine.remark(world.now) is None
     for slave in others(world, master):
         assert isinstance(slave.replicating, Follow), "the log goes on being replicated"
     world.controllers.deaf = set()
+    world.run_until(world.in_order)
+
+
+def controllers_die(world: World) -> None:
+    """All of them."""
+    world.controllers.deaf, world.controllers.leader = set(CONTROLLERS), None
+
+
+def controllers_return(world: World) -> None:
+    """The leader gives brokers that it has not heard yet a grace period."""
+    world.controllers.heartbeats.start_grace(world.now)
+    world.controllers.deaf, world.controllers.leader = set(), CONTROLLERS[1]
+
+
+def test_controllers_that_vanish_do_not_stop_a_strict_master() -> None:
+    world = settled()
+    master = world.master()
+    assert master.machine is not None
+    assert master.machine.remark(world.now) is None
+    told = len(master.told)
+    controllers_die(world)
+    for _ in range(60):
+        world.run(1)
+        assert world.accepting() == [master]
+    assert master.machine.unready(world.now) is None
+    assert "no controller answers" in (master.machine.remark(world.now) or "")
+    assert master.notes[-1].values["sends"] == "continue as long as every member of the SyncStateSet acknowledges"
+    for slave in others(world, master):
+        assert isinstance(slave.replicating, Follow)
+        assert slave.machine is not None
+        assert slave.machine.unready(world.now) is None
+        assert slave.machine.remark(world.now) is None
+    controllers_return(world)
+    world.run_until(lambda: world.in_order() and master.machine is not None and not master.machine.remark(world.now))
+    assert world.master() is master
+    assert not any(isinstance(message, Release | NoRole | Prepare) for message in master.told[told:])
+
+
+def test_a_slave_that_dies_while_the_controllers_are_away_stops_a_strict_master() -> None:
+    """No set can shrink. The slave does not follow again before it has registered."""
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    controllers_die(world)
+    world.run(3)
+    world.kill(slave)
+    assert world.accepting() == []
+    world.start(slave)
+    world.run(10)
+    assert slave.machine is not None
+    assert "no leading controller" in (slave.machine.unready(world.now) or "")
+    assert world.accepting() == []
+    controllers_return(world)
+    world.run_until(world.in_order)
+    assert world.master() is master
+
+
+def test_a_strict_epoch_is_not_granted_without_the_controllers() -> None:
+    """A replica whose processes start again has no mandate before they answer."""
+    world = settled()
+    master = world.master()
+    controllers_die(world)
+    world.run(3)
+    world.cut_link(master)
+    world.run(10)
+    assert world.accepting() == []
+    controllers_return(world)
     world.run_until(world.in_order)
 
 

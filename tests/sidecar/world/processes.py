@@ -286,15 +286,29 @@ class Processes:
     # Invariants, after every step
 
     def accepting(self) -> list[Node]:
-        """Nodes whose broker would take a send now."""
+        """Nodes whose broker would take a send now. Without a lease a strict one takes those that are acknowledged."""
         return [
             node
             for node in self.nodes
             if node.broker is not None
             and node.broker.role == "master"
             and node.broker.held is None
-            and self.now < node.broker.lease_until
+            and (self.now < node.broker.lease_until or (not self.relaxed and self._acknowledged(node)))
         ]
+
+    def _acknowledged(self, master: Node) -> bool:
+        """Whether every member of the set that it knows, at least two, follows it."""
+        machine = master.machine
+        if machine is None or master.hung or machine.session.broker_id is None:
+            return False
+        own_id = machine.session.broker_id
+        following = {
+            node.broker_id
+            for node in self.nodes
+            if isinstance(node.replicating, Follow) and node.replicating.master_broker_id == own_id and not node.hung
+        }
+        slaves = machine.session.group.agreed.sync_state_set - {own_id}
+        return bool(slaves) and slaves <= following
 
     def check(self) -> None:
         for node in self.nodes:

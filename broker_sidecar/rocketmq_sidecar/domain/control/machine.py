@@ -49,6 +49,7 @@ from rocketmq_sidecar.domain.options import Options
 STOP_HAND_OVER = 1.0
 """Seconds that an orderly stop gives a hand-over; after that the controllers elect by themselves."""
 _NO_LEASE = "write lease has ended: no answer from the controllers"
+_SENDS_CONTINUE = "continue as long as every member of the SyncStateSet acknowledges"
 
 
 class ControlMachine:
@@ -68,6 +69,7 @@ class ControlMachine:
         self.holds = Holds(fence)
         self.hand_over = HandOver()
         self.unfollowed = None if options.relaxed else Unfollowed(options.timing.unfollowed)
+        self._relaxed = options.relaxed
         self.epoch_trouble: str | None = None
         """Why the epoch that this replica was elected for cannot begin."""
         self._now = NEVER
@@ -275,7 +277,13 @@ class ControlMachine:
                 return self.session.reported_unproven if self.session.log.damage >= 0 else None
             case BeMaster():
                 granted = self.role.broker is BrokerState.MASTER
-                return None if granted and self._lease_until > now else _NO_LEASE if granted else "becoming master"
+                late = self._relaxed and self._lease_until <= now
+                return (_NO_LEASE if late else None) if granted else "becoming master"
+
+    def remark(self, now: float) -> str | None:
+        """What an operator should know although the replica is not `unready`."""
+        strict_master = not self._relaxed and self.role.master_of is not None
+        return f"no controller answers: sends {_SENDS_CONTINUE}" if strict_master and self._lease_until <= now else None
 
     # What to do next
 
@@ -358,8 +366,11 @@ class ControlMachine:
         notes: list[Action] = []
         if ran != self._lease_runs and not self.session.election.lease_suspended:
             values: dict[str, object] = {"master_epoch": epoch}
-            runs = self._lease_runs
-            notes.append(LogLine("write lease continues", values) if runs else LogLine(_NO_LEASE, values, "warning"))
+            if self._lease_runs:
+                notes.append(LogLine("write lease continues", values))
+            else:
+                sends = "are refused" if self._relaxed else _SENDS_CONTINUE
+                notes.append(LogLine(_NO_LEASE, {**values, "sends": sends}, "warning"))
         if until > now and until > self._sent_until:
             self._sent_until = until
             notes.append(SendToBroker(LeaseMessage(epoch, until)))
