@@ -54,7 +54,7 @@ quick: check ## make check, and the deterministic tests of the packages that dif
 	$(BIN)/pytest -n auto --dist worksteal -m $(DETERMINISTIC) $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
 
 sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
-	$(BIN)/python -m tests.sim --kind quorum controllers members groups --seed $(SEED) --count $(COUNT)
+	$(BIN)/python -m tests.sim --kind quorum controllers members groups outages --seed $(SEED) --count $(COUNT)
 
 interop: $(VERIFY) ## the tests with Spark and with official brokers and clients: needs Java 17, Maven and Go
 	$(BIN)/python -m tests.interop.needs

@@ -24,8 +24,10 @@ KINDS: Final[dict[str, tuple[Run, float]]] = {
     "controllers": (partial(faults.run, workload=Controllers), faults.STORM_SECONDS),
     "members": (partial(faults.run, only=faults.MEMBER_FAULTS), faults.STORM_SECONDS),
     "groups": (groups.run, groups.STORM_SECONDS),
+    "outages": (partial(groups.run, outages=True), 2 * groups.STORM_SECONDS),
 }
-"""What is simulated: Raft with numbers; with the controller; with members that come and go; brokers and controllers."""
+"""What is simulated: Raft with numbers; with the controller; with members that come and go; brokers and controllers;
+the same without any controller for much of the time."""
 
 
 def main() -> int:

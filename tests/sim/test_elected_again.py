@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from rocketmq_formats.codes import RequestCode
-from rocketmq_sidecar.domain.actions import Action, Request
 from rocketmq_sidecar.domain.replication.ha_slave import SlaveSession
 from rocketmq_sidecar.domain.replication.mastership import Mastership
 from tests.sim.checks import Violation
@@ -47,17 +45,18 @@ def _replaced(world: GroupWorld, behind: SimReplica, ahead: SimReplica) -> int:
     """`behind` is elected and begins its epoch, `ahead` truncates its log to follow it; then the new master is cut off
     from the controllers, before it can request another set. Returns its epoch."""
     epoch = max(world.checker.granted) + 1
-    cut_off: list[Action] = []
+    cut_off: list[str] = []
 
-    def cut_off_before(action: Action) -> None:
-        if isinstance(action, Request) and action.code == RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
+    def dies_before(step: str) -> bool:
+        if step == "1001":
             world.network.block({(behind.name, name) for name in NAMES})
-            cut_off.append(action)
+            cut_off.append(step)
+        return False
 
-    behind.before_action = cut_off_before
+    behind.dies_before = dies_before
     world.elect(behind)
     world.until(lambda: bool(cut_off) and _begun(behind) == epoch and _end(ahead) == _end(behind), 5)
-    behind.before_action = lambda _action: None
+    behind.dies_before = lambda _step: False
     return epoch
 
 

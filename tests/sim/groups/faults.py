@@ -11,7 +11,7 @@ from rocketmq_sidecar.evidence import log_mark
 from tests.sim.groups.disk import ROOT
 from tests.sim.groups.ends import Weather
 from tests.sim.groups.loop import Process
-from tests.sim.groups.replica import SimReplica
+from tests.sim.groups.replica import STEPS, SimReplica
 
 if TYPE_CHECKING:
     from tests.sim.groups.world import GroupWorld
@@ -52,6 +52,8 @@ class Storm:
         if world.gentle:
             gentle = {self.terminate, self.weather, self.slow_disk, self.move_leader, self.hand_over, self.fence}
             kinds = [(kind, weight) for kind, weight in kinds if kind in gentle] + [(self.leave_behind, 4)]
+        if world.outages:
+            kinds += [(self.lose_controllers, 12), (self.part, 6), (self.stumble, 8), (self.elect, 4)]
         if world.sync and not world.gentle:  # otherwise what is acknowledged may be in the memory of machines only
             kinds += [(self.power, 3), (self.crash_at_write, 3), (self.power_all, 1)]
         elif world.strict and not world.gentle:
@@ -87,6 +89,7 @@ class Storm:
         for replica in world.replicas:
             self._unfence(replica)
             replica.disk.small.crash_at = None
+            replica.dies_before = lambda _step: False
             replica.host.disk_delay = 0.001
 
     # Whom
@@ -256,6 +259,11 @@ class Storm:
         others = {replica.name for replica in self.world.replicas} - {one}
         self._block({(one, other) for other in others} | {(other, one) for other in others})
 
+    def part(self) -> None:
+        """Two replicas, in one direction or both."""
+        one, other = self.rng.sample([replica.name for replica in self.world.replicas], 2)
+        self._block({(one, other)} if self.rng.random() < 0.5 else {(one, other), (other, one)})
+
     def one_way(self) -> None:
         names = self._hosts()
         one = self._replica().name
@@ -300,6 +308,24 @@ class Storm:
         self.world.log("controller %s is killed", member.name)
         quorum.kill(member)
         self.world.schedule.after(self._after(), lambda: member.start(quorum.schedule, quorum.network))
+
+    def lose_controllers(self) -> None:
+        """All of them are killed."""
+        quorum = self.world.quorum
+        self.world.log("all controllers are killed")
+        length = self.rng.choice((1.0, 3.0, 8.0)) * self.rng.uniform(0.5, 1.2)
+        for member in quorum.members:
+            quorum.kill(member)
+            self.world.schedule.after(length, lambda member=member: member.start(quorum.schedule, quorum.network))  # type: ignore[misc]
+
+    def stumble(self) -> None:
+        """A new master's sidecar dies on its way."""
+        for replica in self.world.replicas:
+            self.world.stumble(replica, self.rng.choice(STEPS))
+
+    def elect(self) -> None:
+        """electMaster by an operator."""
+        self.world.elect(self._replica())
 
     def stop_controller(self) -> None:
         process: Process | None = self.rng.choice(self.world.quorum.members).process

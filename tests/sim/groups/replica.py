@@ -35,12 +35,19 @@ from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import encode_frame, request, response
-from rocketmq_formats.replica_link import Copied
+from rocketmq_formats.replica_link import Copied, Grant, Prepare
 from rocketmq_runtime.remoting.server import RemotingServer
 from rocketmq_sidecar.app import SidecarApp
 from rocketmq_sidecar.control.agent import Agent
 from rocketmq_sidecar.control.meta_files import IdentityFiles
-from rocketmq_sidecar.domain.actions import Action, HandedOver
+from rocketmq_sidecar.domain.actions import (
+    Action,
+    BeginEpoch,
+    HandedOver,
+    Request,
+    SendToBroker,
+    StopReplication,
+)
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.evidence.boot_file import BootFile
 from rocketmq_sidecar.evidence.log_mark import LogMark
@@ -172,6 +179,7 @@ class Broker:
             appended = self.store.append(Draft(topic=b"T", queue_id=queue_id, body=body), 1)
         except StoreError:
             return None
+        self.role.appended(appended.end, self.process.time())
         self.replica.log_grew()
         self.waiting.add(appended.end, cast("Any", Sender(answered)), _REQUEST, PUT_OK)
         return appended.end
@@ -181,14 +189,34 @@ def _never(error: OSError) -> None:
     raise Violation(f"NoBugs: a disk that never fails failed: {error}")
 
 
+STEPS = ("StopReplication", "Prepare", "BeginEpoch", "Grant", "1001")
+"""What a replica does once it knows that it was elected, in this order."""
+
+
+def _step(action: Action) -> str | None:
+    match action:
+        case StopReplication() | BeginEpoch():
+            return type(action).__name__
+        case SendToBroker(message=Prepare() | Grant() as message):
+            return type(message).__name__
+        case Request(code=RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET):
+            return "1001"
+        case _:
+            return None
+
+
 class _Agent(Agent):
-    """Shows its replica what it is about to do."""
+    """Asks its replica before each of the `STEPS`."""
 
     replica: "SimReplica"
+    dead = False
 
     def _do(self, action: Action) -> None:
-        self.replica.before_action(action)
-        super()._do(action)
+        machine, step = self.machine, _step(action)
+        if step is not None and machine is not None and machine.session.is_master and not self.dead:
+            self.dead = self.replica.dies_before(step)
+        if not self.dead:
+            super()._do(action)
 
 
 class SimReplica:
@@ -208,8 +236,8 @@ class SimReplica:
         self.lives = 0
         self.fence: Fence | None = None
         """What an operator ordered; kept."""
-        self.before_action: Callable[[Action], None] = lambda _action: None
-        """Called with what the sidecar is about to do; for scripts."""
+        self.dies_before: Callable[[str], bool] = lambda _step: False
+        """Asked before each of the `STEPS` of a replica that was elected; True: its sidecar does nothing any more."""
 
     # Starting
 

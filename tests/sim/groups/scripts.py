@@ -28,6 +28,17 @@ def down(world: GroupWorld, replica: SimReplica, seconds: float) -> None:
         world.kill(replica, process, after=seconds)
 
 
+def lose_controllers(world: GroupWorld) -> None:
+    """All of them die."""
+    for member in world.quorum.members:
+        world.quorum.kill(member)
+
+
+def restart_controllers(world: GroupWorld) -> None:
+    for member in world.quorum.members:
+        member.start(world.quorum.schedule, world.quorum.network)
+
+
 def both_ways(one: SimReplica, *names: str) -> set[tuple[str, str]]:
     """For `Network.block`: nothing passes between it and these hosts."""
     return {(one.name, name) for name in names} | {(name, one.name) for name in names}

@@ -59,13 +59,16 @@ _SECRET = Path(__file__)
 class GroupWorld:
     """See the module's docstring."""
 
-    def __init__(self, seed: int, *, story: bool = False, gentle: bool = False, **options: Any) -> None:
-        """`options` instead of what the seed has; `replicas`: how many."""
+    def __init__(
+        self, seed: int, *, story: bool = False, gentle: bool = False, outages: bool = False, **options: Any
+    ) -> None:
+        """`options` instead of what the seed has; `replicas`: how many. `gentle`: without anything that kills or cuts
+        off; `outages`: all controllers are away again and again."""
         self.rng = rng = Random(seed)
         self.story: list[str] | None = [] if story else None
         self.schedule = Schedule(Random(rng.random()))
         self.network = Network(self.schedule, Random(rng.random()))
-        self.gentle = gentle
+        self.gentle, self.outages = gentle, outages
         self.options = _options(rng)
         if gentle:
             self.options["durability"] = rng.choice(("strict", "relaxed", "relaxed"))
@@ -86,6 +89,8 @@ class GroupWorld:
         self.bugs: list[str] = []
         self.schedule.after_turn = self._after_turn
         self.sent = 0
+        self.stumbled = 0
+        """How many new masters died on their way."""
         self.clients_stop = False
         self.calm = False
         for replica in self.replicas:
@@ -140,6 +145,23 @@ class GroupWorld:
         self.log("%s is killed", process.name)
         replica.kill(process)
         self.schedule.after(after, lambda: self.start(replica))
+
+    def stumble(self, replica: SimReplica, step: str) -> None:
+        """At its next election the sidecar is killed before this one of the `STEPS`; started again after a while."""
+
+        def dies(now: str) -> bool:
+            process = replica.sidecar
+            if now != step or process is None:
+                return False
+            self.stumbled += 1
+            self.log("%s dies before %s", process.name, step)
+            replica.dies_before = lambda _step: False
+            process.pause()
+            self.network.close_all(process, silent=False)
+            self.schedule.after(0.0, lambda: self.kill(replica, process, after=self.rng.choice((0.1, 1.0, 4.0))))
+            return True
+
+        replica.dies_before = dies
 
     def bury(self, replica: SimReplica) -> None:
         """It dies for good."""
@@ -354,18 +376,20 @@ def _options(rng: Random) -> dict[str, Any]:
     }
 
 
-def run(seed: int, *, story: bool = False, seconds: float = STORM_SECONDS, gentle: bool = False) -> Outcome:
-    """One story, `gentle`: without anything that kills or cuts off. Raises Violation, with the world's story in its
-    notes if asked for."""
-    with staged(seed, story=story, gentle=gentle) as world:
+def run(
+    seed: int, *, story: bool = False, seconds: float = STORM_SECONDS, gentle: bool = False, outages: bool = False
+) -> Outcome:
+    """One story; `gentle`, `outages` as `GroupWorld`. Raises Violation, with the world's story in its notes if asked
+    for."""
+    with staged(seed, story=story, gentle=gentle, outages=outages) as world:
         return _run(world, seed, seconds)
 
 
 @contextmanager
-def staged(seed: int, *, story: bool = False, gentle: bool = False, **options: Any) -> Iterator[GroupWorld]:
+def staged(seed: int, *, story: bool = False, **options: Any) -> Iterator[GroupWorld]:
     """A world for a script of the test's own; `options` as `GroupWorld`."""
     with shims():
-        world = GroupWorld(seed, story=story, gentle=gentle, **options)
+        world = GroupWorld(seed, story=story, **options)
         before = structlog.get_config()
         level = logging.ERROR if world.story is None else logging.INFO
         structlog.configure(
