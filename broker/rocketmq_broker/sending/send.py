@@ -81,7 +81,7 @@ class SendProcessor:
         self._traffic = traffic
         self._on_appended = on_appended
         self._clock = clock
-        self._wait_always = settings.durability == "strict"
+        self._strict = settings.durability == "strict"
         self._levels = len(settings.message_delay_level.split())
         marks = BrokerMarks(settings.broker_cluster_name, settings.region_id, settings.trace_on, self._levels)
         self._completer = Completer(marks)
@@ -127,9 +127,9 @@ class SendProcessor:
         self._on_appended()
         # encoded now, so that the wait keeps neither the request nor its body
         frame = self._encode_answer(request, outgoing, queue_id, appended)
-        if request.is_oneway or not (outgoing.wait or self._wait_always):
+        if request.is_oneway or not (outgoing.wait or self._strict):
             return frame  # the server does not write it to a oneway request
-        if self._role.acknowledges_alone(self._clock()):
+        if not self._strict and self._role.acknowledges_alone(self._clock()):
             traffic.answered(0.0)
             return frame
         self._waiting.add(appended.end, peer, request, frame)
@@ -160,7 +160,7 @@ class SendProcessor:
     ) -> tuple[Outgoing, Appended]:
         if not body:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, self._illegal)
-        sys_flag = stored_flags(header.sys_flag) | target.flags
+        sys_flag = (stored_flags(header.sys_flag) if header.sys_flag else 0) | target.flags
         complete = self._completer.complete_dead_letter if target.dead else self._completer.complete
         outgoing = complete(target.topic, queue_id, header.properties or "", self._unique_ids.next)
         draft = Draft(
