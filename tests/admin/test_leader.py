@@ -12,7 +12,7 @@ from rocketmq_admin.leader import LeaderAnswer, call_leader
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
-from tests.runtime.remoting_kit import Recorder, calling, serving
+from tests.runtime.remoting.remoting_kit import Recorder, calling, serving
 
 DEAD = "127.0.0.1:1"
 

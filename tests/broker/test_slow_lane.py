@@ -15,7 +15,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, running
-from tests.runtime.remoting_kit import raw
+from tests.runtime.remoting.remoting_kit import raw
 
 QUEUES = 500
 

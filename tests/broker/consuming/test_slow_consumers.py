@@ -12,7 +12,7 @@ from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_runtime.remoting import server_memory
 from rocketmq_runtime.remoting.server import RemotingServer
 from tests.broker.broker_kit import Group, pull_request, running
-from tests.runtime.remoting_kit import RawConnection, raw
+from tests.runtime.remoting.remoting_kit import RawConnection, raw
 
 LARGE = 3_500_000
 LIMIT = 24_000_000

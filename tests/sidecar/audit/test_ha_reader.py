@@ -12,8 +12,8 @@ from rocketmq_formats.replica_link import LogState
 from rocketmq_formats.replication.frames import encode_master_handshake, encode_transfer_header
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.audit.ha_reader import HaReader
+from tests.sidecar.audit.test_log_audit import DAMAGES, IN_BODY, PER_FILE, change, follows, offset_of
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica, acknowledged, in_sync, replicas
-from tests.sidecar.replication.test_log_audit import DAMAGES, IN_BODY, PER_FILE, change, follows, offset_of
 
 
 async def like_official(one: Replica, two: Replica) -> None:

@@ -12,7 +12,7 @@ from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
 from rocketmq_runtime.remoting.open_files import raise_file_limit
 from rocketmq_runtime.remoting.server import DEFERRED, REQUESTS_PER_TURN, Answer, Peer, RemotingServer, ServerLimits
-from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
+from tests.runtime.remoting.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
 def ask(opaque: int, *, body: bytes = b"") -> RemotingCommand:

@@ -17,7 +17,7 @@ from rocketmq_runtime.remoting.client import (
     parse_address,
 )
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
-from tests.runtime.remoting_kit import Recorder, calling, serving, until
+from tests.runtime.remoting.remoting_kit import Recorder, calling, serving, until
 
 LONG = 60.0
 

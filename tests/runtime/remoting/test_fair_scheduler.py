@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_runtime.remoting.fair_scheduler import SLICE_SECONDS, TURN_SECONDS, FairScheduler
 from rocketmq_runtime.remoting.server import REQUESTS_PER_TURN, Answer, Peer, RemotingServer
-from tests.runtime.remoting_kit import RawConnection, Recorder, raw
+from tests.runtime.remoting.remoting_kit import RawConnection, Recorder, raw
 
 CHEAP, COSTLY = 1, 2
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from rocketmq_formats.replication.frames import HAConnectionState as State
-from tests.sidecar.replication.memory_kit import MemoryGroup
+from tests.sidecar.replication.domain.memory_kit import MemoryGroup
 
 
 def drain(group: MemoryGroup, broker_id: int) -> None:

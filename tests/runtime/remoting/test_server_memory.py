@@ -8,7 +8,7 @@ import pytest
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
 from rocketmq_runtime.remoting import server_memory
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer, ServerLimits
-from tests.runtime.remoting_kit import Recorder, raw, serving, until
+from tests.runtime.remoting.remoting_kit import Recorder, raw, serving, until
 
 LARGE = 6_000_000
 """Bytes of one answer: more than loopback's buffers take."""

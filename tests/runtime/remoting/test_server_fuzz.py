@@ -15,7 +15,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, req
 from rocketmq_runtime.remoting import server_memory
 from rocketmq_runtime.remoting.open_files import OpenFiles
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer, ServerLimits
-from tests.runtime.remoting_kit import RawConnection, Recorder, raw, serving, until
+from tests.runtime.remoting.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 LIMITS = ServerLimits(
     max_connections=12,
