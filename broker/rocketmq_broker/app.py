@@ -12,10 +12,10 @@ import structlog
 from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.domain.role import Role
 from rocketmq_broker.host import now_ms
-from rocketmq_broker.log_scrubber import LogScrubber
 from rocketmq_broker.log_topics import LogTopics
 from rocketmq_broker.registration import Registrar
-from rocketmq_broker.replica import Replica
+from rocketmq_broker.replica.log_scrubber import LogScrubber
+from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.services import Services
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_runtime.remoting.server import RemotingServer, ServerLimits, server_memory

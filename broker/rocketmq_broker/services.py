@@ -12,8 +12,8 @@ from rocketmq_broker.consuming.pull import PullProcessor
 from rocketmq_broker.consuming.queue_queries import QueryProcessor
 from rocketmq_broker.consuming.send_back import SendBack
 from rocketmq_broker.core import BrokerCore
-from rocketmq_broker.replica import Replica
-from rocketmq_broker.replica_api import ReplicaApi
+from rocketmq_broker.replica.replica import Replica
+from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import CapturingLogger
 
-from rocketmq_broker import link, registration
+from rocketmq_broker import registration
 from rocketmq_broker.consuming import delay_service as delay
-from rocketmq_broker.link import SidecarLink
+from rocketmq_broker.replica import link
+from rocketmq_broker.replica.link import SidecarLink
 from rocketmq_broker.tables import table_file as persistence
 from rocketmq_broker.tables.table_file import TableFile
 from rocketmq_formats.codes import RequestCode, ResponseCode

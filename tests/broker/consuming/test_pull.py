@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_broker import log_scrubber
+from rocketmq_broker.replica import log_scrubber
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.replica_link import Following, Hello, Release, Welcome

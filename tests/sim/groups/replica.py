@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
-import rocketmq_broker.link
-import rocketmq_broker.replica
+import rocketmq_broker.replica.link
+import rocketmq_broker.replica.replica
 import rocketmq_runtime.remoting.server
 import rocketmq_sidecar.audit.audit_link
 import rocketmq_sidecar.audit.log_audit
@@ -29,8 +29,8 @@ import rocketmq_store.log.torn_records
 import rocketmq_store.message_store
 from rocketmq_broker.domain.role import Durability, ReplicaRole
 from rocketmq_broker.processor_table import ProcessorTable
-from rocketmq_broker.replica import Replica
-from rocketmq_broker.replica_api import ReplicaApi
+from rocketmq_broker.replica.replica import Replica
+from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.codes import RequestCode, ResponseCode
@@ -433,7 +433,7 @@ async def _link_open(link: Any) -> Any:
     process = here()
     address = f"unix:{process.host.name}:1"
     _, connection = await process.network.connect_transport(
-        process, address, lambda: rocketmq_broker.link._Connection(link._lost)
+        process, address, lambda: rocketmq_broker.replica.link._Connection(link._lost)
     )
     return connection
 
@@ -472,8 +472,8 @@ def shims() -> Iterator[None]:
             (rocketmq_sidecar.replication.follower.Follower, "_open", _ha_open),
             (rocketmq_sidecar.replication.ha_server.HaServer, "listen", _ha_listen),
             (rocketmq_sidecar.control.broker_link.BrokerLink, "start", _link_listen),
-            (rocketmq_broker.link.SidecarLink, "_open", _link_open),
-            (rocketmq_broker.replica, "time", clock),
+            (rocketmq_broker.replica.link.SidecarLink, "_open", _link_open),
+            (rocketmq_broker.replica.replica, "time", clock),
             (rocketmq_runtime.remoting.server, "_raise_file_limit", lambda connections: connections),
             (rocketmq_runtime.remoting.server, "time", clock),
             (rocketmq_store.message_store, "LogCut", _log_cut),

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rocketmq_broker import log_scrubber
-from rocketmq_broker.log_scrubber import LogScrubber
+from rocketmq_broker.replica import log_scrubber
+from rocketmq_broker.replica.log_scrubber import LogScrubber
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.replica_link import LogState
 from rocketmq_store.queues.unit_repair import Sought

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.link import SidecarLink
+from rocketmq_broker.replica.link import SidecarLink
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.traffic import Traffic

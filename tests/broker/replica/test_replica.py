@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from rocketmq_broker import replica as replica_module
 from rocketmq_broker.domain.role import Role
+from rocketmq_broker.replica import replica as replica_module
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand

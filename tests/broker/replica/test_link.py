@@ -4,8 +4,8 @@ import asyncio
 import struct
 from pathlib import Path
 
-from rocketmq_broker import link as link_module
-from rocketmq_broker.link import SidecarLink
+from rocketmq_broker.replica import link as link_module
+from rocketmq_broker.replica.link import SidecarLink
 from rocketmq_formats.replica_link import Appended, FromSidecar, Hello, Released, Welcome
 from tests.broker.fake_sidecar import FakeSidecar
 

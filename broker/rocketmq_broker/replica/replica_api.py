@@ -7,7 +7,7 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, ExchangeHAInfoRequestHead
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.processor_table import Processor
-from rocketmq_broker.replica import Replica
+from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
