@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.engine import Running
+from rocketmq_demo.engines.engine import Running
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import Config, NameServer, Replica

@@ -18,7 +18,7 @@ from benchmarks.groups import Copies, Member, ReplicaGroup
 from benchmarks.sending import PATIENCE, TOPIC, GroupPoller, create_topic, send_for, sends_per_second
 from benchmarks.targets import IN_FLIGHT
 from rocketmq_client.producer import Producer
-from rocketmq_demo.native_load import NativeLoad
+from rocketmq_demo.engines.native_load import NativeLoad
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import request

@@ -18,7 +18,7 @@ from pathlib import Path
 from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_demo.engine import BROKER_GROUP, CLUSTER
+from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.replica import NameServer, Replica
 from rocketmq_runtime.remoting.client import RemotingError

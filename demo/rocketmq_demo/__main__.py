@@ -17,18 +17,18 @@ import msgspec
 import typer
 from rich.console import Console
 
-from rocketmq_demo import summary, view
 from rocketmq_demo.apache.jars import ApacheEngineUnavailable
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_demo.engine import BROKER_GROUP, Engine
-from rocketmq_demo.faults import DEFAULT_FAULTS, FAULTS, Stage
-from rocketmq_demo.native import NativeEngine
-from rocketmq_demo.observer import Observer
-from rocketmq_demo.official import OfficialEngine
-from rocketmq_demo.outcome import Outcome
+from rocketmq_demo.engines.engine import BROKER_GROUP, Engine
+from rocketmq_demo.engines.native import NativeEngine
+from rocketmq_demo.engines.official import OfficialEngine
 from rocketmq_demo.ports import PortPool
-from rocketmq_demo.story import Story
-from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_demo.story import summary, view
+from rocketmq_demo.story.faults import DEFAULT_FAULTS, FAULTS, Stage
+from rocketmq_demo.story.observer import Observer
+from rocketmq_demo.story.outcome import Outcome
+from rocketmq_demo.story.story import Story
+from rocketmq_demo.story.timeline import Kind, Timeline
 from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.version import __version__
 

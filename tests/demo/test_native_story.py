@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rocketmq_demo.outcome import Outcome
+from rocketmq_demo.story.outcome import Outcome
 
 
 def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

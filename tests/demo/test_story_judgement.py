@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rocketmq_demo.engine import Acknowledgement, LoadResult
-from rocketmq_demo.faults import FAULTS, Stage
-from rocketmq_demo.observer import GroupView, ReplicaView
-from rocketmq_demo.outcome import Outcome
-from rocketmq_demo.story import Story
-from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_demo.engines.engine import Acknowledgement, LoadResult
+from rocketmq_demo.story.faults import FAULTS, Stage
+from rocketmq_demo.story.observer import GroupView, ReplicaView
+from rocketmq_demo.story.outcome import Outcome
+from rocketmq_demo.story.story import Story
+from rocketmq_demo.story.timeline import Kind, Timeline
 
 
 class FakeBroker:

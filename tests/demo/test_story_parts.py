@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq_demo.observer import GroupView, ReplicaView, changes, longest_gap
+from rocketmq_demo.story.observer import GroupView, ReplicaView, changes, longest_gap
 
 
 def view(master: int | None, epoch: int, *in_sync: int) -> GroupView:

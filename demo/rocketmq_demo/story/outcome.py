@@ -2,8 +2,8 @@
 
 import msgspec
 
-from rocketmq_demo.engine import LoadResult
-from rocketmq_demo.timeline import Entry
+from rocketmq_demo.engines.engine import LoadResult
+from rocketmq_demo.story.timeline import Entry
 
 
 class FaultReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocketmq_demo.engine import BROKER_GROUP, CLUSTER
-from rocketmq_demo.native_load import NativeLoad
+from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER
+from rocketmq_demo.engines.native_load import NativeLoad
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import NameServer, Replica

@@ -12,7 +12,7 @@ from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
-from rocketmq_demo.engine import Acknowledgement, LoadResult
+from rocketmq_demo.engines.engine import Acknowledgement, LoadResult
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 TOPIC = "ledger"

@@ -11,9 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rocketmq_demo.faults import Stage
-from rocketmq_demo.observer import ReplicaView
-from rocketmq_demo.timeline import Entry, Kind
+from rocketmq_demo.story.faults import Stage
+from rocketmq_demo.story.observer import ReplicaView
+from rocketmq_demo.story.timeline import Entry, Kind
 
 STYLES = {Kind.STEP: "", Kind.FAULT: "bold yellow", Kind.CHANGE: "cyan", Kind.TROUBLE: "bold red"}
 _LINES = 14

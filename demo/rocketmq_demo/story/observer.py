@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from rocketmq_demo.controllers import ControllerCluster, ControllerProcess
-from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_demo.story.timeline import Kind, Timeline
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.json.bodies import decode_body, encode_body

@@ -8,12 +8,12 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from rocketmq_demo.engine import BROKER_GROUP, LoadResult
-from rocketmq_demo.faults import FAULTS, Stage
-from rocketmq_demo.observer import longest_gap
-from rocketmq_demo.outcome import FaultReport, Outcome
+from rocketmq_demo.engines.engine import BROKER_GROUP, LoadResult
 from rocketmq_demo.processes import ProcessDiedError
-from rocketmq_demo.timeline import Kind
+from rocketmq_demo.story.faults import FAULTS, Stage
+from rocketmq_demo.story.observer import longest_gap
+from rocketmq_demo.story.outcome import FaultReport, Outcome
+from rocketmq_demo.story.timeline import Kind
 
 _BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
 """Errors of a group that does not recover; anything else is a bug of the demo."""

@@ -9,10 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_demo.engine import Broker, Engine
-from rocketmq_demo.observer import GroupView, Observer
+from rocketmq_demo.engines.engine import Broker, Engine
 from rocketmq_demo.replica import Replica
-from rocketmq_demo.timeline import Kind, Timeline
+from rocketmq_demo.story.observer import GroupView, Observer
+from rocketmq_demo.story.timeline import Kind, Timeline
 
 HEARTBEATS_KNOWN = 5.0
 """Seconds after which the controllers have enough heartbeats of all brokers to notice a missing one; before that, only

@@ -4,7 +4,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rocketmq_demo.outcome import FaultReport, Outcome
+from rocketmq_demo.story.outcome import FaultReport, Outcome
 
 
 def show(console: Console, outcome: Outcome) -> None:

@@ -10,7 +10,7 @@ from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.broker import OfficialBroker
 from rocketmq_demo.apache.ledger import Ledger, audit
 from rocketmq_demo.apache.processes import NO_TLS, SMALL_HEAP, JavaProcess
-from rocketmq_demo.engine import BROKER_GROUP, CLUSTER, Acknowledgement, LoadResult
+from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER, Acknowledgement, LoadResult
 from rocketmq_demo.ports import HOST, PortPool
 
 TOPIC = "ledger"
