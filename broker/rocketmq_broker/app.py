@@ -60,14 +60,14 @@ class BrokerApp:
             on_suspected=self._on_suspected,
             traffic=core.traffic,
         )
+        self.services = Services(core, self.replica)
         self.log_scrubber = LogScrubber(
             core.store,
             core.traffic,
             bytes_per_second=settings.log_check_bytes_per_second,
             on_change=self.replica.on_log_state,
-            on_readable=self._on_readable,
+            on_readable=self.services.on_visible,
         )
-        self.services = Services(core, self.replica)
         self.log_topics = LogTopics(settings=settings, role=core.role, store=core.store, topics=core.topics)
         self.registrar = Registrar(
             settings=settings,
@@ -165,9 +165,6 @@ class BrokerApp:
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         if self.role.role is Role.MASTER:
             self.log_topics.on_visible(queues)
-        self.services.on_visible(queues)
-
-    def _on_readable(self, queues: Collection[tuple[str, int]]) -> None:
         self.services.on_visible(queues)
 
     # for parts that are built before the ones they call

@@ -13,7 +13,6 @@ import structlog
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.forms import FEATURE_LEVEL
-from rocketmq_controller.domain.model import LivenessView
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_controller.domain.requests.cleaning import clean_broker_data
 from rocketmq_controller.domain.requests.queries import get_replica_info, get_sync_state_data
@@ -34,13 +33,10 @@ from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
-    BrokerHeartbeatRequestHeader,
     CleanControllerBrokerDataRequestHeader,
-    ElectMasterRequestHeader,
     GetMetaDataResponseHeader,
     GetNextBrokerIdRequestHeader,
     GetReplicaInfoRequestHeader,
-    LogDoubtRequestHeader,
     RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
@@ -67,54 +63,26 @@ class ControllerService:
         self.replica = replica
         self.machine = machine
         self.metrics = metrics
+        self.failover = failover
+        """Takes heartbeats, doubts, ends of connections and requests for an election."""
         self._proposals = proposals
-        self._failover = failover
         self._loop = asyncio.get_running_loop()
-
-    # Liveness
-
-    def view(self) -> LivenessView:
-        """This member's heartbeat table, now."""
-        return self._failover.view()
-
-    def heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int, host: str = "") -> Decision:
-        """904, taken by every member; `host`: of the connection's other end."""
-        return self._failover.on_heartbeat(header, connection_id, host)
-
-    def log_doubt(self, header: LogDoubtRequestHeader, host: str = "") -> Decision:
-        """990002, answered by every member."""
-        return self._failover.on_log_doubt(header, host)
-
-    def connection_closed(self, connection_id: int) -> None:
-        """A connection, perhaps a broker's, has closed."""
-        self._failover.on_connection_closed(connection_id)
 
     # The replicated state
 
     def alter_sync_state_set(self, header: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Answer:
         return self._proposals.submit(
-            header.broker_name, lambda group: alter_sync_state_set(group, header, body, self.view())
+            header.broker_name, lambda group: alter_sync_state_set(group, header, body, self.failover.view())
         )
-
-    def elect_master(
-        self,
-        header: ElectMasterRequestHeader,
-        connection_id: int | None = None,
-        *,
-        host: str = "",
-        last_resort: bool = False,
-    ) -> Answer:
-        """1002; `connection_id` where the asking broker may be on the other end; `last_resort`: see `Options`."""
-        return self._failover.elect(header, connection_id, host=host, last_resort=last_resort)
 
     def register_broker(
         self, header: RegisterBrokerToControllerRequestHeader, connection_id: int, host: str = ""
     ) -> Answer:
-        if not self._failover.on_register(header, connection_id, host) and self.replica.is_leader:
+        if not self.failover.on_register(header, connection_id, host) and self.replica.is_leader:
             return still_connected(header)
         return self._proposals.submit(
             header.broker_name,
-            lambda group: register_broker(group, header, self.view(), connection_id=connection_id),
+            lambda group: register_broker(group, header, self.failover.view(), connection_id=connection_id),
         )
 
     def get_next_broker_id(self, header: GetNextBrokerIdRequestHeader) -> Answer:
@@ -134,13 +102,15 @@ class ControllerService:
         return self._read(lambda: self._proposals.submit(header.broker_name, get_replica_info))
 
     def clean_broker_data(self, header: CleanControllerBrokerDataRequestHeader) -> Answer:
-        return self._proposals.submit(header.broker_name, lambda group: clean_broker_data(group, header, self.view()))
+        return self._proposals.submit(
+            header.broker_name, lambda group: clean_broker_data(group, header, self.failover.view())
+        )
 
     def get_sync_state_data(self, broker_names: Sequence[str] | None) -> Answer:
         """From committed state only: it spans groups, and nothing is decided on it."""
         if not self.replica.is_leader:
             return NOT_LEADER
-        return self._read(lambda: get_sync_state_data(self.machine.groups, broker_names, self.view()))
+        return self._read(lambda: get_sync_state_data(self.machine.groups, broker_names, self.failover.view()))
 
     # The quorum and the node
 

@@ -92,7 +92,7 @@ class Durability:
         self._checkpoint.sync()
 
     def flush(self) -> None:
-        """Everything, in this thread."""
+        """Everything, in this thread: orderly stops and tests; else flush.py. Raises `OSError`."""
         for job in (self.log_job(), self.checkpoint_job(with_ends=True)):
             job.run()
             job.conclude()

@@ -206,7 +206,7 @@ class Flusher:
     def _fail(self, error: OSError) -> None:
         self._error = error
         log.error("the disk failed: sends are refused; check the disk, then restart the broker", error=str(error))
-        self._store.fail(f"the disk failed: {error}")
+        self._store.disk_space.fail(f"the disk failed: {error}")
         while self._waiting:
             future = self._waiting.popleft()[1]
             if not future.done():

@@ -82,7 +82,8 @@ class MessageStore(QueueReading):
         self._lost: QueueEnds | None = (
             None  # the old ends of queues that are being rebuilt, until they are reached again
         )
-        self._disk_space = DiskSpace(settings.commit_log_path, self._queues.folder, settings.disk_refuse_ratio)
+        self.disk_space = DiskSpace(settings.commit_log_path, self._queues.folder, settings.disk_refuse_ratio)
+        """Why appends are refused at present."""
 
     # Life
 
@@ -144,7 +145,7 @@ class MessageStore(QueueReading):
         """Make everything durable and mark the stop as orderly. Releases the writer lock if it is held.
         Raises `OSError`: then the next start recovers as after a crash."""
         try:
-            self.flush()
+            self.durability.flush()
             self._root.mark_stopped()
         finally:
             self._checkpoint.close()
@@ -194,7 +195,7 @@ class MessageStore(QueueReading):
         try:
             return self._appender.append(draft, now_ms, again=again)
         except StoreFullError as error:
-            self._disk_space.refuse(str(error))
+            self.disk_space.refuse(str(error))
             raise
 
     def append_batch(self, drafts: Sequence[Draft], now_ms: int) -> Appended:
@@ -204,7 +205,7 @@ class MessageStore(QueueReading):
         try:
             return self._appender.append_batch(drafts, now_ms)
         except StoreFullError as error:
-            self._disk_space.refuse(str(error))
+            self.disk_space.refuse(str(error))
             raise
 
     def cut_tail(self, check: Callable[[], None] = lambda: None) -> int:
@@ -302,7 +303,7 @@ class MessageStore(QueueReading):
         try:
             visible = self._dispatcher.run(min(confirm_offset, self._log.max_offset))
         except StoreFullError as error:
-            self._disk_space.refuse(str(error))
+            self.disk_space.refuse(str(error))
             raise
         if self._lost is not None:
             with suppress(StoreFullError):  # the next append tries again
@@ -380,11 +381,6 @@ class MessageStore(QueueReading):
         self.durability.forget_topic(topic)
         super().delete_topic(topic)
 
-    def flush(self) -> None:
-        """Make everything written so far durable, in this thread: orderly stops and tests; else flush.py.
-        Raises `OSError`."""
-        self.durability.flush()
-
     def expired(self, now_ms: int, hour: int) -> int:
         """Check the disk and which files have expired; `hour` of the local day for deleteWhen. Call every 10 s.
         Returns the offset before which they lie, 0 without any; then call `forget_before`, run `files.deleter` in a
@@ -410,16 +406,7 @@ class MessageStore(QueueReading):
         """How much of the disk is used, 0 to 1; refuses or accepts appends: see `DiskSpace`. Raises `OSError`."""
         end = self._log.max_offset
         ends_soon = self.wants_preallocation or self.files.end == end
-        return self._disk_space.measure(self.settings.file_size if ends_soon else 0)
-
-    def fail(self, reason: str) -> None:
-        """The disk failed: refuse appends until a restart."""
-        self._disk_space.fail(reason)
-
-    @property
-    def refuses(self) -> str | None:
-        """Why appends are refused at present (disk full, nearly so, or failing), None if they are not."""
-        return self._disk_space.refuses
+        return self.disk_space.measure(self.settings.file_size if ends_soon else 0)
 
     @property
     def wants_preallocation(self) -> bool:
@@ -430,7 +417,7 @@ class MessageStore(QueueReading):
     def _accept(self) -> None:
         if not self._may_append:
             raise NotWriterError("the other half has written to the log: call cut_tail before appending")
-        if (reason := self._disk_space.refuses) is not None:
+        if (reason := self.disk_space.refuses) is not None:
             raise StoreFullError(reason)
         if self._lost is not None:
             self._complete()

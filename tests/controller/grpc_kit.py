@@ -193,7 +193,7 @@ class Door:
     async def make_group(self, name: str = NAME, cluster: str = "C") -> None:
         """Replicas 1, 2, 3, of which 1 is master."""
         await self.register(1, 2, 3, name=name, cluster=cluster)
-        await self.service.elect_master(ElectMasterRequestHeader(broker_name=name, broker_id=1))
+        await self.service.failover.elect(ElectMasterRequestHeader(broker_name=name, broker_id=1))
 
 
 @asynccontextmanager

@@ -111,7 +111,7 @@ async def test_a_stranger_in_the_masters_name_that_hangs_up_causes_no_election(t
             stage.heartbeat(MASTER)
             stage.connections = brokers
             asked = ElectMasterRequestHeader(cluster_name="C", broker_name=NAME, broker_id=MASTER)
-            answer = stage.door.service.elect_master(asked, stranger)
+            answer = stage.door.service.failover.elect(asked, stranger)
             assert isinstance(answer, Decision)
             assert answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
             register = RegisterBrokerToControllerRequestHeader(

@@ -57,7 +57,7 @@ def ours(root: Path, *, clean: bool) -> None:
         store.append(draft, int(time.time() * 1000))
         store.dispatch(store.max_offset)
         if number == OURS // 2:
-            store.flush()
+            store.durability.flush()
     if clean:
         store.close()
     else:  # as a kill leaves it

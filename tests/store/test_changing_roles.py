@@ -57,7 +57,7 @@ def test_what_was_received_and_not_reported(store: MessageStore, tmp_path: Path)
 def test_truncation(store: MessageStore, tmp_path: Path) -> None:
     ends = [store.append(draft(b"%d" % n * 300, queue_id=n % 2), 1).end for n in range(30)]
     show(store)
-    store.flush()
+    store.durability.flush()
     for cut in (20, 11, 0):
         store.truncate(ends[cut])
         assert (store.max_offset, store.confirm_offset) == (ends[cut], ends[cut])
@@ -73,7 +73,7 @@ def test_truncation(store: MessageStore, tmp_path: Path) -> None:
 def test_a_crash_between_truncation_of_queues_and_log(store: MessageStore, tmp_path: Path) -> None:
     ends = [store.append(draft(b"%d" % n * 300), 1).end for n in range(30)]
     show(store)
-    store.flush()
+    store.durability.flush()
     store.truncate(ends[7])
     abandon(store)
     store, found = opened(tmp_path)

@@ -30,7 +30,7 @@ def appending(root: Path, promise: Callable[[int], None]) -> None:
         store.dispatch(store.max_offset)
         promise(n + 1)
         if n % 10 == 9:
-            store.flush()
+            store.durability.flush()
     store.close()
 
 
@@ -42,7 +42,7 @@ def zeros(root: Path, promise: Callable[[int], None]) -> None:
         store.dispatch(store.max_offset)
         promise(n + 1)
         if n % 10 == 9:
-            store.flush()
+            store.durability.flush()
     store.close()
 
 
@@ -51,7 +51,7 @@ def truncating(root: Path, promise: Callable[[int], None]) -> None:
     store, _ = opened(root)
     made = [store.append(draft(b"%03d" % n + b"x" * 400, queue_id=n % 2), 1) for n in range(24)]
     show(store)
-    store.flush()
+    store.durability.flush()
     promise(10)
     store.truncate(made[10].offset)
     store.files.truncate(made[10].offset)

@@ -20,7 +20,7 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     for number, body in enumerate(SENT):
         store.append(draft(body, queue_id=number % 2), 1)
     if request.param == "read from the log":
-        store.flush()
+        store.durability.flush()
         abandon(store)
         store, _ = opened(tmp_path)
     return store

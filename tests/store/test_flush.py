@@ -123,7 +123,7 @@ async def test_expired_files_are_deleted_while_others_work(
     monkeypatch.setattr(consume_queues, "PORTION", 1)
     for queue_id in range(5):
         put(store, *(b"x" * 1000 for _ in range(6)), queue_id=queue_id)
-    store.flush()
+    store.durability.flush()
     monkeypatch.setattr(store, "expired", lambda _now, _hour: 3 * FILE)
     gate, unlinking = threading.Event(), asyncio.Event()
     loop, real = asyncio.get_running_loop(), Path.unlink

@@ -39,11 +39,11 @@ def test_no_room_for_the_next_file(store: MessageStore, monkeypatch: pytest.Monk
     for _ in range(2):
         with pytest.raises(StoreFullError, match="free disk space"):
             store.append(draft(b"x" * 1000), 1)
-    assert (store.max_offset, bool(store.refuses)) == (end, True)
+    assert (store.max_offset, bool(store.disk_space.refuses)) == (end, True)
     assert len(bodies(store)) == 3
     monkeypatch.undo()
     store.check_disk()
-    assert store.refuses is None
+    assert store.disk_space.refuses is None
     put(store, b"y" * 1000)
     assert bodies(store)[-1] == b"y" * 1000
 
@@ -80,7 +80,7 @@ def test_no_room_for_a_new_queue(
     refuse_names(monkeypatch, call, tmp_path / "consumequeue" / "U")
     with pytest.raises(StoreFullError, match="free disk space"):
         store.dispatch(end)
-    assert store.refuses is not None
+    assert store.disk_space.refuses is not None
     monkeypatch.undo()
     assert store.dispatch(end) == {("U", 0)}
 
@@ -143,7 +143,7 @@ def test_sends_stay_refused_while_there_is_no_room_for_a_whole_file(
 
     monkeypatch.setattr(room, "reserve_blocks", reserve)
     store.check_disk()
-    assert store.refuses is not None
+    assert store.disk_space.refuses is not None
     assert asked == [FILE]
     monkeypatch.undo()
     store.check_disk()
@@ -163,14 +163,14 @@ def test_where_the_file_system_knows_no_nameless_files_it_is_believed(
         found = {name: getattr(disk, name) for name in dir(disk) if name.startswith("f_")}
         return SimpleNamespace(**{**found, "f_files": 10, "f_favail": names})
 
-    store._disk_space.refuse("no names")
+    store.disk_space.refuse("no names")
     monkeypatch.setattr(os, "open", no_nameless)
     monkeypatch.setattr(os, "statvfs", statvfs)
     store.check_disk()
-    assert store.refuses is not None
+    assert store.disk_space.refuses is not None
     names = 1
     store.check_disk()
-    assert store.refuses is None
+    assert store.disk_space.refuses is None
 
 
 def no_blocks(segment: Segment) -> None:
@@ -200,7 +200,7 @@ def test_a_start_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """What can be read is served; sends come in again once what was missing is made."""
     store, _ = opened(tmp_path)
     put(store, b"1")
-    store.flush()
+    store.durability.flush()
     for body in (b"2", b"3"):
         store.append(draft(body), 1)
     store.append(draft(b"4", topic=b"U"), 1)
@@ -230,20 +230,20 @@ def test_a_start_on_a_full_disk_gives_no_offset_out_twice(tmp_path: Path, monkey
     put(store, *[b"new" * 300] * 20, topic=b"U", now_ms=1)
     for path in (tmp_path / "commitlog").iterdir():
         os.utime(path, (1, 1))
-    store.flush()
+    store.durability.flush()
     assert retain(store, 10 * 3600 * 1000, 4) > 0
     put(store, b"last", topic=b"U")
-    store.flush()
+    store.durability.flush()
     abandon(store)
     shutil.rmtree(tmp_path / "consumequeue" / "T")
     full(monkeypatch, tmp_path)
     store, _ = opened(tmp_path)
     store.cut_tail()
-    store.flush()
+    store.durability.flush()
     abandon(store)  # what was noted outlives another start
     store, _ = opened(tmp_path)
     store.cut_tail()
-    assert store.refuses is None
+    assert store.disk_space.refuses is None
     with pytest.raises(StoreFullError):
         store.append(draft(b"new"), 1)
     monkeypatch.undo()

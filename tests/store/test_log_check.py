@@ -119,7 +119,7 @@ def test_after_an_unclean_start_what_was_durable_is_read_again(tmp_path: Path) -
     assert found.check_from == -1
     made = [store.append(draft(b"x" * 900), 1) for _ in range(14)]
     show(store)
-    store.flush()
+    store.durability.flush()
     for clean in (False, True):
         if clean:
             store.close()

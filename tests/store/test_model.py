@@ -92,7 +92,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.store.flush()
+        self.store.durability.flush()
         self.synced_checkpoint = self.checkpoint()
 
     @rule()

@@ -66,7 +66,7 @@ def test_what_was_lost_is_made_again(tmp_path: Path, loss: str, stop: str) -> No
     if stop == "clean":
         store.close()
     else:
-        store.flush()
+        store.durability.flush()
         if stop == "killed later":
             put(store, b"035", queue_id=2)
         abandon(store)
@@ -128,7 +128,7 @@ def test_offsets_of_expired_messages_are_not_given_out_again(tmp_path: Path) -> 
     put(store, *[b"new" * 300] * 20, queue_id=2, now_ms=1)
     for path in (tmp_path / "commitlog").iterdir():
         os.utime(path, (1, 1))
-    store.flush()
+    store.durability.flush()
     assert retain(store, 10 * 3600 * 1000, 4) > 0
     put(store, b"last", queue_id=2)
     store.close()
@@ -145,7 +145,7 @@ def test_offsets_of_expired_messages_are_not_given_out_again(tmp_path: Path) -> 
 
 def test_a_queue_of_a_deleted_topic_stays_away(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    store.flush()
+    store.durability.flush()
     store.delete_topic("T")
     abandon(store)
     store, _ = opened(tmp_path)
@@ -154,7 +154,7 @@ def test_a_queue_of_a_deleted_topic_stays_away(tmp_path: Path) -> None:
 
 def test_after_a_cut(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    store.flush()
+    store.durability.flush()
     record = store.record_of("T", 1, 20)
     assert record is not None
     offset = int.from_bytes(record[28:36], "big")
@@ -178,7 +178,7 @@ def test_after_a_cut(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that worked without the file fails for it; what it says stays true."""
     store = filled(tmp_path)
-    store.flush()
+    store.durability.flush()
     before = (tmp_path / ".queue.ends").read_bytes()
 
     def no_room(path: Path, _data: bytes) -> None:
@@ -186,7 +186,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(queue_ends, "write_atomically", no_room)
     put(store, b"035", queue_id=1)
-    store.flush()
+    store.durability.flush()
     assert (tmp_path / ".queue.ends").read_bytes() == before
     abandon(store)
     store, _ = opened(tmp_path)
@@ -208,7 +208,7 @@ class TestRunning:
     def test_a_unit_that_points_nowhere(self, tmp_path: Path) -> None:
         store = filled(tmp_path)
         start = store.max_offset
-        store.flush()
+        store.durability.flush()
         put(store, b"035", b"036", queue_id=1)
         path = queue_file(tmp_path, 3)
         content = path.read_bytes()
@@ -257,8 +257,8 @@ def test_any_loss(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject)
         put(store, b"%03d" % counts[queue_id] + b"x" * 50, queue_id=queue_id)
         counts[queue_id] += 1
         if data.draw(st.integers(0, 9)) == 0:
-            store.flush()
-    store.flush()
+            store.durability.flush()
+    store.durability.flush()
     abandon(store)
     files = sorted((root / "consumequeue").glob("*/*/*"))
     for path in data.draw(st.lists(st.sampled_from(files), max_size=4, unique=True)):

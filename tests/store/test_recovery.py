@@ -73,7 +73,7 @@ class TestTornTail:
     def test_units_lost_in_a_power_cut_are_made_again(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path)
         put(store, b"0", b"1")
-        store.flush()
+        store.durability.flush()
         put(store, *(b"%d" % n for n in range(2, 9)))
         abandon(store)
         for unit in (3, 6, 7):
@@ -228,7 +228,7 @@ def test_a_recovery_can_be_interrupted_at_any_point(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(dispatch, "MAX_SCAN", 3)
     store, _ = opened(tmp_path)
     put(store, *(b"%02d" % number for number in range(10)), topic=b"A")
-    store.flush()
+    store.durability.flush()
     put(store, *(b"%02d" % number for number in range(20)), topic=b"B")
     for number in range(5):
         store.append(draft(b"unconfirmed %d" % number), 1)
@@ -265,7 +265,7 @@ class TestSyncFailed:
     def test_an_unclean_start_writes_the_tail_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store, _ = opened(tmp_path)
         put(store, *(b"%02d" % n + b"x" * 1000 for n in range(4)))
-        store.flush()
+        store.durability.flush()
         durable = store.flushed_offset
         put(store, *(b"%02d" % n + b"x" * 1000 for n in range(4, 9)))
         end = store.max_offset

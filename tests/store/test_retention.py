@@ -53,7 +53,7 @@ def test_queues_begin_where_the_log_does(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
     put(store, *(b"%02d" % n + b"x" * 300 for n in range(60)))
     assert retain(store, 0, 4) == 0
-    store.flush()
+    store.durability.flush()
     for start in (0, FILE):
         os.utime(tmp_path / "commitlog" / f"{start:020d}", (0, 0))
     now = int((tmp_path / "commitlog" / f"{2 * FILE:020d}").stat().st_mtime * 1000)

@@ -324,7 +324,7 @@ class TestDamage:
     def test_whole_records_behind_a_hole_in_what_was_not_durable_are_put_aside(self, tmp_path: Path) -> None:
         store, _ = opened(tmp_path)
         show(store)
-        store.flush()
+        store.durability.flush()
         ends = [store.append(draft(b"%02d" % n * 100), 1).end for n in range(40)]  # in several files
         for at in (ends[2], ends[20]):
             segment = store.files.segment_at(at)

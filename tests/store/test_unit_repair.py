@@ -134,12 +134,12 @@ class TestReadingTheLogAgain:
         assert pulled() == before
 
     def test_what_is_repaired_becomes_durable_without_another_message(self, filled_store: MessageStore) -> None:
-        filled_store.flush()
+        filled_store.durability.flush()
         assert not filled_store.durability.checkpoint_due
         flip(filled_store, 3, 70)
         read_again(filled_store)
         assert filled_store.durability.checkpoint_due
-        filled_store.flush()
+        filled_store.durability.flush()
         assert not filled_store.durability.checkpoint_due
 
     def test_the_queue_continues_behind_a_last_unit_that_was_repaired(self, filled_store: MessageStore) -> None:

@@ -213,7 +213,8 @@ class Replica:
 
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
-            self._link.send(Alive(self._traffic.counts, self._store.refuses))  # at once, whatever else is running
+            # at once, whatever else is running
+            self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses))
             return
         if self._busy is not None:
             self._inbox.append(message)

@@ -185,7 +185,7 @@ class ControllerAdmin(ControllerAdminServicer):
             broker_id=NO_BROKER_ID if designated is None else designated,
             designate_elect=designated is not None,
         )
-        decision = await _settled(self._service.elect_master(header, last_resort=request.allow_unclean))
+        decision = await _settled(self._service.failover.elect(header, last_resort=request.allow_unclean))
         _log(
             "elect master",
             context,

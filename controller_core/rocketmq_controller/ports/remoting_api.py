@@ -84,7 +84,7 @@ class RemotingApi:
 
     def on_close(self, peer: server.Peer) -> None:
         """The brokers on this connection have disconnected."""
-        self._service.connection_closed(peer.id)
+        self._service.failover.on_connection_closed(peer.id)
 
     def _later(
         self, request: RemotingCommand, answer: "asyncio.Future[Decision]", began: float
@@ -111,10 +111,12 @@ class RemotingApi:
 
     def _heartbeat(self, request: RemotingCommand, peer: server.Peer) -> Answer:
         header = decode_header(BrokerHeartbeatRequestHeader, request.ext_fields or {})
-        return self._service.heartbeat(header, peer.id, peer.ip)
+        return self._service.failover.on_heartbeat(header, peer.id, peer.ip)
 
     def _log_doubt(self, request: RemotingCommand, peer: server.Peer) -> Answer:
-        return self._service.log_doubt(decode_header(LogDoubtRequestHeader, request.ext_fields or {}), peer.ip)
+        return self._service.failover.on_log_doubt(
+            decode_header(LogDoubtRequestHeader, request.ext_fields or {}), peer.ip
+        )
 
     def _alter_sync_state_set(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
         header = decode_header(AlterSyncStateSetRequestHeader, request.ext_fields or {})
@@ -122,7 +124,7 @@ class RemotingApi:
 
     def _elect_master(self, request: RemotingCommand, peer: server.Peer) -> Answer:
         header = decode_header(ElectMasterRequestHeader, request.ext_fields or {})
-        return self._service.elect_master(header, peer.id, host=peer.ip)
+        return self._service.failover.elect(header, peer.id, host=peer.ip)
 
     def _register_broker(self, request: RemotingCommand, peer: server.Peer) -> Answer:
         header = decode_header(RegisterBrokerToControllerRequestHeader, request.ext_fields or {})

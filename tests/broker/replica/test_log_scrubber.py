@@ -22,7 +22,7 @@ async def watched(root: Path, *, clean: bool, rate: int) -> LogScrubber:
     first = store.append(draft(b"x" * 500), 1)
     put(store, b"y" * 500)
     show(store)
-    store.flush()
+    store.durability.flush()
     os.pwrite(store.files.segment_at(0).fd, b"?", first.offset + 200)
     if clean:
         store.close()

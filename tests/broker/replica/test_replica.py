@@ -392,7 +392,7 @@ async def test_the_answer_to_a_probe_reports_a_store_that_refuses_writes(tmp_pat
             if reason is None:
                 group.app.store.check_disk()
             else:
-                group.app.store._disk_space.refuse(reason)
+                group.app.store.disk_space.refuse(reason)
             group.sidecar.send(Probe())
             assert (await group.sidecar.receive(Alive)).refuses == reason
 

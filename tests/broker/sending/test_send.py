@@ -175,7 +175,7 @@ async def test_a_refused_send_makes_no_topic(tmp_path: Path) -> None:
             await refused(b"x" * (5 << 20), topic=topic)
             await refused(topic=topic, queue_id=99)
             await refused(topic=topic, properties="DELAY\x01x\x02")
-            group.app.store._disk_space.refuse("a full disk")
+            group.app.store.disk_space.refuse("a full disk")
             await refused(topic=topic)
             group.app.store.check_disk()
             group.sidecar.in_sync = 1

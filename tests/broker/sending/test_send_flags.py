@@ -122,7 +122,7 @@ def test_the_store_counts_alike_whatever_the_flag(tmp_path: Path) -> None:
     store.dispatch(store.max_offset)
     while store.unfinished:
         store.dispatch(store.max_offset)
-    store.flush()
+    store.durability.flush()
     at_master = queues_of(store)
     assert at_master == dispatched_anew(settings.commit_log_path, tmp_path / "slave", settings)
     store.close()

@@ -369,7 +369,7 @@ def test_a_proposal_of_another_mastership_or_set_is_void(older: int) -> None:
     assert master.machine is not None
     session = master.machine.session
     epoch = session.group.agreed.sync_state_set_epoch - older
-    session.propose(SyncStateSet(sync_state_set=frozenset({master.broker_id}), sync_state_set_epoch=epoch))
+    session.proposal.set(SyncStateSet(sync_state_set=frozenset({master.broker_id}), sync_state_set_epoch=epoch))
     if not older:
         master.machine.on_replication_stopped(world.now)
     world.run(3)

@@ -138,7 +138,7 @@ class ControlMachine:
         proven: Actions = ()
         if error is None:
             proven = self.session.on_proven()  # its log was the longest of those that reported
-            self.session.heartbeat_now()  # the controllers notify the slaves once they see this epoch
+            self.session.heartbeats.at_once()  # the controllers notify the slaves once they see this epoch
         notes: Actions = ()
         if error is not None and error != before:
             notes = (LogLine("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)
@@ -161,12 +161,12 @@ class ControlMachine:
     def on_replication_stopped(self, now: float) -> Actions:
         """Replication has stopped, in both directions."""
         self.role.on_replication_stopped()
-        self.session.drop_proposal()  # slaves that had qualified may lack what comes next
+        self.session.proposal.forget()  # slaves that had qualified may lack what comes next
         return self._advance(now)
 
     def on_proposal(self, wanted: SyncStateSet, now: float) -> Actions:
         """Replication proposes this set in place of the one with this epoch."""
-        self.session.propose(wanted)
+        self.session.proposal.set(wanted)
         return self._advance(now)
 
     def on_in_sync(self, epoch: int, in_sync: int, now: float) -> Actions:
@@ -181,7 +181,7 @@ class ControlMachine:
 
     def on_master_lost(self, now: float) -> Actions:
         """The connection to the master broke: another master may have been elected."""
-        self.session.poll_for_master(now)
+        self.session.polls.search(now)
         return self._advance(now)
 
     def on_fence(self, fence: Fence | None, now: float) -> Actions:

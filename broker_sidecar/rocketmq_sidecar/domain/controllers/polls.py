@@ -40,7 +40,8 @@ class Polls:
             self._hints_until = max(due_at, self._hints_until) + every
 
     def search(self, now: float) -> None:
-        """The connection to the master ended: ask often until another is known or some time has passed."""
+        """The connection to the master ended: ask often until another is known or some time has passed. The controllers
+        notify slaves late, because Java's slaves need that."""
         self._due_at, self._search_until = NEVER, now + self._timing.search
 
     def found(self) -> None:

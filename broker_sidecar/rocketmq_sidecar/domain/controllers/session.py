@@ -25,7 +25,6 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import LogState
 from rocketmq_sidecar.domain.actions import (
     AcceptLoss,
@@ -79,24 +78,20 @@ class ControllerSession:
         """The broker's check of the log's bytes: a log that is unchecked or damaged counts as unproven too."""
         self._options = options
         self._requests = Requests(options.cluster_name, options.broker_name, strict=not options.relaxed)
-        self._address: str | None = None
+        self.address: str | None = None
+        """The broker's address; None without a broker."""
         self._last_leader: str | None = None
-        self._heartbeats = Heartbeats(timing, self.finder, self.group, relaxed=options.relaxed)
+        self.heartbeats = Heartbeats(timing, self.finder, self.group, relaxed=options.relaxed)
         self._refusals = Refusals()
         slots = self._slots = RequestSlots(timing)
-        self._polls = Polls(timing, slots.poll, self._requests)
-        self._proposal = SyncSetProposal(slots.alter, self.group, self._requests)
+        self.polls = Polls(timing, slots.poll, self._requests)
+        self.proposal = SyncSetProposal(slots.alter, self.group, self._requests)
         self.election = DesignatedElection(slots.elect, self.group, self.lease, self._requests, relaxed=options.relaxed)
 
     @property
     def broker_id(self) -> int | None:
         """The id at the controllers, once it is kept."""
         return None if self.identity.identity is None else self.identity.identity.broker_id
-
-    @property
-    def address(self) -> str | None:
-        """The broker's address; None without a broker."""
-        return self._address
 
     @property
     def is_master(self) -> bool:
@@ -119,48 +114,31 @@ class ControllerSession:
     def open(self, address: str, check_code: str) -> None:
         """The broker is connected, at `address`. `check_code` (`address;millis`) is for an id applied for from now
         on."""
-        self._address = address
+        self.address = address
         self.identity.offer_check_code(check_code)
 
     def close(self) -> None:
         """The connections to the controllers are closed; answers over them no longer count."""
-        self._address, self.registered, self.lost, self.unproven = None, False, None, None
+        self.address, self.registered, self.lost, self.unproven = None, False, None, None
         self.log = LogState()
         self.group.forget()
         self.lease.reset()
         self.finder.reset()
         self._last_leader = None
-        self._heartbeats.on_answered()
-        self._proposal.forget()
+        self.heartbeats.on_answered()
+        self.proposal.forget()
         self._slots.drop_requests()
-
-    def heartbeat_now(self) -> None:
-        """Send a heartbeat now, because its content has changed."""
-        self._heartbeats.at_once()
-
-    def poll_for_master(self, now: float) -> None:
-        """The connection to the master ended: ask often who is master, until another is known or some time has passed.
-        The controllers notify slaves late, because Java's slaves need that."""
-        self._polls.search(now)
 
     def designate(self, ids: tuple[int, ...]) -> None:
         """As master: have one of these replicas elected in this one's place; empty: stay master."""
         if self.election.set_targets(ids) and self._options.relaxed:
-            self._heartbeats.announce_again()
-
-    def drop_proposal(self) -> None:
-        """A mastership has ended."""
-        self._proposal.forget()
-
-    def propose(self, wanted: SyncStateSet) -> None:
-        """As master: propose this SyncStateSet, with the epoch of the one it replaces."""
-        self._proposal.set(wanted)
+            self.heartbeats.announce_again()
 
     def on_notice(self, now: float) -> None:
         """1008: there may have been an election. Any peer can send it, so it only makes this replica ask a
         controller."""
         if self.registered:
-            self._polls.hint(now)
+            self.polls.hint(now)
 
     def on_caught_up(self) -> Actions:
         """The log has all that the master had when the connection was made, so all that was acknowledged until then.
@@ -175,14 +153,14 @@ class ControllerSession:
         if self.unproven is None:
             return ()
         self.unproven = None
-        self._heartbeats.at_once()
+        self.heartbeats.at_once()
         return (MarkProven(), LogLine("the log has all that was acknowledged", {}))
 
     def on_log(self, state: LogState) -> None:
         """The broker has checked the log's bytes."""
         if state != self.log:
             self.log = state
-            self._heartbeats.at_once()
+            self.heartbeats.at_once()
 
     def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:
         """A controller answered, or did not (None: whether it acted is unknown)."""
@@ -213,10 +191,10 @@ class ControllerSession:
         if address != self.finder.leader:
             return
         if accepted:
-            if self._heartbeats.counts(sent_at):
+            if self.heartbeats.counts(sent_at):
                 self.lease.on_acknowledged(sent_at)
                 self.election.on_lease_announced()
-            self._heartbeats.on_answered()
+            self.heartbeats.on_answered()
         else:
             self._suspect(address)
 
@@ -237,34 +215,34 @@ class ControllerSession:
         for late in self._slots.overdue(now):
             self._suspect(late.address)
         leader = self.finder.leader
-        if leader is not None and self._heartbeats.unanswered(now):
+        if leader is not None and self.heartbeats.unanswered(now):
             self._suspect(leader)
 
     def wake_times(self) -> list[float | None]:
         """When to call `on_tick` and `next`; the caller ignores None and times that have passed."""
-        if self._address is None:
+        if self.address is None:
             return []
-        times = [self.finder.wake_at, self._heartbeats.patience_ends_at, *self._slots.wake_times()]
-        return [*times, self._heartbeats.due_at, self._polls.due_at] if self.registered else times
+        times = [self.finder.wake_at, self.heartbeats.patience_ends_at, *self._slots.wake_times()]
+        return [*times, self.heartbeats.due_at, self.polls.due_at] if self.registered else times
 
     # What to do next
 
     def next(self, now: float, begun: int | None) -> Actions:
         """All requests and heartbeats that are due. `begun` is the epoch that this replica's replication serves."""
-        if self._address is None:
+        if self.address is None:
             return ()
         requests = self.finder.requests(now)
         if self.finder.leader not in {None, self._last_leader}:
             # The new leader must accept a heartbeat and answer a 1004 before the lease can be extended.
             self._last_leader = self.finder.leader
-            self._heartbeats.at_once()
+            self.heartbeats.at_once()
             self.lease.on_leader_changed()
             self.election.on_leader_changed()
-        actions: list[Action] = [*requests, *self._heartbeats_due(self._address, now)]
+        actions: list[Action] = [*requests, *self._heartbeats_due(self.address, now)]
         for slot, request in (
-            (self._slots.main, self._main_request(self._address, now)),
+            (self._slots.main, self._main_request(self.address, now)),
             (self._slots.poll, self._poll_request(now)),
-            (self._proposal.slot, self._alter_request(begun, now)),
+            (self.proposal.slot, self._alter_request(begun, now)),
             (self.election.slot, self._elect_request(now)),
         ):
             if request is not None:
@@ -277,11 +255,11 @@ class ControllerSession:
         if not self.registered or broker_id is None or self.lost is not None:
             return ()
         lease = is_master and not self.election.lease_returned
-        heartbeat = self._heartbeats.next(broker_id, address, now, lease=lease)
+        heartbeat = self.heartbeats.next(broker_id, address, now, lease=lease)
         if heartbeat is None:
             return ()
         if is_master:
-            self._polls.at_once()
+            self.polls.at_once()
         if self.reported_unproven is None:
             return (heartbeat,)
         whole_to = -1 if not self.log.checked else None if self.log.damage < 0 else self.log.damage
@@ -289,9 +267,9 @@ class ControllerSession:
 
     def return_lease(self, now: float) -> Heartbeat | None:
         """The heartbeat that ends an announced lease, once the broker no longer acknowledges anything."""
-        if self._address is None or self.broker_id is None:
+        if self.address is None or self.broker_id is None:
             return None
-        return self._heartbeats.return_lease(self.broker_id, self._address, now)
+        return self.heartbeats.return_lease(self.broker_id, self.address, now)
 
     def _main_request(self, address: str, now: float) -> Request | Stored | None:
         if not self._slots.main.free(now):
@@ -308,13 +286,13 @@ class ControllerSession:
 
     def _poll_request(self, now: float) -> Request | None:
         leader = self.finder.leader
-        return self._polls.request(leader, now) if leader is not None and self.registered else None
+        return self.polls.request(leader, now) if leader is not None and self.registered else None
 
     def _alter_request(self, begun: int | None, now: float) -> Request | None:
         leader, broker_id = self.finder.leader, self.broker_id
         if leader is None or broker_id is None or not self.is_master or begun != self.group.master_epoch:
             return None
-        return self._proposal.request(leader, broker_id, now)
+        return self.proposal.request(leader, broker_id, now)
 
     def _elect_request(self, now: float) -> Request | None:
         return self.election.request(self.finder.leader, self.broker_id, now) if self.is_master else None
@@ -340,12 +318,12 @@ class ControllerSession:
                 return self._handle_view(request, answer, slot, now)
 
     def _handle_alter(self, request: Request, answer: RemotingCommand, now: float) -> Actions:
-        if self._proposal.accepted(answer):
+        if self.proposal.accepted(answer):
             self._confirmed(request.sent_at)
             return ()
-        self._polls.at_once()
-        refused = self._refused(request, answer, self._proposal.slot, now)
-        return (*refused, ProposalRefused()) if self._proposal.certainly_refused(answer) else refused
+        self.polls.at_once()
+        refused = self._refused(request, answer, self.proposal.slot, now)
+        return (*refused, ProposalRefused()) if self.proposal.certainly_refused(answer) else refused
 
     def _handle_election(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
         master_answer = answers.master_answer(request.code, answer)
@@ -368,8 +346,8 @@ class ControllerSession:
         self._refusals.forget()
         if request.code is RequestCode.CONTROLLER_REGISTER_BROKER:
             self.registered, self.trouble = True, None
-            self._heartbeats.at_once()
-            self._polls.answered(now)
+            self.heartbeats.at_once()
+            self.polls.answered(now)
         return self._update_group(master_answer, request.sent_at)
 
     def _update_group(self, master_answer: MasterAnswer, sent_at: float | None) -> Actions:
@@ -385,9 +363,9 @@ class ControllerSession:
         accepted = self._after_leaving_set(master_answer)
         if not changed:
             return accepted
-        self._polls.found()
+        self.polls.found()
         if self._options.relaxed and self.is_master:
-            self._heartbeats.at_once()  # the lease begins with the first one that announces it
+            self.heartbeats.at_once()  # the lease begins with the first one that announces it
         return (*accepted, group.log_line(self.broker_id, before, master_answer.source))
 
     def _after_leaving_set(self, master_answer: MasterAnswer) -> Actions:
@@ -403,7 +381,7 @@ class ControllerSession:
 
     def _log_complete(self, why: str) -> Actions:
         self.lost = None
-        self._heartbeats.at_once()
+        self.heartbeats.at_once()
         return (AcceptLoss(), LogLine(why, {}, "warning"))
 
     def _not_registered(self, request: Request) -> None:
@@ -419,5 +397,5 @@ class ControllerSession:
 
     def _suspect(self, address: str) -> None:
         if address == self.finder.leader:
-            self._heartbeats.on_answered()
+            self.heartbeats.on_answered()
         self.finder.suspect(address)
