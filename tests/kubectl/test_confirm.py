@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from rocketmq_kubectl import confirm
 from rocketmq_kubectl.errors import NotConfirmedError
+from rocketmq_kubectl.verbs import change
 from tests.command_lines import Tool
 from tests.kubectl.fake_cluster import FakeCluster
 from tests.kubectl.stage import Stage
@@ -18,19 +18,19 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("typed", ["orders\n", "  orders  \n"])
 def test_the_name_typed(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
+    change.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
     assert capsys.readouterr() == ("", "All is lost.\nType 'orders' to continue: ")
 
 
 @pytest.mark.parametrize("typed", ["", "\n", "y\n", "Orders\n", "orders2\n"])
 def test_anything_else(typed: str) -> None:
     with pytest.raises(NotConfirmedError, match="nothing was done"):
-        confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
+        change.require_typed("orders", "All is lost.", flag="--yes", stdin=Terminal(typed))
 
 
 def test_no_terminal() -> None:
     with pytest.raises(NotConfirmedError, match="without a terminal: use --yes"):
-        confirm.require_typed("orders", "All is lost.", flag="--yes", stdin=io.StringIO("orders\n"))
+        change.require_typed("orders", "All is lost.", flag="--yes", stdin=io.StringIO("orders\n"))
 
 
 def test_an_unclean_election_by_hand(cluster: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rocketmq_controller.raft import LeadershipTerms, RaftStatus, Role
+from rocketmq_controller.raft.configuration import majority
 from rocketmq_controller.raft.consensus.machine import RaftMachine
-from rocketmq_controller.raft.quorum import majority
 from tests.sim.checks import Violation
 from tests.sim.faults import MEMBER_FAULTS, run
 from tests.sim.stories import Run, run_all

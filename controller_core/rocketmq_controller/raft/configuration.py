@@ -1,4 +1,5 @@
-"""Who the members are: a value that the log carries, and the rules for changing it by one member at a time. Pure.
+"""Who the members are: a value that the log carries, and the rules for changing it by one member at a time; and what a
+majority of its voters is. Pure.
 
 A configuration counts from the moment that its entry is in a member's log, committed or not; if the entry is cut, the
 configuration before it counts again (Raft, dissertation, section 4.1). Two configurations beside each other
@@ -198,6 +199,17 @@ def decode(data: bytes, index: int) -> Configuration:
     if not all(0 < len(member.encode()) <= MAX_ID_BYTES for member in ids):
         raise ConfigurationError("a configuration with an id that is empty or too long")
     return configuration
+
+
+def majority(voters: int) -> int:
+    """How many of `voters` make a majority: 1 of 1, 2 of 3, 3 of 5, and 3 of 4."""
+    return voters // 2 + 1
+
+
+def reached_by_majority(values: Iterable[float]) -> float:
+    """The largest value that a majority has reached or passed. `values`: one of each voter, at least one."""
+    ordered = sorted(values)
+    return ordered[len(ordered) - majority(len(ordered))]
 
 
 class Configurations:

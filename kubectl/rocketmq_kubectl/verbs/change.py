@@ -1,11 +1,14 @@
-"""Common to the verbs that change a BrokerGroup: store the desired state and wait for the operator.
+"""Common to the verbs that change a BrokerGroup: have the user confirm what cannot be undone, store the desired state,
+and wait for the operator.
 
 The plugin never does the operator's work. A change is one merge patch of spec or annotations, so it takes effect even
 if this process or the operator restarts.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
+from typing import TextIO
 
 import msgspec
 
@@ -13,12 +16,28 @@ from rocketmq_kubectl.cluster import resources
 from rocketmq_kubectl.cluster.kube import checked_name
 from rocketmq_kubectl.cluster.resources import GroupStatus, Json
 from rocketmq_kubectl.cluster.session import Session
-from rocketmq_kubectl.errors import CommandRefusedError, TimedOutError
+from rocketmq_kubectl.errors import CommandRefusedError, NotConfirmedError, TimedOutError
 from rocketmq_kubectl.run import Report
 from rocketmq_resources.broker_group import BrokerGroup
 
 POLL = 0.5
 """Seconds between two polls of the resource."""
+
+
+def require_typed(expected: str, consequences: str, *, flag: str, stdin: TextIO | None = None) -> None:
+    """Ask on standard error for `expected`, with the consequences; returns if the user typed it. `flag`: what scripts
+    use instead.
+
+    Raises:
+        NotConfirmedError: the user typed something else, or there is no terminal.
+    """
+    source = sys.stdin if stdin is None else stdin
+    if not source.isatty():
+        raise NotConfirmedError(f"cannot ask for confirmation without a terminal: use {flag}; nothing was done")
+    print(consequences, file=sys.stderr)
+    print(f"Type {expected!r} to continue: ", end="", file=sys.stderr, flush=True)
+    if source.readline(1000).strip() != expected:
+        raise NotConfirmedError("not confirmed; nothing was done")
 
 
 class Snapshot(msgspec.Struct, frozen=True):

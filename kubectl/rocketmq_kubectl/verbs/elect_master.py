@@ -4,12 +4,13 @@ The permission for a replica outside the set is part of this request (`allow_unc
 configuration, so it cannot be left switched on. The leader refuses it while a replica in the set is alive.
 """
 
-from rocketmq_kubectl import confirm, output
+from rocketmq_kubectl import output
 from rocketmq_kubectl.cluster.group_queries import query_groups
 from rocketmq_kubectl.cluster.picture import Picture, Replica, Source
 from rocketmq_kubectl.cluster.session import Session
 from rocketmq_kubectl.errors import CommandRefusedError, NotFoundError, WrongUsageError
 from rocketmq_kubectl.run import Report
+from rocketmq_kubectl.verbs import change
 
 FLAG = "--yes-i-lose-messages"
 
@@ -29,7 +30,7 @@ async def elect_master(
         raise before.problem
     target = _candidate(before, wanted)
     if not confirmed:
-        confirm.require_typed(name, _consequences(before, target), flag=FLAG)
+        change.require_typed(name, _consequences(before, target), flag=FLAG)
     async with session.controllers(before.group) as client:
         view, elected = await session.call(
             client.elect_master(before.group.broker_name, target.broker_id, allow_unclean=True)

@@ -6,7 +6,6 @@ asked. A request that the operator refuses is withdrawn, so that it does not tak
 
 import asyncio
 
-from rocketmq_kubectl import confirm
 from rocketmq_kubectl.cluster import resources
 from rocketmq_kubectl.cluster.group_queries import query_groups
 from rocketmq_kubectl.cluster.picture import Picture
@@ -31,7 +30,7 @@ async def rebuild(session: Session, name: str, pod: str, *, confirmed: bool, sec
     (one,) = await query_groups(session, [body])
     _check(one, pod)
     if not confirmed:
-        confirm.require_typed(
+        change.require_typed(
             pod,
             f"All data on the volume of {pod} will be deleted and copied again from the other replicas.\n"
             f"{one.group.name} has one copy less until then ({one.in_sync_text} in sync now).",

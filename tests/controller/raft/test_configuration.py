@@ -23,9 +23,9 @@ from rocketmq_controller.raft.configuration import (
     changed,
     decode,
     encode,
+    majority,
     of_voters,
 )
-from rocketmq_controller.raft.quorum import majority
 
 FIRST = of_voters({"b": ("hb", 2), "a": ("ha", 1), "c": ("hc", 3)})
 WITH_LEARNER = changed(FIRST, AddMember("d", "hd", 4), 7)

@@ -5,7 +5,8 @@ import math
 import pytest
 from pysyncobj.node import Node
 
-from rocketmq_controller.raft import InvariantViolationError, NotLeaderError, Role, TransferError, quorum
+from rocketmq_controller.raft import InvariantViolationError, NotLeaderError, Role, TransferError
+from rocketmq_controller.raft.configuration import reached_by_majority
 from rocketmq_controller.raft.network import messages
 from tests.controller.raft.raft_kit import STANDS, TIMINGS, Lone, Trio
 
@@ -437,4 +438,4 @@ def test_majorities_against_a_recount(members: int) -> None:
         for code in range(4 ** (members - 1)):
             others = [code // 4**place % 4 for place in range(members - 1)]
             best = max(value for value in range(4) if 2 * sum(reached >= value for reached in (own, *others)) > members)
-            assert quorum.reached_by_majority([own, *others]) == best
+            assert reached_by_majority([own, *others]) == best

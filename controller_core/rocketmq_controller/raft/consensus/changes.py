@@ -17,11 +17,11 @@ from rocketmq_controller.raft.configuration import (
     MembershipError,
     PromoteMember,
     QuorumAtRiskError,
+    majority,
 )
 from rocketmq_controller.raft.consensus.commands import Commands, Result
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import LEADER, MEMBERS
 from rocketmq_controller.raft.errors import NotLeaderError, OverloadedError, TransferError
-from rocketmq_controller.raft.quorum import majority
 
 log = structlog.get_logger(__name__)
 

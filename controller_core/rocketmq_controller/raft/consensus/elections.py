@@ -16,7 +16,7 @@ import math
 
 from pysyncobj.node import Node
 
-from rocketmq_controller.raft import quorum
+from rocketmq_controller.raft.configuration import reached_by_majority
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import CANDIDATE, FOLLOWER, LEADER
 from rocketmq_controller.raft.consensus.timeouts import Timeouts
 from rocketmq_controller.raft.errors import InvariantViolationError
@@ -83,8 +83,8 @@ class Elections(Timeouts):
     def _count_echoes(self) -> None:
         """By the configuration that counts; a leader that it takes out does not count itself."""
         own = [math.inf] if self.counts_itself() else []
-        self._confirmed = quorum.reached_by_majority(own + [self._echoes[node] for node in self.voters])
-        self._lease_until = quorum.reached_by_majority(own + [self._leases[node] for node in self.voters])
+        self._confirmed = reached_by_majority(own + [self._echoes[node] for node in self.voters])
+        self._lease_until = reached_by_majority(own + [self._leases[node] for node in self.voters])
 
     def peer_joined(self, node: Node) -> None:
         super().peer_joined(node)

@@ -10,10 +10,9 @@ import structlog
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import configuration as membership
-from rocketmq_controller.raft.configuration import Configuration, Configurations
+from rocketmq_controller.raft.configuration import Configuration, Configurations, majority
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import LEADER, MEMBERS, RaftCore
 from rocketmq_controller.raft.ports import Snapshot
-from rocketmq_controller.raft.quorum import majority
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 import msgspec
 from pysyncobj.node import Node
 
-from rocketmq_controller.raft import configuration, quorum
+from rocketmq_controller.raft import configuration
 from rocketmq_controller.raft.chain import Chain
 from rocketmq_controller.raft.consensus.elections import NEVER, Elections
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import KINDS, LEADER, MEMBERS, NO_OP
@@ -227,7 +227,7 @@ class Replication(Elections):
     def _are_enough(self, others: Collection[Node]) -> bool:
         """With this member they are a majority."""
         voting = {node.id for node in others} | {self.self_id}
-        return len(voting & self.configuration.voters) >= quorum.majority(len(self.configuration.voters))
+        return len(voting & self.configuration.voters) >= configuration.majority(len(self.configuration.voters))
 
     def _accepted(self, node: Node, progress: Progress, match: int) -> None:
         if match > self.last_index:
@@ -269,7 +269,7 @@ class Replication(Elections):
         else:
             own = [self.log.durable_index] if self.counts_itself() else []
             others = [self.match_index[node] if node in counting else 0 for node in self.voters]
-            index = int(quorum.reached_by_majority(own + others))
+            index = int(configuration.reached_by_majority(own + others))
         if index > self.commit_index and self.term_at(index) == self.term:
             self.commit_up_to(index)
 

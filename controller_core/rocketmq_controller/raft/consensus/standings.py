@@ -26,13 +26,12 @@ import structlog
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import configuration
-from rocketmq_controller.raft.configuration import Configuration
+from rocketmq_controller.raft.configuration import Configuration, majority
 from rocketmq_controller.raft.consensus.members import Members
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import FOLLOWER
 from rocketmq_controller.raft.errors import ForeignLineageError, WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.ports import Standing
-from rocketmq_controller.raft.quorum import majority
 
 log = structlog.get_logger(__name__)
 

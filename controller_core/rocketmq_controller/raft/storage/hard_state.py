@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from rocketmq_controller.raft.ports import Standing
-from rocketmq_controller.raft.storage.replace_file import replace_file
 from rocketmq_controller.raft.storage.storage_codec import (
     HARD_STATE_SECTOR,
     VOTE_SLOTS,
@@ -28,6 +27,7 @@ from rocketmq_controller.raft.storage.storage_errors import (
     ForeignStoreError,
     HardStateCorruptError,
     StorageFailedError,
+    replace_file,
 )
 from rocketmq_runtime.files.filesystem import DISK_FULL_ERRNOS, OS, FileSystem, read_file, storage_errors, write_all
 

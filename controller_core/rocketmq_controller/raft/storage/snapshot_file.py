@@ -5,10 +5,9 @@ lose what the journal no longer holds. Made by store.py; snapshots.py keeps the 
 from pathlib import Path
 
 from rocketmq_controller.raft.ports import Snapshot
-from rocketmq_controller.raft.storage.replace_file import replace_file
 from rocketmq_controller.raft.storage.snapshot_codec import decode_snapshot, encode_snapshot
 from rocketmq_controller.raft.storage.storage_codec import CodecError
-from rocketmq_controller.raft.storage.storage_errors import SnapshotCorruptError
+from rocketmq_controller.raft.storage.storage_errors import SnapshotCorruptError, replace_file
 from rocketmq_runtime.files.filesystem import OS, FileSystem, read_file
 
 FILE_NAME = "snapshot"

@@ -1,9 +1,11 @@
-"""What can go wrong with a member's store. Only a full disk is waited out; all else must stop the process."""
+"""What can go wrong with a member's store, and the replacing of its small files, where that is told apart. Only a full
+disk is waited out; all else must stop the process."""
 
 from pathlib import Path
 
 from rocketmq_controller.raft.errors import FatalRaftError
-from rocketmq_runtime.files.filesystem import DiskFullError, StorageError
+from rocketmq_runtime.files import atomic_file
+from rocketmq_runtime.files.filesystem import DiskFullError, FileSystem, StorageError
 
 __all__ = [
     "DiskFullError",
@@ -15,6 +17,7 @@ __all__ = [
     "StorageFailedError",
     "StoreCorruptError",
     "StoreLockedError",
+    "replace_file",
 ]
 
 
@@ -54,3 +57,14 @@ class HardStateCorruptError(StoreCorruptError):
 
 class SnapshotCorruptError(StoreCorruptError):
     """A snapshot is damaged, cut short or missing; or, while it is received, not a snapshot at all."""
+
+
+def replace_file(path: Path, data: bytes, filesystem: FileSystem) -> None:
+    """Atomic, private to the user, durable when it returns; of hard state and snapshot.
+    Raises `DiskFullError`: the old file counts; `StorageFailedError`: stop the process."""
+    try:
+        atomic_file.write_atomically(path, data, mode=0o600, filesystem=filesystem)
+    except DiskFullError:
+        raise
+    except StorageError as error:
+        raise StorageFailedError(path, "the file may have been replaced or not") from error
