@@ -8,11 +8,12 @@ messages that arrive until then are queued. `app.py` builds it and registers lis
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.replica.dispatching import Dispatching, Visible
 from rocketmq_broker.replica.link import SidecarLink
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
@@ -53,25 +54,15 @@ from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.queues.dispatch import Stop
 
 log = structlog.get_logger(__name__)
 
 _ENVIRONMENT = (OSError, StorageError, StoreDamagedError, StoreFullError)
 """Not this program's fault, so that a traceback would say nothing."""
 
-DISPATCH_RETRY_SECONDS = 1.0
-"""After a full disk kept messages from becoming visible."""
-
-STOP_SECONDS = 1.0
-"""Dispatching that stops at one place for this long is reported."""
-
 UNAWAITED_PROGRESS_SECONDS = 0.002
 """Between two progress messages where sends are acknowledged without them: reporting every single message to the
 sidecar and all slaves would cost more than the messages themselves."""
-
-Visible = Callable[[Collection[tuple[str, int]]], None]
-"""Takes the (topic, queue id) that have new messages for consumers."""
 
 
 async def _do_nothing(_offset: int) -> None:
@@ -112,7 +103,6 @@ class Replica:
         self._waiting = waiting
         self._traffic = traffic or Traffic()
         self._on_role_change = on_role_change
-        self._on_visible = on_visible
         self._on_cut = on_cut
         self._on_hold = on_hold
         self._on_members = on_members
@@ -125,15 +115,15 @@ class Replica:
         self._inbox: deque[FromSidecar] = deque()
         self._busy: asyncio.Task[None] | None = None
         """Releases the lock, or forgets what is behind a cut: messages that arrive during that wait in `_inbox`."""
-        self._dispatching: asyncio.Handle | None = None
-        self._confirmed = 0
-        """The last confirm offset from the sidecar, and on a slave the max offset."""
-        self._max_offset = 0
+        self._dispatching = Dispatching(
+            store,
+            role,
+            on_visible=on_visible,
+            on_stop=self._report_log_state,
+            on_failed=lambda error: self._leave_group("making messages visible", error),
+        )
         self._checked, self._log_state = LogState(), LogState()
         """What the scrubber has reported, and what the sidecar knows."""
-        self._stopped: Stop | None = None
-        """Where dispatching stops, for longer than a moment."""
-        self._stop_timer: asyncio.TimerHandle | None = None
         self._stopping = self._noticed = False
         self.status: Status | None = None
         """The answer to 1007 and 907; None until the sidecar has sent it."""
@@ -239,28 +229,13 @@ class Replica:
     def _report_log_state(self) -> None:
         """A log whose messages do not become visible counts as damaged, whatever its checksums say: as master this
         replica could not serve them."""
-        state = self._checked
-        if self._stopped is not None and state.damage < 0:
-            reason = f"messages from offset {self._stopped.offset} on do not become visible: {self._stopped.reason}"
-            state = LogState(state.checked, self._stopped.offset, reason)
+        state, stopped = self._checked, self._dispatching.stopped
+        if stopped is not None and state.damage < 0:
+            reason = f"messages from offset {stopped.offset} on do not become visible: {stopped.reason}"
+            state = LogState(state.checked, stopped.offset, reason)
         if state != self._log_state:
             self._log_state = state
             self._link.send(state)
-
-    def _note_stop(self, before: Stop | None) -> None:
-        """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
-        just made may not be there yet."""
-        stopped = self._store.dispatch_stopped
-        if stopped is None or stopped == before:
-            if stopped != self._stopped:
-                self._stopped = stopped
-                self._report_log_state()
-        elif stopped != self._stopped and self._stop_timer is None:
-            self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
-
-    def _dispatch_again(self, before: Stop) -> None:
-        self._stop_timer = None
-        self._dispatch(before)
 
     async def _reconnect(self) -> None:
         await self._settled()
@@ -273,15 +248,12 @@ class Replica:
                 if self._role.replicated(message):
                     self._waiting.release()
                     self._on_members()
-                    self._confirmed = message.confirm_offset
-                    self._dispatch_soon()
+                    self._dispatching.confirmed(message.confirm_offset)
             case Lease():
                 if self._role.extend_lease(message.epoch, message.until):
                     self._waiting.release()
             case Replicated():
-                self._confirmed = message.confirm_offset
-                self._max_offset = message.max_offset
-                self._dispatch_soon()
+                self._dispatching.replicated(message.max_offset, message.confirm_offset)
             case Welcome():
                 if message.broker_id != self._role.broker_id:
                     log.info("broker id received from the sidecar", broker_id=message.broker_id)
@@ -302,13 +274,13 @@ class Replica:
             case NoRole():
                 self._lose_role(message.reason)
             case Truncate():
-                self._forget_dispatch()
+                self._dispatching.forget()
                 self._store.truncate(message.offset)
                 self._busy = self._loop.create_task(self._truncated(message.offset))
             case Repaired():
                 self._store.repaired(message.start, message.end)
                 self._on_repaired(message.start)
-                self._dispatch_soon()
+                self._dispatching.soon()
             case Suspected():
                 self._on_suspected(message.offset)
             case Status():
@@ -371,7 +343,7 @@ class Replica:
         self._give_up(report=report)
 
     def _role_changed(self) -> None:
-        self._forget_dispatch()
+        self._dispatching.forget()
         self._on_role_change()
 
     def _fail_waiting(self) -> None:
@@ -424,40 +396,6 @@ class Replica:
         if self._sync_flush and self._role.role is Role.MASTER:
             self._flusher.flushed(self._store.max_offset).add_done_callback(_ignore_result)
         return Appended(self._store.max_offset, self._store.flushed_offset)
-
-    def _dispatch_soon(self) -> None:
-        """Once per turn of the loop, after the answers that have become due in it."""
-        if self._dispatching is None:
-            self._dispatching = self._loop.call_soon(self._dispatch)
-
-    def _forget_dispatch(self) -> None:
-        """The offsets known so far are no longer valid."""
-        for handle in (self._dispatching, self._stop_timer):
-            if handle is not None:
-                handle.cancel()
-        self._dispatching = self._stop_timer = None
-
-    def _dispatch(self, stopped_before: Stop | None = None) -> None:
-        self._dispatching = None
-        role = self._role.role
-        try:
-            if role is Role.MASTER:
-                visible = self._store.dispatch(self._confirmed)
-            elif role is Role.SLAVE:
-                visible = self._store.extend(self._max_offset, self._confirmed)
-            else:
-                return
-        except StoreFullError:  # the store has logged it
-            self._dispatching = self._loop.call_later(DISPATCH_RETRY_SECONDS, self._dispatch)
-        except (StoreError, OSError) as error:
-            self._leave_group("making messages visible", error)
-        else:
-            if visible:
-                self._on_visible(visible)
-            if self._store.unfinished:
-                # let others run before the next portion
-                self._dispatching = self._loop.call_later(0, self._dispatch)
-            self._note_stop(stopped_before)
 
     def _leave_group(self, doing: str, error: Exception) -> None:
         """A step that the group relies on failed here: leave the group, so that another replica takes over."""

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rocketmq_broker.domain.role import Role
-from rocketmq_broker.replica import replica as replica_module
+from rocketmq_broker.replica import dispatching
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand
@@ -415,7 +415,7 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The master's files were smaller: its blank ends where no file ends here. By its checksums nothing is damaged."""
-    monkeypatch.setattr(replica_module, "STOP_SECONDS", 0.01)
+    monkeypatch.setattr(dispatching, "STOP_SECONDS", 0.01)
     first = make_record(0)
     blank = len(first)
     master_file = 4096

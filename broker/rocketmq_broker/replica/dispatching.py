@@ -1,0 +1,110 @@
+"""Makes messages visible to consumers as far as the sidecar confirms them: on a master what the SyncStateSet has, on a
+slave what its master says. Used by `replica.py`.
+
+It happens once per turn of the loop, after the answers that have become due in it, and in portions. A place where it
+does not get past is reported: as master this replica could not serve what follows.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_store.errors import StoreError, StoreFullError
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues.dispatch import Stop
+
+RETRY_SECONDS = 1.0
+"""After a full disk kept messages from becoming visible."""
+
+STOP_SECONDS = 1.0
+"""Dispatching that stops at one place for this long is reported."""
+
+Visible = Callable[[Collection[tuple[str, int]]], None]
+"""Takes the (topic, queue id) that have new messages for consumers."""
+
+
+class Dispatching:
+    def __init__(
+        self,
+        store: MessageStore,
+        role: ReplicaRole,
+        *,
+        on_visible: Visible,
+        on_stop: Callable[[], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        """`on_stop`: `stopped` has changed. `on_failed`: a step failed for another reason than a full disk."""
+        self._store = store
+        self._role = role
+        self._on_visible = on_visible
+        self._on_stop = on_stop
+        self._on_failed = on_failed
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.Handle | None = None
+        self._confirmed = 0
+        """The last confirm offset from the sidecar."""
+        self._max_offset = 0
+        """On a slave: where the log ends, as the sidecar said last."""
+        self.stopped: Stop | None = None
+        """Where dispatching stops, for longer than a moment."""
+        self._stop_timer: asyncio.TimerHandle | None = None
+
+    def confirmed(self, confirm_offset: int) -> None:
+        """As master."""
+        self._confirmed = confirm_offset
+        self.soon()
+
+    def replicated(self, max_offset: int, confirm_offset: int) -> None:
+        """As slave; the sidecar has appended up to `max_offset`."""
+        self._confirmed = confirm_offset
+        self._max_offset = max_offset
+        self.soon()
+
+    def soon(self) -> None:
+        """Once per turn of the loop, after the answers that have become due in it."""
+        if self._next is None:
+            self._next = self._loop.call_soon(self._dispatch)
+
+    def forget(self) -> None:
+        """The offsets known so far are no longer valid."""
+        for handle in (self._next, self._stop_timer):
+            if handle is not None:
+                handle.cancel()
+        self._next = self._stop_timer = None
+
+    def _dispatch(self, stopped_before: Stop | None = None) -> None:
+        self._next = None
+        role = self._role.role
+        try:
+            if role is Role.MASTER:
+                visible = self._store.dispatch(self._confirmed)
+            elif role is Role.SLAVE:
+                visible = self._store.extend(self._max_offset, self._confirmed)
+            else:
+                return
+        except StoreFullError:  # the store has logged it
+            self._next = self._loop.call_later(RETRY_SECONDS, self._dispatch)
+        except (StoreError, OSError) as error:
+            self._on_failed(error)
+        else:
+            if visible:
+                self._on_visible(visible)
+            if self._store.unfinished:
+                # let others run before the next portion
+                self._next = self._loop.call_later(0, self._dispatch)
+            self._note_stop(stopped_before)
+
+    def _note_stop(self, before: Stop | None) -> None:
+        """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
+        just made may not be there yet."""
+        stopped = self._store.dispatch_stopped
+        if stopped is None or stopped == before:
+            if stopped != self.stopped:
+                self.stopped = stopped
+                self._on_stop()
+        elif stopped != self.stopped and self._stop_timer is None:
+            self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
+
+    def _dispatch_again(self, before: Stop) -> None:
+        self._stop_timer = None
+        self._dispatch(before)
