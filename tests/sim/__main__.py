@@ -13,16 +13,17 @@ from typing import Final
 
 import structlog
 
-from tests.sim import faults
 from tests.sim.controllers import Controllers
+from tests.sim.faults import MEMBER_FAULTS
 from tests.sim.groups import world as groups
+from tests.sim.run import STORM_SECONDS, run
 
 Run = Callable[..., object]
 
 KINDS: Final[dict[str, tuple[Run, float]]] = {
-    "quorum": (faults.run, faults.STORM_SECONDS),
-    "controllers": (partial(faults.run, workload=Controllers), faults.STORM_SECONDS),
-    "members": (partial(faults.run, only=faults.MEMBER_FAULTS), faults.STORM_SECONDS),
+    "quorum": (run, STORM_SECONDS),
+    "controllers": (partial(run, workload=Controllers), STORM_SECONDS),
+    "members": (partial(run, only=MEMBER_FAULTS), STORM_SECONDS),
     "groups": (groups.run, groups.STORM_SECONDS),
     "outages": (partial(groups.run, outages=True), 2 * groups.STORM_SECONDS),
 }

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Run(Protocol):
-    """`faults.run` or `groups.run`."""
+    """`run.run` or `groups.run`."""
 
     def __call__(self, seed: int, /, *, story: bool = False) -> object: ...
 

@@ -7,9 +7,10 @@ import pytest
 
 from rocketmq_controller.raft import AddMember, RemoveMember, TransferError
 from tests.sim.controllers import Controllers
-from tests.sim.faults import MEMBER_FAULTS, run
+from tests.sim.faults import MEMBER_FAULTS
 from tests.sim.kit import down, isolate, leaders, three
 from tests.sim.member import Member
+from tests.sim.run import run
 from tests.sim.stories import run_all
 from tests.sim.world import World
 

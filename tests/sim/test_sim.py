@@ -11,10 +11,10 @@ import pytest
 from rocketmq_controller.raft import Role
 from rocketmq_controller.raft.storage.store import FORCE_NAME
 from tests.sim.controllers import Controllers
-from tests.sim.faults import QUIET_SECONDS, run
 from tests.sim.kit import down, isolate, leaders, three
 from tests.sim.member import Member, timings_of
 from tests.sim.network import Weather
+from tests.sim.run import QUIET_SECONDS, run
 from tests.sim.stories import run_all
 from tests.sim.world import World
 

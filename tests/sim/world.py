@@ -1,7 +1,7 @@
 """A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each
 step.
 
-`run(seed)` of `faults.py` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so
+`run(seed)` of `run.py` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so
 a seed is a story that can be repeated. What the members replicate is a `Workload`: numbered commands by default, the
 application's own where it has one.
 """
