@@ -3,7 +3,7 @@
 Raft compares logs by index and term, and so does not notice two logs that differ in bytes only: entries changed on a
 disk, or a quorum that continued after a majority had lost its disks. Leaders send the hash with index and term, so
 a member that differs stops at the first message. Kept in memory and in snapshots; used by
-replication.py and snapshots.py.
+replication.py, following.py and snapshots.py.
 """
 
 import hashlib
