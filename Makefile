@@ -116,7 +116,7 @@ crds: $(STAMP) ## write crds/*.yaml from libs/rocketmq_resources/schema, then wh
 chart: $(STAMP) ## copy CRDs, version and the table of values into helm/rocketmq-ha
 	$(BIN)/python hack/chart.py
 
-docs: $(STAMP) ## generate docs/crd-reference.md and the tables of docs/configuration.md
+docs: $(STAMP) ## generate docs/crd-reference.md and the tables of keys in docs/configuration.md and docs/operator.md
 	$(BIN)/python hack/crd_reference.py
 	$(BIN)/python hack/configuration.py
 

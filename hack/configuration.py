@@ -1,5 +1,5 @@
-"""Writes the tables of docs/configuration.md from the declarations of the keys; `--check` fails when they are out of
-date (make check).
+"""Writes the tables of docs/configuration.md and docs/operator.md from the declarations of the keys; `--check` fails
+when they are out of date (make check).
 """
 
 import re
@@ -11,12 +11,14 @@ from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.declare import Settings
 from rocketmq_settings.name_server import NameServerKeys
+from rocketmq_settings.operator import OperatorKeys
 from rocketmq_settings.replica import ReplicaKeys
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_settings.table import Row, keys, rows
 from rocketmq_settings.verify import VerifyKeys
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = (DOCS / "configuration.md", DOCS / "operator.md")
 TABLES: dict[str, type[Settings]] = {
     "replica": ReplicaKeys,
     "broker": BrokerKeys,
@@ -24,6 +26,7 @@ TABLES: dict[str, type[Settings]] = {
     "controller": ControllerKeys,
     "name server": NameServerKeys,
     "verification": VerifyKeys,
+    "operator": OperatorKeys,
 }
 MARKS = re.compile(r"(<!-- keys: (.+?) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 
@@ -34,7 +37,13 @@ def table(name: str) -> str:
     shared = keys(ReplicaKeys) if issubclass(spec, ReplicaKeys) and spec is not ReplicaKeys else frozenset()
     own = [row for row in rows(spec) if row.key not in shared]
     changes = any(row.change for row in own)
-    head = ["key", "default", "values", *(["a change takes effect"] if changes else []), "meaning"]
+    head = [
+        "variable" if spec is OperatorKeys else "key",
+        "default",
+        "values",
+        *(["a change takes effect"] if changes else []),
+        "meaning",
+    ]
     lines = [head, ["---"] * len(head)]
     for row in own:
         change = [row.change or "not by a tool"] if changes else []
@@ -82,14 +91,14 @@ def written(page: str) -> str:
 
 def main(arguments: Iterable[str]) -> int:
     """0: done, or nothing to do; 1: `--check` found a difference."""
-    before = PAGE.read_text()
-    after = written(before)
+    pages = {page: page.read_text() for page in PAGES}
+    stale = {page: made for page, text in pages.items() if (made := written(text)) != text}
     if "--check" in arguments:
-        if after != before:
-            print(f"{PAGE.name} does not fit the declared keys: run hack/configuration.py", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(after)
+        for page in stale:
+            print(f"{page.name} does not fit the declared keys: run hack/configuration.py", file=sys.stderr)
+        return 1 if stale else 0
+    for page, text in stale.items():
+        page.write_text(text)
     return 0
 
 

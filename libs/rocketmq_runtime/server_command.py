@@ -1,40 +1,13 @@
-"""The command of a server: its configuration is loaded, printed or reported in the same way for all four."""
+"""The command of a server, the same for all four."""
 
-import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import uvloop
 
-from rocketmq_runtime import logs
-from rocketmq_runtime.command_line import EXIT_USAGE, read_arguments
-from rocketmq_runtime.config.settings import SettingsError
-
-
-class LogSettings(Protocol):
-    """How a server logs."""
-
-    @property
-    def log_format(self) -> Literal["json", "console"]: ...
-    @property
-    def log_level(self) -> Literal["debug", "info", "warning", "error"]: ...
-
-
-class Configuration(Protocol):
-    """What a server is started with."""
-
-    @property
-    def settings(self) -> LogSettings: ...
-
-    def as_properties(self) -> bytes:
-        """Every key with its value, sorted, one `k=v` a line."""
-        ...
-
-    def report(self, file: str) -> None:
-        """Log what was ignored; `file` is where the keys came from."""
-        ...
-
+from rocketmq_runtime.command_line import read_arguments
+from rocketmq_runtime.start import Configuration, start
 
 C = TypeVar("C", bound=Configuration)
 
@@ -59,14 +32,10 @@ def run_server(
         SystemExit: --help, --version, or wrong arguments, which are explained on standard error.
     """
     options = read_arguments(program, description, example=example, arguments=arguments)
-    try:
-        config = load(options.config)
-    except SettingsError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    if options.print_config:
-        sys.stdout.write(config.as_properties().decode())
-        return 0
-    logs.configure(config.settings.log_format, config.settings.log_level)
-    config.report(str(options.config))
-    return uvloop.run(serve(config))
+    return start(
+        program,
+        load=lambda: load(options.config),
+        source=str(options.config),
+        print_config=options.print_config,
+        run=lambda config: uvloop.run(serve(config)),
+    )

@@ -1,4 +1,5 @@
-"""Output, error messages and exit codes of our command line tools: used by rocketmq-admin and kubectl-rocketmq.
+"""Output, error messages and exit codes of our command line tools, rocketmq-admin and kubectl-rocketmq; the start of
+each process uses `complain`.
 
 Nothing here needs asyncio or the network: tools import it for every command.
 """

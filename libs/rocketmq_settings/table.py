@@ -15,7 +15,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One key of one process."""
 
     key: str
-    """As Java spells it."""
+    """As Java spells it; the operator's are variables of the environment."""
     value: bool | int | float | str
     """Without the key."""
     default: str | None = None

@@ -91,7 +91,7 @@ class Operator:
             quorums=self._quorums,
             metrics=self.metrics,
             settings=PlanSettings(
-                images=Images(settings.image_repository, settings.image_tag, settings.image_apache_broker),
+                images=Images(settings.image_repository, settings.tag, settings.image_apache_broker),
                 access=Access(
                     enabled=settings.network_policies,
                     operator_namespace=settings.namespace,

@@ -1,10 +1,10 @@
 """`rocketmq-operator`: the command line, the probes, leader election, and the order of start and end."""
 
-import argparse
 import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -15,45 +15,55 @@ from rocketmq_operator.kubernetes.lease import Leadership, LeaseLostError, Lease
 from rocketmq_operator.release import ReleaseError, release_finalizers
 from rocketmq_operator.settings import OperatorSettings, load
 from rocketmq_resources import names
-from rocketmq_runtime import logs
-from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, on_end_signals
-from rocketmq_runtime.config.settings import SettingsError
+from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, Arguments, on_end_signals
 from rocketmq_runtime.loop_watchdog import LoopWatchdog
 from rocketmq_runtime.probes import ProbeServer
+from rocketmq_runtime.start import start
 from rocketmq_runtime.version import __version__
 
+PROGRAM: Final = "rocketmq-operator"
 EXIT_LEASE: Final = 4
 """The Lease was lost: Kubernetes restarts the process, which then waits for the Lease again."""
 
 log = structlog.get_logger(__name__)
 
 
+class Command(StrEnum):
+    """What the process does."""
+
+    RUN = "run"
+    RELEASE_FINALIZERS = "release-finalizers"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="rocketmq-operator",
-        description="Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
-        epilog="Settings come from the environment: OPERATOR_NAMESPACES, OPERATOR_NAMESPACE, OPERATOR_POD_NAME, "
-        "OPERATOR_LOG_FORMAT, OPERATOR_LOG_LEVEL, OPERATOR_RESYNC_SECONDS, ROCKETMQ_HA_IMAGE_REPOSITORY, "
-        "ROCKETMQ_HA_IMAGE_TAG; docs/operator.md lists all of them.",
+    parser = Arguments(
+        PROGRAM,
+        "Turns BrokerGroup, ControllerCluster and NameServer resources into running processes.",
+        epilog="Settings come from the environment: OPERATOR_<NAME>, ROCKETMQ_HA_IMAGE_<NAME>. docs/operator.md lists "
+        "all of them.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("run", help="reconcile until stopped (the default)")
-    commands.add_parser(
-        "release-finalizers",
-        help="stop the operator and remove its finalizers from every resource, before an uninstall",
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=[str(command) for command in Command],
+        default=str(Command.RUN),
+        help="reconcile until stopped (the default), or stop the operator and remove its finalizers from every "
+        "resource, before an uninstall",
     )
     options = parser.parse_args(arguments)
+    return start(
+        PROGRAM,
+        load=load,
+        source="the environment",
+        print_config=options.print_config,
+        run=lambda loaded: _ended(Command(options.command), loaded.settings),
+    )
+
+
+def _ended(command: Command, settings: OperatorSettings) -> int:
     try:
-        settings = load()
-    except SettingsError as error:
-        parser.exit(EXIT_USAGE, f"{parser.prog}: {error}\n")
-    logs.configure(settings.log_format, settings.log_level)
-    try:
-        if options.command == "release-finalizers":
-            return asyncio.run(_release(settings))
-        return asyncio.run(_run(settings))
+        return asyncio.run(_release(settings) if command is Command.RELEASE_FINALIZERS else _run(settings))
     except UnavailableError as error:
         log.error("cannot start", error=str(error))
         return EXIT_FATAL

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rocketmq_operator.settings import OperatorSettings
+from rocketmq_settings.operator import OperatorKeys
+from rocketmq_settings.table import keys, rows
 from tests.paths import ROOT
 from tests.scripts import load_script
 
@@ -88,11 +89,26 @@ def nodes(schema: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple
 def test_the_operator_knows_every_variable_it_is_given() -> None:
     text = "".join(p.read_text() for p in (CHART / "templates").glob("*.yaml"))
     given = set(re.findall(r"name: ((?:OPERATOR|ROCKETMQ_HA)_\w+)", text))
-    fields = OperatorSettings.__struct_fields__
-    known = {f"ROCKETMQ_HA_{f.upper()}" if f.startswith("image_") else f"OPERATOR_{f.upper()}" for f in fields}
+    known = keys(OperatorKeys)
     assert given <= known
     not_given = {"HEALTH_HOST", "HEALTH_PORT", "METRICS_PORT", "LEASE_SECONDS", "HAND_OVER_SECONDS"}
     assert known - given == {f"OPERATOR_{name}" for name in not_given}  # extraEnv is there for these
+
+
+def test_values_that_set_a_variable_have_its_default_and_stay_within_its_bounds() -> None:
+    template = (CHART / "templates" / "060-Deployment-operator.yaml").read_text()
+    paths = dict(re.findall(r"name: ([A-Z_]+)\n +value: {{ \.Values\.([\w.]+)", template))
+    assert {"OPERATOR_WORKERS", "OPERATOR_RESYNC_SECONDS", "OPERATOR_LOG_LEVEL"} <= paths.keys()
+    for row in rows(OperatorKeys):
+        if row.key not in paths:
+            continue
+        value, schema = VALUES, SCHEMA
+        for name in paths[row.key].split("."):
+            value, schema = value[name], schema["properties"][name]
+        assert value == row.value, row.key
+        assert set(schema.get("enum", ())) == set(row.choices), row.key
+        if row.most is not None:
+            assert (row.least or 0) <= schema["minimum"] <= schema["maximum"] <= row.most, row.key
 
 
 def test_rules_name_what_they_allow() -> None:

@@ -71,7 +71,7 @@ def command(
         arguments = [*arguments, "-c", str(path)]
     try:
         code = __main__.main(arguments)
-    except SystemExit as error:  # argparse
+    except SystemExit as error:
         code = int(error.code or 0)
     written = capsys.readouterr()
     assert SECRET not in written.out + written.err

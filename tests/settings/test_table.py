@@ -7,10 +7,12 @@ import pytest
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_controller.settings import ControllerSettings
 from rocketmq_namesrv.settings import NameServerSettings
+from rocketmq_operator.settings import OperatorSettings
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.declare import Settings, key
 from rocketmq_settings.name_server import NameServerKeys
+from rocketmq_settings.operator import PREFIXES, OperatorKeys
 from rocketmq_settings.replica import JAVA_SWITCHES, ReplicaKeys
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_settings.table import OF_THE_BROKER, OF_THE_SIDECAR, creation_only, keys, rows, set_elsewhere
@@ -27,6 +29,7 @@ from rocketmq_verify.settings import VerifySettings
         (ControllerSettings, ControllerKeys),
         (NameServerSettings, NameServerKeys),
         (VerifySettings, VerifyKeys),
+        (OperatorSettings, OperatorKeys),
     ],
 )
 def test_a_process_has_no_keys_of_its_own(settings: type[Settings], declared: type[Settings]) -> None:
@@ -74,3 +77,9 @@ def test_only_some_keys_of_a_controller_are_for_tools() -> None:
     )
     assert changed["brokerSuspectTimeoutMs"] == "at once"
     assert changed["logFormat"] == "next start"
+
+
+def test_the_operator_s_keys_are_variables() -> None:
+    assert all(row.key.startswith(PREFIXES) for row in rows(OperatorKeys))
+    workers = next(row for row in rows(OperatorKeys) if row.key == "OPERATOR_WORKERS")
+    assert (workers.value, workers.least, workers.most) == (8, 1, 64)
