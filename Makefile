@@ -14,11 +14,12 @@ MINUTES ?= 20
 COUNT ?= 1000
 SEED ?= $(shell date +%s)
 CAMPAIGN_ARGS ?=
-DETERMINISTIC := "not processes and not interop and not java"
+DETERMINISTIC := not processes and not interop and not java
+BY_TEST := -n auto --dist worksteal
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test units quick unstable sim interop together check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -48,10 +49,17 @@ else
 endif
 
 units: $(VERIFY) ## the deterministic part of make test
-	$(BIN)/python -m tests.gate test -n auto --dist worksteal -m $(DETERMINISTIC)
+	$(BIN)/python -m tests.gate test $(BY_TEST) -m "$(DETERMINISTIC)"
+
+# The two parts of make units, as .ci/run takes them. What is long only computes.
+units-short: $(VERIFY)
+	$(BIN)/python -m tests.gate test $(BY_TEST) -m "$(DETERMINISTIC) and not long"
+
+units-long: $(VERIFY)
+	$(BIN)/python -m tests.gate long $(BY_TEST) -m "$(DETERMINISTIC) and long"
 
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
-	$(BIN)/pytest -n auto --dist worksteal -m $(DETERMINISTIC) $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
+	$(BIN)/pytest $(BY_TEST) -m "$(DETERMINISTIC)" $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
 
 sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups outages --seed $(SEED) --count $(COUNT)

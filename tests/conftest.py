@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONG = frozenset(("test_crash_points.py", "test_model.py", "test_stateful.py"))
-"""Files whose tests take tens of seconds, like those of `sim`."""
+"""Files whose tests compute for seconds, like those of `sim`."""
 TRANSPORTS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -60,19 +60,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that start Spark, before `-m` selects, and puts the long ones first: workers that run side by side do
-    not wait for one of them at the end."""
+    """Marks tests that start Spark and tests that compute for long, before `-m` selects, and puts the long ones first:
+    workers that run side by side do not wait for one of them at the end."""
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
+        if item.path.parent.name == "sim" or item.path.name in LONG:
+            item.add_marker(pytest.mark.long)
     items.sort(key=_is_short)
 
 
 def _is_short(item: pytest.Item) -> bool:
-    folder = item.path.parent.name
     if item.get_closest_marker("processes") is not None:
-        return folder != "verify"
-    return not (folder == "sim" or item.path.name in LONG)
+        return item.path.parent.name != "verify"
+    return item.get_closest_marker("long") is None
 
 
 @pytest.hookimpl(wrapper=True)
