@@ -1,7 +1,8 @@
 """A release on a real cluster: install, test, upgrade, rollback, uninstall, install again; what it leaves behind."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -48,6 +49,26 @@ def left_behind(release: Release) -> Sequence[str]:
     return names.split()
 
 
+@pytest.fixture(scope="module")
+def stopped(releases: Releases) -> Iterator[tuple[Release, Future[str]]]:
+    """A release whose operator may not act, and what `helm test` complains of, which takes its whole patience of 40 s:
+    other tests run meanwhile."""
+    release = releases("stopped")
+
+    def complaint() -> str:
+        release.install("replicas=1")
+        release.cluster.kubectl("-n", release.namespace, "delete", "role", f"{release.operator}-lease")
+        release.cluster.kubectl("-n", release.namespace, "delete", "lease", "rocketmq-operator")
+        try:
+            release.helm("test", release.name, "--timeout=120s")
+        except HelmError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(1) as thread:
+        yield release, thread.submit(complaint)
+
+
 def test_every_object_is_accepted_by_the_api_server(cluster: Cluster) -> None:
     namespace = cluster.namespace()
     for values in ((), EVERYTHING, ("watchAllNamespaces=true",)):
@@ -72,6 +93,7 @@ def test_crds_are_brought_up_to_date_as_the_docs_say(releases: Releases) -> None
     assert len(cluster.kubectl("get", "-f", str(CHART / "crds"), "-o", "name").split()) == 3  # they stay
 
 
+@pytest.mark.usefixtures("stopped")
 def test_the_life_of_a_release(releases: Releases) -> None:
     release = releases("life")
     cluster, namespace = release.cluster, release.namespace
@@ -144,13 +166,9 @@ def test_what_the_release_made_goes_with_it(releases: Releases) -> None:
     assert left_behind(release) == []
 
 
-def test_helm_test_finds_an_operator_that_does_not_run(releases: Releases) -> None:
-    release = releases("stopped")
-    release.install("replicas=1")
-    release.cluster.kubectl("-n", release.namespace, "delete", "role", f"{release.operator}-lease")
-    release.cluster.kubectl("-n", release.namespace, "delete", "lease", "rocketmq-operator")
-    with pytest.raises(HelmError, match="failed"):
-        release.helm("test", release.name, "--timeout=120s")
+def test_helm_test_finds_an_operator_that_does_not_run(stopped: tuple[Release, Future[str]]) -> None:
+    release, complaint = stopped
+    assert "failed" in complaint.result()
     log = release.cluster.kubectl("-n", release.namespace, "logs", f"{release.prefix}-test")
     assert "ok     the CRDs are there" in log
     assert "FAILED one of them acts" in log
