@@ -15,8 +15,10 @@ QUEUE_FILE = 20 * 10
 
 
 def settings(root: Path, **changes: Any) -> StoreSettings:
+    """However full the machine's disk is."""
     values: dict[str, Any] = {"root": root, "file_size": FILE, "consume_queue_file_size": QUEUE_FILE}
-    return StoreSettings(**{**values, "disk_refuse_ratio": 1.1, "disk_clean_ratio": 1.1, **changes})
+    ratios = {"disk_refuse_ratio": 1.1, "disk_clean_ratio": 1.1, "disk_max_used_ratio": 110}
+    return StoreSettings(**{**values, **ratios, **changes})
 
 
 def opened(root: Path, **changes: Any) -> tuple[MessageStore, Recovered]:

@@ -14,7 +14,7 @@ DAY = 24 * HOUR
 
 def rule(files: list[tuple[int, int]], *, used: float = 0.1, keep_from: int = 10**9, hour: int = 4) -> int:
     """`files`: (end, age in hours); now is day 100."""
-    config = settings(Path("/nowhere"), disk_clean_ratio=0.85)
+    config = settings(Path("/nowhere"), disk_max_used_ratio=75, disk_clean_ratio=0.85)
     found = [LogFile(end, 100 * DAY - age * HOUR) for end, age in files]
     return delete_before(found, config, used_ratio=used, keep_from=keep_from, now_ms=100 * DAY, hour=hour)
 
