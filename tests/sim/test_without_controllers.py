@@ -98,11 +98,6 @@ def test_a_new_master_that_dies_before_a_step_takes_nothing_with_it(step: str, s
         restart_controllers(world)
 
 
-def _all(story: Callable[[int], object], seeds: int) -> None:
-    for seed in range(seeds):
-        story(seed)
-
-
 def _who_is_there(own_id: int, own_max: int, members: AbstractSet[int], acks: Mapping[int, int]) -> int | None:
     return members_hold(own_id, own_max, members & acks.keys(), acks)
 
@@ -112,7 +107,7 @@ def _agreed_only(rule: AckRule, group: SyncSet, own: int, acks: Mapping[int, int
     return (held if len(group.members) > 1 else None), held
 
 
-async def _goes_on(follower: Follower) -> None:
+async def _keeps_following(follower: Follower) -> None:
     """Only the writer lock is given back."""
     follower._lock.release()
 
@@ -120,10 +115,10 @@ async def _goes_on(follower: Follower) -> None:
 DEFECTS: dict[str, tuple[Any, str, Callable[..., Any], tuple[str, ...]]] = {
     "members that are not there are not waited for": (confirm, "members_hold", _who_is_there, ("AckedSurvives",)),
     "the set that was asked for does not count": (mastership, "offsets", _agreed_only, ("AckedSurvives",)),
-    "an elected member goes on following": (
+    "an elected member continues to follow": (
         Follower,
         "stop",
-        _goes_on,
+        _keeps_following,
         ("AckedSurvives", "PrefixAligned", "WholeRecords", "OneWriter", "NoBugs", "QueuesComplete"),
     ),
 }
@@ -135,5 +130,5 @@ def test_a_step_that_is_left_out_is_found(defect: str, monkeypatch: pytest.Monke
     place, name, instead, broken = DEFECTS[defect]
     monkeypatch.setattr(place, name, instead)
     with pytest.raises(Violation) as found:
-        _all(_run, PATIENCE)
+        run_all(_run, range(PATIENCE))
     assert found.value.invariant in broken

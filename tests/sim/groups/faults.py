@@ -1,6 +1,7 @@
 """What goes wrong in a simulated broker group; each fault undoes itself after a while."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rocketmq_broker.domain.role import Role
@@ -316,7 +317,7 @@ class Storm:
         length = self.rng.choice((1.0, 3.0, 8.0)) * self.rng.uniform(0.5, 1.2)
         for member in quorum.members:
             quorum.kill(member)
-            self.world.schedule.after(length, lambda member=member: member.start(quorum.schedule, quorum.network))  # type: ignore[misc]
+            self.world.schedule.after(length, partial(member.start, quorum.schedule, quorum.network))
 
     def stumble(self) -> None:
         """A new master's sidecar dies on its way."""

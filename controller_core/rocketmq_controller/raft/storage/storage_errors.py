@@ -1,5 +1,5 @@
-"""What can go wrong with a member's store, and the replacing of its small files, where that is told apart. Only a full
-disk is waited out; all else must stop the process."""
+"""What can go wrong with a member's store, and the replacement of its small files, which raises these errors. Only a
+full disk is waited out; all else must stop the process."""
 
 from pathlib import Path
 
