@@ -74,6 +74,8 @@ class Checker:
 
     def member(self, name: str, machine: RaftMachine) -> None:
         """Check one member after something happened to it."""
+        if machine.is_sound() and machine.log.standing.lineage is None:
+            raise Violation(f"NewStoresWait: {name} counts and belongs to no quorum")
         self._log_matching(name, machine)
         self._one_change(name, machine)
         self._commit_quorum(name, machine)

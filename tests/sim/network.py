@@ -1,6 +1,9 @@
 """A network in virtual time: messages get lost, late, doubled and overtaken; links fail one way or both; connections
 end.
 
+The transport does less to messages: TCP and the sequence numbers of the frames keep them in order. Raft does not rest on
+that, except for introductions: they arrive once, behind what was sent before and before what is sent after.
+
 Each pair of members has a connection with a generation, and each end its own view of it, because ends learn of a break
 at different times. A message only arrives where sender and receiver see the same generation, as TCP has it.
 """
@@ -36,6 +39,10 @@ class Endpoint(Transport):
         return True
 
 
+Pipe = tuple[str, str, int]
+"""Sender, receiver and generation: one direction of a connection."""
+
+
 class Network:
     """Who can reach whom, and what is under way."""
 
@@ -43,10 +50,12 @@ class Network:
         self,
         members: list[str],
         rng: Random,
+        clock: Callable[[], float],
         after: Callable[[float, Callable[[], None]], None],
         deliver: Callable[[str, str, messages.AnyMessage], None],
     ) -> None:
         self._rng = rng
+        self._clock = clock
         self._after = after
         self._deliver = deliver
         self.weather = Weather()
@@ -54,7 +63,10 @@ class Network:
         """Directions (from, to) in which nothing gets through."""
         self.holding = False
         """Blocked messages wait for the link instead of being lost, as in TCP when a partition is short."""
-        self._held: list[tuple[str, str, int, bytes]] = []
+        self._held: list[tuple[Pipe, messages.AnyMessage]] = []
+        self._last_arrival: dict[Pipe, float] = {}
+        self._introduced_at: dict[Pipe, float] = {}
+        """When the last introduction arrives: nothing that is sent after it arrives earlier."""
         self._generation = 0
         self._view: dict[tuple[str, str], int] = {}
         self.members = members
@@ -80,18 +92,29 @@ class Network:
         generation = self._view.get((sender, receiver))
         if generation is None:
             return
-        data = messages.encode(message)
+        pipe = (sender, receiver, generation)
+        introduces = isinstance(message, messages.Introduction)
         if (sender, receiver) in self.blocked:
-            if self.holding:
-                self._held.append((sender, receiver, generation, data))
+            if self.holding or introduces:
+                self._held.append((pipe, message))
             return
         weather, rng = self.weather, self._rng
-        first = isinstance(message, messages.Introduction)  # TCP loses nothing on an open connection
-        if weather.loss and rng.random() < weather.loss and not first:
+        if introduces:
+            self._put(pipe, message, late)
             return
-        copies = 2 if weather.doubled and rng.random() < weather.doubled else 1
-        for _ in range(copies):
-            self._after(late + self._delay(), lambda: self._arrive(sender, receiver, generation, data))
+        if weather.loss and rng.random() < weather.loss:
+            return
+        for _ in range(2 if weather.doubled and rng.random() < weather.doubled else 1):
+            self._put(pipe, message, late)
+
+    def _put(self, pipe: Pipe, message: messages.AnyMessage, late: float = 0.0) -> None:
+        data = messages.encode(message)
+        now = self._clock()
+        arrival = max(now + late + self._delay(), self._introduced_at.get(pipe, 0.0))
+        if isinstance(message, messages.Introduction):
+            arrival = self._introduced_at[pipe] = max(arrival, self._last_arrival.get(pipe, 0.0))
+        self._last_arrival[pipe] = max(arrival, self._last_arrival.get(pipe, 0.0))
+        self._after(arrival - now, lambda: self._arrive(pipe, data))
 
     def _delay(self) -> float:
         weather, rng = self.weather, self._rng
@@ -99,7 +122,8 @@ class Network:
             return rng.uniform(0, weather.slow_delay)
         return weather.delay * (0.5 + rng.random())
 
-    def _arrive(self, sender: str, receiver: str, generation: int, data: bytes) -> None:
+    def _arrive(self, pipe: Pipe, data: bytes) -> None:
+        sender, receiver, generation = pipe
         if self._view.get((receiver, sender)) == generation:
             self._deliver(sender, receiver, messages.decode(data))
 
@@ -107,5 +131,5 @@ class Network:
         """All links work; what was held gets through now."""
         self.blocked.clear()
         held, self._held = self._held, []
-        for sender, receiver, generation, data in held:
-            self._after(self._delay(), lambda s=sender, r=receiver, g=generation, d=data: self._arrive(s, r, g, d))
+        for pipe, message in held:
+            self._put(pipe, message)

@@ -61,7 +61,7 @@ class World:
         self.suspects: dict[str, Suspect] = {}
         names = ["a", "b", "c", "d", "e"][: rng.choices((1, 3, 5), (1, 7, 2))[0]]
         self.checker = Checker(of_voters(dict.fromkeys(names, ("", 0))))
-        self.network = Network(names, rng, self.after, self._deliver)
+        self.network = Network(names, rng, lambda: self.now, self.after, self._deliver)
         self._limits = Limits(
             batch_entries=rng.choice((1, 3, 4096)),
             window_batches=rng.choice((1, 2, 16)),

@@ -284,6 +284,21 @@ def test_a_store_with_the_same_configured_members_waits_for_no_entry() -> None:
     assert "d" in [name for name, _ in lone.take(messages.Admit)]
 
 
+def test_a_store_counts_in_a_lineage_only() -> None:
+    """An introduction without one makes nobody a member of a quorum, whatever its sender's later messages say."""
+    lone = Lone(introduced=False)
+    lone.log.standing = Standing()
+    new = messages.Introduction(0, None, False, True, None, 1, 0, b"")
+    lone.receive("b", new)
+    lone.append("b", term=1, prev=(1, 0), entries=[(1, b"n")])
+    lone.receive("b", messages.Admit(1, 2))
+    assert lone.log.standing == Standing()
+    lone.receive("b", msgspec.structs.replace(new, lineage=bytes(16), voter=True))
+    lone.append("b", term=1, prev=(2, 1), entries=[])
+    lone.receive("b", messages.Admit(1, 2))
+    assert lone.log.standing == Standing(bytes(16), voter=True)
+
+
 def test_a_follower_refuses_and_names_the_leader() -> None:
     lone = Lone()
     lone.append("b", term=1, prev=(1, 0), entries=[])

@@ -281,7 +281,9 @@ class Standings(Members):
     def join_lineage_of(self, node: Node) -> None:
         """A new store that takes entries of a leader belongs to its quorum from there on."""
         if self.log.standing.lineage is None and node in self.introduced:
-            self.log.set_standing(Standing(self.introduced[node].lineage))
+            lineage = self.introduced[node].lineage
+            if lineage is not None:
+                self.log.set_standing(Standing(lineage))
 
     def held_index(self) -> int:
         """Up to where our disk is known to equal the log of the present term's leader."""
@@ -289,7 +291,9 @@ class Standings(Members):
 
     def on_admit(self, node: Node, message: messages.Admit) -> None:
         standing, held = self.log.standing, self.held_index()
-        if node == self.leader and message.term == self.term and not standing.voter and held >= message.index:
+        if standing.lineage is None or standing.voter:
+            return
+        if node == self.leader and message.term == self.term and held >= message.index:
             log.info("caught up: this member votes and counts from here on", member=self.self_id, index=held)
             self._stand(Standing(standing.lineage, voter=True))
 
