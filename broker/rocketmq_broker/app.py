@@ -11,6 +11,7 @@ import structlog
 
 from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.domain.role import Role
+from rocketmq_broker.group_watch import GroupWatch
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.log_topics import LogTopics
 from rocketmq_broker.registration import Registrar
@@ -77,6 +78,15 @@ class BrokerApp:
             address=core.address,
             ha_address=core.ha_address,
         )
+        self.group_watch = GroupWatch(
+            settings=settings,
+            role=core.role,
+            topics=core.topics,
+            members=core.members,
+            client=core.client,
+            address=core.address,
+        )
+        core.processor_table.register(self.group_watch.processors)
         limits = ServerLimits(max_connections=settings.max_connections)
         memory = server_memory(limits)
         self.servers = [
@@ -112,6 +122,7 @@ class BrokerApp:
             await server.start()
         self.replica.start()
         self.registrar.start()
+        self.group_watch.start()
         log.info("broker started", name=self.settings.name, address=self.address)
 
     async def stop(self) -> None:
@@ -122,6 +133,7 @@ class BrokerApp:
         self.services.sends.stopping = True
         if not await self.core.waiting.drained(self.settings.shutdown_wait_ms):
             log.warning("sends still wait for their copies, they are refused", count=len(self.core.waiting))
+        await self.group_watch.stop()
         await self.registrar.stop()
         await self.replica.stop()
         for server in self.servers:
