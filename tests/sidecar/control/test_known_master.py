@@ -1,5 +1,6 @@
 """What a slave's broker hears about the master: whether there is one decides whether the slave may act for it."""
 
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.replica_link import MasterKnown
 from rocketmq_sidecar.domain.actions import Actions, SendToBroker
 from rocketmq_sidecar.domain.control.known_master import KnownMaster
@@ -80,3 +81,20 @@ def test_in_an_ordinary_failover_no_slave_acts() -> None:
     lose(world, slaves)
     world.run_until(world.in_order)
     assert not [message for node in slaves for message in node.told if isinstance(message, MasterKnown)]
+
+
+def test_when_controllers_lead_again_a_slave_asks_them_at_once() -> None:
+    """Meanwhile they may have elected another master, or this one has another address."""
+    world = settled()
+    master = world.master()
+    slave, other = others(world, master)
+    world.controllers.deaf = set(CONTROLLERS)
+    world.kill(master)
+    lose(world, [slave, other])
+    world.run(5)
+    assert known([slave]) == [False]
+    slave.asked.clear()
+    world.controllers.deaf = set()
+    world.run_until(lambda: known([slave]) == [True] or (slave.broker is not None and slave.broker.role != "slave"))
+    world.run(0.1)
+    assert RequestCode.CONTROLLER_GET_REPLICA_INFO in slave.asked

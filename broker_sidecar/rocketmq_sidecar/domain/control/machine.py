@@ -307,11 +307,14 @@ class ControlMachine:
         actions += self.role.step(self.wanted, now, self._lease_until)
         if not self._held:
             actions += hold
-        actions += self.known_master.step(
+        news = self.known_master.step(
             self.role.slave_of,
             named=self.session.group.has_master,
             controllers=self.session.finder.leader is not None,
         )
+        if news:
+            self.session.polls.at_once()  # a controller that leads again may know another master
+        actions += news
         actions += self._lease_actions(actions, now)
         actions += self._adopt()
         if self._log_opened and not self._stopping:
