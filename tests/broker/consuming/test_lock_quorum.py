@@ -110,7 +110,7 @@ async def test_a_vote_that_comes_too_late_lapses() -> None:
             await asyncio.sleep(MEMBER_SECONDS)
         return answer
 
-    group.handle = slow  # type: ignore[method-assign]
+    group.handle = slow
     assert await group.lock("c1", "a", ALL) == frozenset()
 
 
@@ -140,9 +140,9 @@ async def test_nonsense_is_no_vote(answer: tuple[int, bytes]) -> None:
             else response(command, answer[0], None, None, answer[1])
         )
 
-    group.handle = nonsense  # type: ignore[method-assign]
+    group.handle = nonsense
     assert await group.lock("c1", "a", ALL) == frozenset()
-    group.handle = true_handle  # type: ignore[method-assign]
+    group.handle = true_handle
     assert await group.lock("c1", "a", ALL) == ALL
 
 
@@ -157,7 +157,7 @@ async def test_only_what_this_broker_gives_is_asked_for() -> None:
             asked.append(decode_body(LockBatchRequestBody, command.body))
         return await true_handle(address, command)
 
-    group.handle = listen  # type: ignore[method-assign]
+    group.handle = listen
     assert await group.lock("c1", "a", ALL) == queues(1, 2)
     assert {(one.client_id, one.mq_set, one.only_this_broker) for one in asked} == {("c1", queues(1, 2), True)}
 
