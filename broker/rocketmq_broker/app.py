@@ -34,7 +34,7 @@ class BrokerApp:
         self.settings = settings
         self.stopping = asyncio.Event()
         self.fatal: OSError | None = None
-        self._opened = False
+        self._opened = self._acting = False
         self.core = core = BrokerCore(settings)
         self.address = core.address
         self.store, self.role, self.topics, self.tables = core.store, core.role, core.topics, core.tables
@@ -57,6 +57,7 @@ class BrokerApp:
             on_cut=self._on_cut,
             on_hold=self._on_hold,
             on_members=self._on_members,
+            on_master_known=self._on_serving,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
             traffic=core.traffic,
@@ -85,6 +86,7 @@ class BrokerApp:
             members=core.members,
             client=core.client,
             address=core.address,
+            on_change=self._on_registered_members,
         )
         core.processor_table.register(self.group_watch.processors)
         limits = ServerLimits(max_connections=settings.max_connections)
@@ -172,6 +174,19 @@ class BrokerApp:
             self.topics.next_version(self.role.epoch, now_ms())
         self.services.on_role_change()
         self.registrar.register_now()
+        self._on_serving()
+
+    def _on_registered_members(self) -> None:
+        self.role.least_registered = self.core.members.least_id
+        self._on_serving()
+
+    def _on_serving(self) -> None:
+        """Whether this replica serves consumers may be different now."""
+        if self.role.acting != self._acting:
+            self._acting = self.role.acting
+            log.warning(
+                "acting master: serves consumers until there is a master" if self._acting else "no longer acting"
+            )
         self.services.pulls.on_role_change()
 
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:
