@@ -78,7 +78,7 @@ class GroupWatch:
         period = self._settings.heartbeat_period
         if period is not None:
             self._tasks += [asyncio.create_task(self._keep_known(server, period)) for server in self._servers]
-        if self._settings.enable_slave_acting_master and self._servers:
+        if (self._settings.enable_slave_acting_master or self._settings.lock_in_strict_mode) and self._servers:
             self._tasks.append(asyncio.create_task(self._keep_asking()))
 
     async def stop(self) -> None:

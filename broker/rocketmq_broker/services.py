@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from rocketmq_broker.consuming.delay_service import DelayService
 from rocketmq_broker.consuming.lock_api import LockApi
+from rocketmq_broker.consuming.lock_members import LockMembers
 from rocketmq_broker.consuming.offset_api import OffsetApi
 from rocketmq_broker.consuming.pull import PullProcessor
 from rocketmq_broker.consuming.queue_queries import QueryProcessor
@@ -44,7 +45,7 @@ class Services:
             traffic=core.traffic,
             on_appended=replica.log_grew,
         )
-        locks = LockApi()
+        locks = LockApi(self._lock_members())
         core.clients.on_scan = locks.expire
         self._serve_producers(replica, locks)
         self._serve_consumers(writer, locks)
@@ -58,6 +59,16 @@ class Services:
                 address=core.address,
                 ha_address=core.ha_address,
             ).processors
+        )
+
+    def _lock_members(self) -> LockMembers | None:
+        core = self._core
+        if not core.settings.lock_in_strict_mode:
+            return None
+        return LockMembers(
+            replicas=core.settings.total_replicas,
+            members=lambda: core.members.others(core.address),
+            call=core.client.call,
         )
 
     def _serve_producers(self, replica: Replica, locks: LockApi) -> None:

@@ -83,6 +83,11 @@ class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
         """Name of the pod whose replica has to be rebuilt."""
         return self.metadata.annotations.get(names.ANNOTATION_REBUILD)
 
+    @property
+    def strict_locks(self) -> bool:
+        """Consumers in order hold a queue only with the votes of most replicas."""
+        return _is_true(self.spec.config.get("lockInStrictMode"))
+
     def priority(self, ordinal: int) -> int | None:
         """brokerElectionPriority of the replica; None: RocketMQ's default, after all replicas with a number."""
         return self.spec.priorities[ordinal] if ordinal < len(self.spec.priorities) else None
@@ -120,16 +125,33 @@ def _check(group: BrokerGroup) -> None:
         raise SpecError("spec.minInSyncReplicas", f"more than the {spec.replicas} replicas")
     if spec.durability == "strict" and "allAckInSyncStateSet" in spec.config:
         raise SpecError("spec.config.allAckInSyncStateSet", "cannot be set: durability strict implies it")
-    if spec.engine != "native" and spec.replication_secret_name is not None:
-        raise SpecError("spec.replicationSecretName", "official brokers replicate without a secret: remove it")
     for key in spec.config:
         if key in BROKER:
             raise SpecError(f"spec.config.{key}", f"is set by {BROKER[key]}")
-    if spec.engine == "native":
-        check_promises(spec.config)
+    _check_engine(group)
     _ = group.storage_bytes, group.commit_log_bytes, group.broker_memory  # raise SpecError
     if spec.verification is not None:
         _check_verification(group.name, spec.verification)
+
+
+def _check_engine(group: BrokerGroup) -> None:
+    spec = group.spec
+    if spec.engine == "native":
+        check_promises(spec.config)
+        return
+    if spec.replication_secret_name is not None:
+        raise SpecError("spec.replicationSecretName", "official brokers replicate without a secret: remove it")
+    if group.strict_locks and not _is_true(spec.config.get("enableSlaveActingMaster")):
+        raise SpecError(
+            "spec.config.lockInStrictMode",
+            "official brokers lock no queue then: set enableSlaveActingMaster too, without which they do not know each "
+            "other",
+        )
+
+
+def _is_true(value: str | None) -> bool:
+    """As Java reads it."""
+    return value is not None and value.lower() == "true"
 
 
 def _check_verification(name: str, verification: Verification) -> None:

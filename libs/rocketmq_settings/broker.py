@@ -141,8 +141,17 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     max_transfer_count_on_message_in_memory: Annotated[Count, key("Messages of one pull from memory.")] = 32
     max_transfer_bytes_on_message_in_disk: Annotated[Bytes, key("Bytes of one pull from disk.")] = 64 * 1024
     max_transfer_count_on_message_in_disk: Annotated[Count, key("Messages of one pull from disk.")] = 8
+
+    # Order
+    lock_in_strict_mode: Annotated[
+        bool,
+        key(
+            "Consumers in order hold a queue only if more than half of totalReplicas agree, so never two at a time, "
+            "also while the master changes. Equal on all replicas. A replica agrees to nothing in its first minute."
+        ),
+    ] = False
     total_replicas: Annotated[
-        Count, key("The controllers have the list of replicas.", without_effect=True, set_by="spec.replicas")
+        Count, key("Replicas of the group, for lockInStrictMode; with 1 it has no effect.", set_by="spec.replicas")
     ] = 1
 
     # Without a counterpart in Java

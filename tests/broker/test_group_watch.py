@@ -109,6 +109,15 @@ async def test_without_the_keys_name_servers_hear_nothing_more(tmp_path: Path) -
 
 
 @pytest.mark.looptime
+async def test_strict_locks_need_the_group(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, enableSlaveActingMaster=False, lockInStrictMode=True)
+    watched.client.groups["a:1"] = GROUP
+    await watched.run(1.5)
+    assert watched.members.others(OWN) == {0: MASTER, 2: SLAVE}
+    assert not watched.client.oneways
+
+
+@pytest.mark.looptime
 async def test_a_heartbeat_per_second_to_every_name_server(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     await watched.run(3.5)

@@ -1,32 +1,46 @@
 """LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42): orderly consumers take queues for themselves.
 
-Locks are not replicated: consumers renew theirs every 20 s, at a new master too.
-Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
+Locks are not replicated: consumers renew theirs every 20 s, at a new master too. Until then a new master gives any
+queue to the first who asks, while the old holder believes for up to 30 s that it has it. With lockInStrictMode a client
+gets what most replicas of the group give it: the broker that it asks asks the others (`lock_members.py`).
+
+Two rules beside the count keep two clients from holding a queue at a time, whoever dies, returns or is cut off:
+- A lock is taken back only by its client or by time. What a lost vote leaves behind at this broker is released if that
+  request took it; anything older may be part of a majority that the client got at another master.
+- A broker that has just started gives nothing for as long as a lock lasts: it has forgotten whose queues are taken.
+Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java (which knows neither rule).
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
-from rocketmq_broker.domain.consuming.locks import QueueLocks
+import msgspec
+
+from rocketmq_broker.consuming.lock_members import LockMembers
+from rocketmq_broker.domain.consuming.lock_votes import Ballot, quorum
+from rocketmq_broker.domain.consuming.locks import LOCK_SECONDS, Locked, QueueLocks
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.processor_table import Processor
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
-from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody
+from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
-MAX_QUEUES = 10_000
+MAX_QUEUES: Final = 10_000
 """In one request."""
 
 
 class LockApi:
     """Locks by request."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._locks = QueueLocks()
+    def __init__(self, group: LockMembers | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`group`: whose votes count; None without lockInStrictMode."""
+        self._group = group if group is not None and quorum(group.replicas) > 1 else None
+        self._locks = QueueLocks(grants_from=float("-inf") if self._group is None else clock() + LOCK_SECONDS)
         self._clock = clock
         self._expiring: asyncio.Task[None] | None = None
 
@@ -45,15 +59,47 @@ class LockApi:
         return self._locks.any_held(group, self._clock())
 
     def _lock(self, request: RemotingCommand, _peer: Peer) -> Answer:
-        body = _decode(request)
-        held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, self._clock())
-        answer = encode_body(LockBatchResponseBody(lock_ok_mq_set=held))
-        return response(request, ResponseCode.SUCCESS, None, None, answer)
+        body, now, group = _decode(request), self._clock(), self._group
+        addresses = [] if group is None or body.only_this_broker else group.addresses()
+        own = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
+        if group is None or body.only_this_broker:
+            return _answer(request, own.held)
+        candidates = own.held if self._locks.grants(now) else body.mq_set
+        ballot = Ballot(candidates, own.held, needed=quorum(group.replicas), voters=len(addresses))
+        if ballot.decided:
+            return self._result(request, body, own, ballot)
+        # in this turn of the loop: what the client sends next, such as an unlock, must reach the members later
+        decided = group.ask(addresses, msgspec.structs.replace(body, mq_set=candidates), ballot)
+        return asyncio.ensure_future(self._when(decided, request, body, own, ballot))
+
+    async def _when(
+        self,
+        decided: "asyncio.Future[None]",
+        request: RemotingCommand,
+        body: LockBatchRequestBody,
+        own: Locked,
+        ballot: Ballot,
+    ) -> RemotingCommand:
+        await decided
+        return self._result(request, body, own, ballot)
+
+    def _result(
+        self, request: RemotingCommand, body: LockBatchRequestBody, own: Locked, ballot: Ballot
+    ) -> RemotingCommand:
+        won = ballot.won
+        self._locks.give_back(body.consumer_group, own, own.held - won)
+        return _answer(request, won)
 
     def _unlock(self, request: RemotingCommand, _peer: Peer) -> Answer:
         body = _decode(request)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        if self._group is not None and not body.only_this_broker:
+            self._group.unlock(self._group.addresses(), body)
         return response(request, ResponseCode.SUCCESS)
+
+
+def _answer(request: RemotingCommand, held: frozenset[MessageQueue]) -> RemotingCommand:
+    return response(request, ResponseCode.SUCCESS, None, None, encode_body(LockBatchResponseBody(lock_ok_mq_set=held)))
 
 
 def _decode(request: RemotingCommand) -> LockBatchRequestBody:

@@ -242,6 +242,13 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "config",
         ),
         Rule(
+            "self.engine == 'native' || !('lockInStrictMode' in self.config) || self.config.lockInStrictMode != 'true' "
+            "|| ('enableSlaveActingMaster' in self.config && self.config.enableSlaveActingMaster == 'true')",
+            "config.lockInStrictMode needs config.enableSlaveActingMaster with engine apache: without it official "
+            "brokers do not know each other, and lock no queue",
+            "config",
+        ),
+        Rule(
             "self.engine == 'apache' || !has(self.jvm)",
             "jvm is for engine apache: the native engine has no JVM",
             "jvm",
@@ -271,7 +278,7 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         Replicas,
         field(
             "Copies of the log, each in its own pod. Can be changed with kubectl scale; scaling down never removes the "
-            "master."
+            "master. With config.lockInStrictMode a change restarts the replicas one by one."
         ),
     ] = 3
     image: Annotated[

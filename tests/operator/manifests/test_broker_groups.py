@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketmq_formats import properties
 from rocketmq_operator.domain.manifests.groups.pods import PRE_STOP_SECONDS, RECOVERY_SECONDS
 from rocketmq_operator.domain.manifests.pods import GRACE_SECONDS
 from rocketmq_resources import names
@@ -47,6 +48,19 @@ def test_pods_are_not_restarted_for(change: Object) -> None:
 )
 def test_pods_are_new_revisions_for(change: Object) -> None:
     assert template(made(change)) != template(made())
+
+
+@pytest.mark.parametrize("engine", ["native", "apache"])
+def test_replicas_are_told_how_many_they_are(engine: str) -> None:
+    """lockInStrictMode needs it, so only with that do running replicas restart when the number changes."""
+    for strict in (False, True):
+        config = {"lockInStrictMode": "true", "enableSlaveActingMaster": "true"} if strict else {}
+        spec = {"engine": engine, "config": config}
+        three, five = made({**spec, "replicas": 3}), made({**spec, "replicas": 5}, replicas=3)
+        for objects, number in ((three, "3"), (five, "5")):
+            for text in cases.one(objects, "ConfigMap")["data"].values():
+                assert properties.parse(text.encode())["totalReplicas"] == number
+        assert (template(three) != template(five)) is strict
 
 
 def test_a_restart_is_asked_for_by_annotation() -> None:

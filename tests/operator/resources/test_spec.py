@@ -150,6 +150,8 @@ def test_memory_promised_to_the_broker(broker: Spec, size: int | None) -> None:
         ({"minInSyncReplicas": 4}, "spec.minInSyncReplicas"),
         ({"config": {"brokerName": "x"}}, "spec.config.brokerName"),
         ({"config": {"allAckInSyncStateSet": "false"}}, "spec.config.allAckInSyncStateSet"),
+        ({"engine": "apache", "config": {"lockInStrictMode": "True"}}, "spec.config.lockInStrictMode"),
+        ({"config": {"totalReplicas": "3"}}, "spec.config.totalReplicas"),
         ({"config": {"fileReservedTime": 48}}, "spec.config[...]"),
         ({"verification": {}}, "spec.verification"),
         ({"jvm": {"heap": "much"}}, "spec.jvm.heap"),

@@ -1,4 +1,4 @@
-"""Which client of a group has locked a queue: orderly consumers lock queues before they pull.
+"""Which client of a group has locked a queue at this broker: orderly consumers lock queues before they pull.
 
 Used by `lock_api.py`. A lock that was not renewed for 60 s is free. Times are seconds of one clock, given by the
 caller.
@@ -6,7 +6,7 @@ Source: rocketmq-all-5.3.3: RebalanceLockManager.java.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,37 +22,76 @@ SLICE: Final = 1000
 class _Lock(msgspec.Struct, gc=False):
     client_id: str
     renewed: float
+    request: int
+    """That took or renewed it."""
+
+
+class Locked(NamedTuple):
+    """What one request for locks achieved."""
+
+    request: int
+    held: frozenset[MessageQueue]
+    """The client holds them now."""
+    new: frozenset[MessageQueue]
+    """Those of them that it did not hold before."""
 
 
 class QueueLocks:
     """Locks by group and queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, grants_from: float = float("-inf")) -> None:
+        """`grants_from`: before that time nobody gets a lock, because the process before this one gave some that it
+        cannot tell of any more."""
+        self._grants_from = grants_from
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
+        self._requests = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float) -> frozenset[MessageQueue]:
-        """Take or renew what is free, expired or the client's own; returns the queues that it holds now."""
-        locks = self._groups.setdefault(group, {})
-        held = []
-        for queue in queues:
-            lock = locks.get(queue)
-            if lock is None:
-                if self._count >= MAX_LOCKS:
+    def grants(self, now: float) -> bool:
+        """Whether anybody can get a lock yet."""
+        return now >= self._grants_from
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float) -> Locked:
+        """Take or renew what is free, expired or the client's own."""
+        self._requests += 1
+        held: list[MessageQueue] = []
+        new: list[MessageQueue] = []
+        if self.grants(now):
+            locks = self._groups.setdefault(group, {})
+            for queue in queues:
+                lock = locks.get(queue)
+                if lock is None:
+                    if self._count >= MAX_LOCKS:
+                        continue
+                    locks[queue] = _Lock(client_id, now, self._requests)
+                    self._count += 1
+                    new.append(queue)
+                elif now - lock.renewed > LOCK_SECONDS:
+                    lock.client_id, lock.renewed, lock.request = client_id, now, self._requests
+                    new.append(queue)
+                elif lock.client_id == client_id:
+                    lock.renewed, lock.request = now, self._requests
+                else:
                     continue
-                locks[queue] = _Lock(client_id, now)
-                self._count += 1
-            elif lock.client_id == client_id or now - lock.renewed > LOCK_SECONDS:
-                lock.client_id, lock.renewed = client_id, now
-            else:
-                continue
-            held.append(queue)
+                held.append(queue)
+            if not locks:
+                del self._groups[group]
+        return Locked(self._requests, frozenset(held), frozenset(new))
+
+    def give_back(self, group: str, taken: Locked, queues: Iterable[MessageQueue]) -> None:
+        """Release those of `queues` that the request took. Not those that its client held before, or has renewed since:
+        it may rely on them."""
+        locks = self._groups.get(group, {})
+        for queue in taken.new.intersection(queues):
+            lock = locks.get(queue)
+            if lock is not None and lock.request == taken.request:
+                del locks[queue]
+                self._count -= 1
         if not locks:
-            del self._groups[group]
-        return frozenset(held)
+            self._groups.pop(group, None)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Release those that the client holds."""

@@ -24,12 +24,12 @@ class Endpoints(msgspec.Struct, frozen=True):
 def broker_config(group: BrokerGroup, endpoints: Endpoints, ordinal: int) -> str:
     """The file of replica `ordinal`. What differs between pods is their priority; their address comes from the
     environment."""
-    return properties_text(_values(group, endpoints), _priority(group, ordinal))
+    return properties_text(_values(group, endpoints), _number(group), _priority(group, ordinal))
 
 
 def config_base(group: BrokerGroup, endpoints: Endpoints) -> str:
-    """Keys that are the same for all replicas."""
-    return properties_text(_values(group, endpoints))
+    """Keys that are the same for all replicas, and whose change restarts them."""
+    return properties_text(_values(group, endpoints), _number(group) if group.strict_locks else {})
 
 
 def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue]:
@@ -72,6 +72,11 @@ def _apache(group: BrokerGroup) -> dict[str, PropertyValue]:
         "storePathBrokerIdentity": f"{names.PATH_STORE}/brokerIdentity",
         **all_acknowledge,
     }
+
+
+def _number(group: BrokerGroup) -> dict[str, PropertyValue]:
+    """It only matters with lockInStrictMode: a lock needs the votes of more than half."""
+    return {"totalReplicas": group.spec.replicas}
 
 
 def _priority(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
