@@ -18,11 +18,7 @@ DURABILITY: Final = "strict"
 
 JAVA_SWITCHES: Final = frozenset(
     {
-        "controllerAddress",
-        "fetchControllerAddrByDnsLookup",
-        "syncControllerMetadataPeriod",
         "sendHeartbeatTimeoutMillis",
-        "haMaxGapNotInSync",
         "haMasterAddress",
         "haListenHost",
         "leaseTimeout",
