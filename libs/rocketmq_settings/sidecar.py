@@ -132,7 +132,9 @@ class SidecarKeys(ReplicaKeys, frozen=True):
     enable_auto_in_sync_replicas: Annotated[
         bool, key("With durability=relaxed fewer replicas in sync lower inSyncReplicas.")
     ] = False
-    async_learner: Annotated[bool, key("This replica copies the log and never joins the SyncStateSet.")] = False
+    async_learner: Annotated[
+        bool, key("This replica copies the log, never joins the SyncStateSet and is never elected.")
+    ] = False
     sync_from_last_file: Annotated[bool, key("An empty slave begins with the master's last file.")] = False
     ha_max_time_slave_not_catchup: Annotated[
         Millis,
