@@ -115,6 +115,7 @@ class SidecarSettings(SidecarKeys, frozen=True):
             controllers=self.controllers,
             timing=timing,
             relaxed=self.durability == "relaxed",
+            learner=self.async_learner,
         )
 
 

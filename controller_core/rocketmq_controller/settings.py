@@ -1,7 +1,8 @@
 """The controller's settings: its keys (`rocketmq_settings.controller`), the checks across them, and what follows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -80,7 +81,13 @@ class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
     @property
     def raft_distance(self) -> int:
         """From a member's remoting port to its Raft port."""
-        return self.controller_raft_port - self.self_peer.port if self.controller_raft_port else 1
+        return self._distances[0]
+
+    @property
+    def _distances(self) -> tuple[int, int]:
+        own = self.self_peer.port
+        raft, grpc = (port - own if port else None for port in (self.controller_raft_port, self.controller_grpc_port))
+        return port_distances(self.peers.values(), raft, grpc)
 
     @property
     def raft_port(self) -> int:
@@ -88,8 +95,7 @@ class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
 
     def grpc_port_of(self, peer: Peer) -> int:
         """The port that `peer` is expected to serve gRPC on; may be no legal port where ours is not its neighbour."""
-        distance = self.controller_grpc_port - self.self_peer.port if self.controller_grpc_port else 2
-        return peer.port + distance
+        return peer.port + self._distances[1]
 
     @property
     def grpc_port(self) -> int:
@@ -137,6 +143,25 @@ def parse_peers(text: str) -> dict[str, Peer]:
     if len({peer.address for peer in peers.values()}) < len(peers):
         raise ValueError("controllerDLegerPeers: two members have the same address")
     return peers
+
+
+_MOST_DISTANCE: Final = 1000
+"""Each two of 15 members rule out less than five distances."""
+
+
+def port_distances(peers: Iterable[Peer], raft: int | None = None, grpc: int | None = None) -> tuple[int, int]:
+    """From remoting ports to Raft and gRPC ports; None: not configured.
+
+    1 and 2, unless members on one host would share a port: then the smallest d and 2d with which they do not. All
+    members find the same ones, since they have the same list.
+    """
+    members = tuple(peers)
+    tried = [(step if raft is None else raft, 2 * step if grpc is None else grpc) for step in range(1, _MOST_DISTANCE)]
+    for distances in dict.fromkeys(tried):
+        ports = [(peer.host, peer.port + distance) for peer in members for distance in (0, *distances)]
+        if len(set(ports)) == len(ports):
+            return distances
+    return tried[0]
 
 
 def parse_labels(text: str) -> dict[str, str]:

@@ -33,23 +33,30 @@ class PortPool:
         self._locks: list[IO[bytes]] = []
         self._folder = Path(tempfile.gettempdir()) / f"rocketmq-ha-ports-{os.getuid()}"
 
-    def block(self) -> int:
-        """The first of four consecutive free ports."""
+    def block(self, blocks: int = 1) -> int:
+        """The first of four consecutive free ports, or of so many blocks of four."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        bases = list(range(_FIRST, _LAST, _WIDTH))
+        width = blocks * _WIDTH
+        bases = list(range(_FIRST, _LAST - width + 1, _WIDTH))
         random.shuffle(bases)
         for base in bases:
-            lock = (self._folder / str(base)).open("ab")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                continue
-            if all(map(_is_free, range(base, base + _WIDTH))):
-                self._locks.append(lock)
+            locks = [self._lock(one) for one in range(base, base + width, _WIDTH)]
+            held = [lock for lock in locks if lock is not None]
+            if len(held) == blocks and all(map(_is_free, range(base, base + width))):
+                self._locks += held
                 return base
+            for lock in held:
+                lock.close()
+        raise NoFreePortsError(f"no {width} free ports in a row between {_FIRST} and {_LAST}")
+
+    def _lock(self, base: int) -> IO[bytes] | None:
+        lock = (self._folder / str(base)).open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             lock.close()
-        raise NoFreePortsError(f"no {_WIDTH} free ports in a row between {_FIRST} and {_LAST}")
+            return None
+        return lock
 
     def broker(self) -> int:
         """A listenPort whose neighbours -2 and +1 are free too."""

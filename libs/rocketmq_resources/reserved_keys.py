@@ -19,10 +19,9 @@ from rocketmq_settings.table import creation_only, set_elsewhere
 BROKER: Final[Mapping[str, str]] = {
     **set_elsewhere(BrokerKeys, SidecarKeys),
     "controllerAddress": "spec.controllerRef or spec.controllerAddr",
-    "fetchControllerAddrByDnsLookup": OPERATOR,
     "fetchNamesrvAddrByAddressServer": OPERATOR,
 }
-"""Key -> who sets it instead. A BrokerGroup's, with three keys that only official brokers read."""
+"""Key -> who sets it instead. A BrokerGroup's, with two keys that only official brokers read."""
 
 BROKER_CREATION_ONLY: Final = creation_only(BrokerKeys)
 """May be set when a group is made and never changed: files of another size cannot be read."""

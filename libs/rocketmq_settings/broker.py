@@ -154,6 +154,20 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         Count, key("Replicas of the group, for lockInStrictMode; with 1 it has no effect.", set_by="spec.replicas")
     ] = 1
 
+    transient_store_pool_enable: Annotated[
+        bool, key("The log is always written into mapped files.", without_effect=True)
+    ] = False
+    transient_store_pool_size: Annotated[
+        Count, key("The log is always written into mapped files.", without_effect=True)
+    ] = 5
+    enable_remote_escape: Annotated[
+        bool,
+        key(
+            "Without a master delayed messages would go to another group. Not implemented: a native broker refuses "
+            "true."
+        ),
+    ] = False
+
     # Without a counterpart in Java
     shutdown_wait_ms: Annotated[Millis, key("Time that a stopping broker waits for copies of what it accepted.")] = 3000
     log_check_bytes_per_second: Annotated[

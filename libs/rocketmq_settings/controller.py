@@ -81,14 +81,19 @@ class ControllerKeys(Settings, frozen=True):
     controller_raft_port: Annotated[
         Port,
         key(
-            "Port of Raft; peers keep the same distance from their remoting ports.",
+            "Port of Raft; peers keep the same distance from their remoting ports. Without the key it is 1, or the "
+            "smallest with which no two members on one host share a port: 3 for neighbouring ports.",
             default="remoting port + 1",
             set_by=OPERATOR,
         ),
     ] = 0
     controller_grpc_port: Annotated[
         Port,
-        key("Port of the gRPC API, a distance like controllerRaftPort.", default="remoting port + 2", set_by=OPERATOR),
+        key(
+            "Port of the gRPC API, a distance like controllerRaftPort; without the key twice that of Raft.",
+            default="remoting port + 2",
+            set_by=OPERATOR,
+        ),
     ] = 0
     controller_grpc_tls_cert_file: Annotated[
         str,

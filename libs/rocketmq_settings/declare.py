@@ -7,6 +7,15 @@ import msgspec
 OPERATOR: Final = "the operator"
 """For `set_by`."""
 
+OTHER_NAMES: Final = {
+    "controllerAddress": "controllerAddr",
+    "enableUncleanMasterElect": "enableElectUncleanMaster",
+    "haMaxTimeSlaveNotCatchUp": "haMaxTimeSlaveNotCatchup",
+    "isAsyncLearner": "asyncLearner",
+}
+"""Other spellings, RIP-44's among them, of keys that 5.3.3 reads under the second name; that one wins in a file with
+both."""
+
 Change = Literal["at once", "next start"]
 """When a value that a tool has changed takes effect (updateControllerConfig, updateNamesrvConfig)."""
 

@@ -18,10 +18,6 @@ DURABILITY: Final = "strict"
 
 JAVA_SWITCHES: Final = frozenset(
     {
-        "controllerAddress",
-        "fetchControllerAddrByDnsLookup",
-        "syncControllerMetadataPeriod",
-        "haMaxGapNotInSync",
         "haMasterAddress",
         "haListenHost",
         "leaseTimeout",

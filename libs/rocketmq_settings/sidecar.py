@@ -43,6 +43,25 @@ class SidecarKeys(ReplicaKeys, frozen=True):
     enable_controller_mode: Annotated[bool, key("A sidecar needs controllers; false is refused.", set_by=OPERATOR)] = (
         True
     )
+    controller_deployed_stand_alone: Annotated[
+        bool,
+        key("controllerAddr names the controllers, embedded in name servers or not.", without_effect=True),
+    ] = False
+    fetch_controller_addr_by_dns_lookup: Annotated[
+        bool,
+        key(
+            "Write a name into controllerAddr: names are resolved at each connect.",
+            without_effect=True,
+            set_by=OPERATOR,
+        ),
+    ] = False
+    sync_controller_metadata_period: Annotated[
+        Millis,
+        key(
+            "The leading controller is looked for as soon as it does not answer, not at intervals.",
+            without_effect=True,
+        ),
+    ] = 10_000
     broker_lease_timeout_ms: Annotated[
         LeaseMillis,
         key(
@@ -106,7 +125,9 @@ class SidecarKeys(ReplicaKeys, frozen=True):
     enable_auto_in_sync_replicas: Annotated[
         bool, key("With durability=relaxed fewer replicas in sync lower inSyncReplicas.")
     ] = False
-    async_learner: Annotated[bool, key("This replica copies the log and never joins the SyncStateSet.")] = False
+    async_learner: Annotated[
+        bool, key("This replica copies the log, never joins the SyncStateSet and is never elected.")
+    ] = False
     sync_from_last_file: Annotated[bool, key("An empty slave begins with the master's last file.")] = False
     ha_max_time_slave_not_catchup: Annotated[
         Millis,
@@ -115,6 +136,11 @@ class SidecarKeys(ReplicaKeys, frozen=True):
             set_by="spec.failover.maxTimeSlaveNotCatchupMs",
         ),
     ] = NOT_CAUGHT_UP_MS
+    ha_max_gap_not_in_sync: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=2**63 - 1),
+        key("haMaxTimeSlaveNotCatchup decides which slave lags, by time and not by bytes.", without_effect=True),
+    ] = 256 * 1024 * 1024
     check_sync_state_set_period: Annotated[
         Millis,
         key("Time between two checks for slaves that lag; at most a third of haMaxTimeSlaveNotCatchup is used."),

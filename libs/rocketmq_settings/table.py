@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from rocketmq_settings.broker import BrokerKeys
-from rocketmq_settings.declare import Change, Settings
+from rocketmq_settings.declare import OTHER_NAMES, Change, Settings
 from rocketmq_settings.replica import JAVA_SWITCHES
 from rocketmq_settings.sidecar import SidecarKeys
 
@@ -64,10 +64,29 @@ def keys(spec: type[Settings]) -> frozenset[str]:
     return frozenset(spec.__struct_encode_fields__)
 
 
-OF_THE_SIDECAR: Final = (keys(SidecarKeys) | JAVA_SWITCHES) - keys(BrokerKeys)
+def _names(spec: type[Settings]) -> frozenset[str]:
+    own = keys(spec)
+    return own | {name for name, key in OTHER_NAMES.items() if key in own}
+
+
+OF_THE_SIDECAR: Final = (_names(SidecarKeys) | JAVA_SWITCHES) - _names(BrokerKeys)
 """In a replica's file, of no concern to the broker."""
-OF_THE_BROKER: Final = (keys(BrokerKeys) | JAVA_SWITCHES) - keys(SidecarKeys)
+OF_THE_BROKER: Final = (_names(BrokerKeys) | JAVA_SWITCHES) - _names(SidecarKeys)
 """In a replica's file, of no concern to the sidecar."""
+
+
+def without_effect(settings: Settings) -> Mapping[str, str]:
+    """Key -> its meaning, of those that are set and switch nothing; none beside an official broker, which reads them.
+
+    Raises:
+        TypeError: as `rows`.
+    """
+    if settings.beside_java_broker:
+        return {}
+    spec = type(settings)
+    fields = dict(zip(spec.__struct_encode_fields__, spec.__struct_fields__, strict=True))
+    idle = (row for row in rows(spec) if row.without_effect)
+    return {row.key: row.meaning for row in idle if getattr(settings, fields[row.key]) != row.value}
 
 
 def set_elsewhere(*specs: type[Settings]) -> Mapping[str, str]:

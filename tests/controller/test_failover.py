@@ -13,6 +13,7 @@ from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.liveness import DEFAULT_GRACE
 from rocketmq_controller.domain.model import BrokerGroup, LivenessView, Options, State
 from rocketmq_controller.domain.requests.elect_master import groups_needing_election
+from rocketmq_controller.notifier import RoleNotifier
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -83,9 +84,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def on_stage(folder: Path) -> AsyncIterator[Stage]:
+async def on_stage(folder: Path, *, notices: bool = False) -> AsyncIterator[Stage]:
     """No fixture: those do not run in virtual time."""
-    door = Door(folder, {"notifyBrokerRoleChanged": "false"}, LIMITS)
+    door = Door(folder, {"notifyBrokerRoleChanged": str(notices).lower()}, LIMITS)
     door.failover.start()
     await door.make_group()
     door.hang_up(3)
@@ -102,6 +103,19 @@ async def test_a_closed_connection_of_the_master_elects_at_once(tmp_path: Path) 
         stage.hang_up(MASTER)
         await stage.go_on(0.1)
         assert stage.master() == (SLAVE, 2)
+
+
+@pytest.mark.parametrize("notices", [False, True])
+async def test_brokers_are_notified_of_an_election_if_the_key_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, notices: bool
+) -> None:
+    made: list[int | None] = []
+    monkeypatch.setattr(RoleNotifier, "announce", lambda _self, news, _alive: made.append(news.header.master_broker_id))
+    async with on_stage(tmp_path, notices=notices) as stage:
+        made.clear()
+        stage.hang_up(MASTER)
+        await stage.go_on(0.1)
+        assert made == [SLAVE] * notices
 
 
 async def test_a_stranger_in_the_masters_name_that_hangs_up_causes_no_election(tmp_path: Path) -> None:

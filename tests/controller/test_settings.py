@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rocketmq_controller.config import LiveConfig
-from rocketmq_controller.settings import ControllerSettings
+from rocketmq_controller.settings import ControllerSettings, Peer, port_distances
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import BodyError
 from rocketmq_runtime.config.live_config import MAX_BODY, MAX_WAITING, PAUSE
@@ -26,6 +26,34 @@ def test_ports_follow_the_remoting_port() -> None:
     made = settings()
     assert (made.self_peer.port, made.raft_port, made.grpc_port) == (9878, 9879, 9880)
     assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9879, 9869, 9859]
+
+
+@pytest.mark.parametrize(
+    ("ports", "raft", "grpc"),
+    [
+        pytest.param((9877, 9878, 9879), 3, 6, id="RIP-44's own list"),
+        pytest.param((9877, 9879, 9881), 3, 6, id="every second port"),
+        pytest.param(tuple(range(9877, 9892)), 15, 30, id="as many as there may be"),
+        pytest.param((9878, 9881, 9884), 1, 2, id="just far enough"),
+        pytest.param((9878,), 1, 2, id="alone"),
+    ],
+)
+def test_members_on_one_host_share_no_port(ports: tuple[int, ...], raft: int, grpc: int) -> None:
+    peers = [Peer(f"n{number}", "127.0.0.1", port) for number, port in enumerate(ports)]
+    assert port_distances(peers) == (raft, grpc)
+    assert port_distances([Peer(peer.id, peer.id, peer.port) for peer in peers]) == (1, 2), "each on its own host"
+
+
+def test_a_configured_port_counts_whatever_the_others_are() -> None:
+    peers = [Peer(f"n{number}", "127.0.0.1", 9877 + number) for number in range(3)]
+    assert port_distances(peers, 100) == (100, 4)
+    assert port_distances(peers, None, 200) == (3, 200)
+    assert port_distances(peers, 1, 2) == (1, 2)
+    made = settings(
+        controllerDLegerPeers="n0-127.0.0.1:9877;n1-127.0.0.1:9878;n2-127.0.0.1:9879", controllerDLegerSelfId="n1"
+    )
+    assert (made.self_peer.port, made.raft_port, made.grpc_port) == (9878, 9881, 9884)
+    assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9880, 9881, 9882]
 
 
 def test_a_member_that_joins_may_name_an_even_number() -> None:

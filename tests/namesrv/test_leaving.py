@@ -42,6 +42,14 @@ class TestUnregister:
         routes.unregister(known, broker_name="g", address=A)
         assert perms(known, "T") == {"g": 4}
 
+    def test_write_permission_comes_back_with_the_master(self) -> None:
+        known = RouteTables()
+        register(known, acting=True)
+        register(known, B, 1, acting=True)
+        routes.unregister(known, broker_name="g", address=A)
+        register(known, acting=True)
+        assert perms(known, "T") == {"g": 6}
+
     def test_and_stays_if_not(self) -> None:
         known = RouteTables()
         register(known)

@@ -146,14 +146,15 @@ class TestEnds:
         assert route_code(door) == ResponseCode.TOPIC_NOT_EXIST
 
     @pytest.mark.looptime
-    async def test_silence_ends_a_broker_and_its_connection(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("beat", [904, 322])
+    async def test_silence_ends_a_broker_and_its_connection(self, tmp_path: Path, beat: int) -> None:
         door = Door(tmp_path, scanNotActiveBrokerInterval="1000")
         door.registry.start()
         step = register("r", body=BOTH, heartbeatTimeoutMillis="10000")
         send_step(door, step)
         for _ in range(3):
             await asyncio.sleep(8)
-            assert send_step(door, Step("beat", 904, step.ext, connection=A)) == 0
+            assert send_step(door, Step("beat", beat, step.ext, connection=A)) == 0
         assert route_code(door) == 0
         await asyncio.sleep(12)
         assert route_code(door) == ResponseCode.TOPIC_NOT_EXIST

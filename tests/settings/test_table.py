@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 import pytest
 
 from rocketmq_broker.settings import BrokerSettings
@@ -15,7 +16,15 @@ from rocketmq_settings.name_server import NameServerKeys
 from rocketmq_settings.operator import PREFIXES, OperatorKeys
 from rocketmq_settings.replica import JAVA_SWITCHES, ReplicaKeys
 from rocketmq_settings.sidecar import SidecarKeys
-from rocketmq_settings.table import OF_THE_BROKER, OF_THE_SIDECAR, creation_only, keys, rows, set_elsewhere
+from rocketmq_settings.table import (
+    OF_THE_BROKER,
+    OF_THE_SIDECAR,
+    creation_only,
+    keys,
+    rows,
+    set_elsewhere,
+    without_effect,
+)
 from rocketmq_settings.verify import VerifyKeys
 from rocketmq_sidecar.settings import SidecarSettings
 from rocketmq_verify.settings import VerifySettings
@@ -61,8 +70,35 @@ def test_a_row_has_what_was_declared() -> None:
 def test_each_half_of_a_replica_knows_the_keys_of_the_other() -> None:
     shared = keys(ReplicaKeys)
     assert keys(BrokerKeys) & keys(SidecarKeys) == shared
-    assert keys(SidecarKeys) - shared | JAVA_SWITCHES == OF_THE_SIDECAR
+    other_names = {"controllerAddress", "isAsyncLearner", "haMaxTimeSlaveNotCatchUp"}
+    assert keys(SidecarKeys) - shared | JAVA_SWITCHES | other_names == OF_THE_SIDECAR
     assert keys(BrokerKeys) - shared | JAVA_SWITCHES == OF_THE_BROKER
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "says"),
+    [
+        (SidecarKeys, {"controllerDeployedStandAlone": "true"}, "controllerAddr names"),
+        (SidecarKeys, {"fetchControllerAddrByDnsLookup": "true"}, "Write a name into controllerAddr"),
+        (SidecarKeys, {"syncControllerMetadataPeriod": "5000"}, "looked for as soon as"),
+        (SidecarKeys, {"haMaxGapNotInSync": "1"}, "haMaxTimeSlaveNotCatchup decides"),
+        (BrokerKeys, {"transientStorePoolEnable": "true"}, "mapped files"),
+        (BrokerKeys, {"transientStorePoolSize": "8"}, "mapped files"),
+        (BrokerKeys, {"brokerRole": "SLAVE"}, "The controllers decide"),
+    ],
+)
+def test_keys_of_the_design_documents_without_effect_are_explained(
+    spec: type[Settings], text: dict[str, str], says: str
+) -> None:
+    ((key, meaning),) = without_effect(msgspec.convert(text, spec, strict=False)).items()
+    assert key in text
+    assert says in meaning
+
+
+def test_nothing_is_explained_about_defaults_or_beside_an_official_broker() -> None:
+    assert without_effect(BrokerKeys(broker_role="ASYNC_MASTER")) == {}
+    official = SidecarSettings(controller_addr="a:1", broker_engine="apache", controller_deployed_stand_alone=True)
+    assert without_effect(official) == {}
 
 
 def test_what_can_never_change() -> None:

@@ -342,6 +342,7 @@ class Agent:
             write_lease_millis=None if heartbeat.lease is None else round(1000 * heartbeat.lease),
             strict_durability=True if settings.durability == "strict" else None,
             unproven=heartbeat.unproven or None,
+            is_learner=settings.async_learner or None,
         )
 
         def done(address: str, *, accepted: bool) -> None:

@@ -41,3 +41,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing = Timing()
     relaxed: bool = False
     """durability=relaxed: it acknowledges alone while its lease lasts, so its heartbeats announce the lease."""
+    learner: bool = False
+    """asyncLearner: it copies the log, requests no election, and its heartbeats say so."""

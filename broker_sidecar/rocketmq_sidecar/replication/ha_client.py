@@ -433,7 +433,8 @@ class MasterConnection:
         self._ticks = self.loop.call_later(self._tick_interval, self._tick)
         now = self.loop.time()
         if now - self.last_read > self._housekeeping and self._reading:
-            self.end(ConnectionError(f"the master was silent for {self._housekeeping:g} s"))
+            old = "" if self._packet_received else ", and did not answer the handshake: it may be older than 5.1.1"
+            self.end(ConnectionError(f"the master was silent for {self._housekeeping:g} s{old}"))
         elif self._acked >= 0 and now - self.last_write >= self._heartbeat:
             self._ack(self._acked)
 

@@ -59,6 +59,7 @@ class BrokerEntry:
         "key",
         "last_heartbeat",
         "last_request",
+        "learner",
         "lease",
         "limit",
         "max_offset",
@@ -97,6 +98,8 @@ class BrokerEntry:
         """As master it acknowledges only what every member of the SyncStateSet has."""
         self.unproven = False
         """Its log may lack what it acknowledged."""
+        self.learner = False
+        """It is never elected."""
 
     @property
     def interval(self) -> float | None:
@@ -108,4 +111,4 @@ class BrokerEntry:
     def forget_report(self) -> None:
         """Its report of its log is void."""
         self.epoch = self.max_offset = self.confirm_offset = -1
-        self.strict = self.unproven = False
+        self.strict = self.unproven = self.learner = False

@@ -206,6 +206,7 @@ class HeartbeatTable:
         entry.takes_leases = lease is not None or entry.lease > 0
         entry.strict = request.strict_durability is True
         entry.unproven = request.unproven is True
+        entry.learner = request.is_learner is True
         if entry.alive and not moved and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
@@ -506,4 +507,5 @@ class TableView:
             connected,
             entry.strict,
             self._table.is_unproven(entry),
+            entry.learner,
         )

@@ -153,6 +153,8 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True):
     """As master it acknowledges only what every member of the syncStateSet has (durability=strict)."""
     unproven: bool = False
     """Its machine lost power, and its log may lack what it acknowledged."""
+    learner: bool = False
+    """It copies the log and is never elected (asyncLearner)."""
 
 
 class LivenessView(Protocol):

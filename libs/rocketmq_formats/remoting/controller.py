@@ -247,6 +247,8 @@ class BrokerHeartbeatRequestHeader(Header, frozen=True, gc=False):
     (durability strict). An election from one such master to another keeps the members of the set."""
     unproven: bool | None = None
     """Ours, unknown to 5.3.3: its machine lost power and its log may lack what it acknowledged."""
+    is_learner: bool | None = None
+    """Ours, unknown to 5.3.3: it copies the log and is never elected (asyncLearner)."""
 
 
 # 990002 CONTROLLER_LOG_DOUBT: ours, unknown to 5.3.3

@@ -25,6 +25,7 @@ from rocketmq_runtime.config.settings import (
     build_settings,
     read_properties_file,
     report_unknown,
+    report_without_effect,
     to_text_values,
 )
 from rocketmq_runtime.files.atomic_file import write_atomically
@@ -130,6 +131,7 @@ class UpdatableConfig(Generic[S]):
     def report(self, file: str) -> None:
         """Log what was ignored, and what an earlier update set."""
         report_unknown(self.unknown_keys, file)
+        report_without_effect(self.settings, file)
         for key in self.kept_updates:
             log.info("configuration key comes from an earlier update", key=key)
         for key, reason in self.ignored_updates.items():

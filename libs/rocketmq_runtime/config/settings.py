@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 import structlog
@@ -17,19 +17,12 @@ import structlog
 from rocketmq_formats import properties
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.security_keys import IGNORE_SECURITY_KEYS, SECURITY_KEYS, promised_protection
-from rocketmq_settings.declare import Settings
+from rocketmq_settings.declare import OTHER_NAMES, Settings
+from rocketmq_settings.table import without_effect
 
 log = structlog.get_logger(__name__)
 
 ENVIRONMENT_PREFIX = "ROCKETMQ_"
-
-OTHER_NAMES: Final = {
-    "enableUncleanMasterElect": "enableElectUncleanMaster",
-    "haMaxTimeSlaveNotCatchUp": "haMaxTimeSlaveNotCatchup",
-    "isAsyncLearner": "asyncLearner",
-}
-"""Other spellings, RIP-44's among them, of keys that 5.3.3 reads under the second name; that one wins in a file with
-both."""
 
 
 class SettingsError(Exception):
@@ -52,6 +45,7 @@ class Loaded(msgspec.Struct, Generic[S], frozen=True):
     def report(self, file: str) -> None:
         """Log what was ignored."""
         report_unknown(self.unknown_keys, file)
+        report_without_effect(self.settings, file)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -85,6 +79,12 @@ def report_unknown(keys: Iterable[str], file: str) -> None:
     """Log that these keys are ignored."""
     for key in keys:
         log.warning("configuration key is not known and ignored", key=key, file=file)
+
+
+def report_without_effect(settings: Settings, file: str) -> None:
+    """Log the keys that were set and switch nothing here, each with what takes its place."""
+    for key, meaning in without_effect(settings).items():
+        log.info("configuration key has no effect", key=key, because=meaning, file=file)
 
 
 def load_settings(spec: type[S], path: Path | None, *, known_elsewhere: AbstractSet[str] = frozenset()) -> Loaded[S]:

@@ -34,6 +34,12 @@ def test_topics_for_the_broker_alone() -> None:
     assert not table().is_system("T")
 
 
+def test_the_topic_by_which_brokers_find_each_other_is_there() -> None:
+    topic = table().get("rmq_sys_SYNC_BROKER_MEMBER_b")
+    assert topic is not None
+    assert (topic.perm & 6, topic.write_queue_nums) == (0, 1)
+
+
 def test_the_template_is_there_only_for_creating() -> None:
     assert table().get("TBW102") is not None
     assert table(auto_create=False).get("TBW102") is None

@@ -81,6 +81,36 @@ def test_outcome_depends_neither_on_order_nor_on_the_dead(
     assert one == (best[0] if best else None)
 
 
+LEARNER = BrokerLiveInfo(9, 999, 0, learner=True)
+
+
+@pytest.mark.parametrize("options", [CLEAN, UNCLEAN, Options(last_resort=True)])
+@pytest.mark.parametrize("in_sync", [(1, 3), (3,)])
+def test_a_learner_is_never_elected(options: Options, in_sync: tuple[int, ...]) -> None:
+    """However long its log is, and though it was a member before it was made one."""
+    group = make_group(master=None, in_sync=in_sync)
+    assert policy.elect(group, StaticView({3: LEARNER}), options) is None
+    assert policy.elect(group, StaticView({3: LEARNER}), options, preferred=BrokerId(3)) is None
+    assert policy.designated(group, StaticView({3: LEARNER}), "3") is None
+    waiting = policy.why_waiting(group, StaticView({3: LEARNER}))
+    assert waiting is not None
+    assert "brokers [3] are learners (asyncLearner=true)" in waiting
+
+
+def test_others_are_elected_beside_a_learner() -> None:
+    view = StaticView({2: BrokerLiveInfo(1, 5), 3: LEARNER})
+    assert policy.elect(make_group(master=None), view, CLEAN) == 2
+    assert policy.elect(make_group(master=3), view, CLEAN) == 2, "a recorded master that is a learner now is replaced"
+    assert policy.elect(make_group(master=None, in_sync=(1,)), view, UNCLEAN) == 2
+
+
+def test_after_a_power_cut_what_a_learner_has_is_not_given_up() -> None:
+    """A member that was made a learner has a longer log than those that may be elected."""
+    group = make_group(master=None)
+    assert policy.elect(group, StaticView({1: cut(9, 998), 2: cut(9, 997), 3: LEARNER}), CLEAN) is None
+    assert policy.elect(group, StaticView({1: cut(9, 999), 2: cut(9, 997), 3: LEARNER}), CLEAN) == 1
+
+
 CUT, LAST_RESORT = BrokerLiveInfo(unproven=True), Options(last_resort=True)
 
 

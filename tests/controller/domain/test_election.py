@@ -193,6 +193,24 @@ def test_differs_from_5_3_3_first_master_must_be_registered() -> None:
     assert decision.remark == "Failed to elect a new master: brokerId 9 is not registered in broker-set broker-a"
 
 
+def test_differs_from_5_3_3_a_learner_is_not_elected_first_nor_by_name_nor_unclean() -> None:
+    """Java elects the learner that asks first, and every replica with unclean election."""
+    view = StaticView({2: BrokerLiveInfo(learner=True)})
+    why = "brokers [2] are learners (asyncLearner=true), which are never elected: to have one elected"
+    for group, request, options in (
+        (fresh_group(), elect(2), CLEAN),
+        (make_group(master=None, in_sync=(1,)), elect(2, designate=True), CLEAN),
+        (make_group(master=None, in_sync=(1,)), elect(), UNCLEAN),
+        (make_group(master=None, in_sync=(1,)), elect(), Options(last_resort=True)),
+    ):
+        decision = elect_master(group, request, view, options)
+        assert not decision.events
+        assert decision.remark is not None
+        assert why in decision.remark
+    elected = elect_master(fresh_group(), elect(1), view, CLEAN)
+    assert only_event(elected)
+
+
 def test_first_master_need_not_be_alive() -> None:
     """Its heartbeat is sent asynchronously just before and may arrive after the request."""
     assert elected(elect_master(fresh_group(), elect(2), StaticView(), CLEAN)) == 2

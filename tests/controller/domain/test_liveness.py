@@ -1,5 +1,6 @@
 """The heartbeat table: who is alive, when silence means death, and what a new leader may not conclude."""
 
+import msgspec
 import pytest
 
 from rocketmq_controller.domain import liveness
@@ -13,6 +14,7 @@ from rocketmq_formats.remoting.controller import (
     NEW_LEADER_WAITS_MS,
     BrokerHeartbeatRequestHeader,
 )
+from rocketmq_formats.remoting.headers import encode_header
 from tests.controller.domain.domain_kit import CLEAN, make_group
 
 NAME = "broker-a"
@@ -167,6 +169,23 @@ def test_reports_of_dead_brokers_are_void() -> None:
     info = table.view(2.0).info(NAME, 1)
     assert info is not None
     assert (info.epoch, info.max_offset) == (-1, -1)
+
+
+def test_a_learner_is_one_for_as_long_as_its_connection_says_so() -> None:
+    table = HeartbeatTable()
+
+    def learner(now: float) -> bool:
+        info = table.view(now).info(NAME, 1)
+        assert info is not None
+        return info.learner
+
+    beat = msgspec.structs.replace(heartbeat(), is_learner=True)
+    assert encode_header(beat)["isLearner"] == "true"
+    table.on_heartbeat(beat, 1, 0.0)
+    assert learner(0.0)
+    table.on_connection_closed(1, 1.0)
+    table.on_heartbeat(heartbeat(), 2, 2.0)
+    assert not learner(2.0)
 
 
 def test_touch_shows_life_and_keeps_the_report() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_runtime.config.settings import (
     SettingsError,
@@ -12,6 +13,7 @@ from rocketmq_runtime.config.settings import (
     to_text_values,
 )
 from rocketmq_settings.declare import Settings
+from rocketmq_sidecar.settings import SidecarSettings
 
 
 class Sample(Settings, frozen=True):
@@ -60,6 +62,19 @@ def test_names_that_the_design_documents_give_a_key_are_taken_too() -> None:
     assert not build_settings(Learner, {"asyncLearner": "true"}, {"isAsyncLearner": "false"}).settings.async_learner
     assert from_environment(Learner, {"ROCKETMQ_IS_ASYNC_LEARNER": "true"}) == {"asyncLearner": "true"}
     assert build_settings(Sample, {"isAsyncLearner": "true"}).unknown_keys == ("isAsyncLearner",)
+    addresses = build_settings(SidecarSettings, {"controllerAddress": "a:1;b:2"}).settings.controllers
+    assert addresses == ("a:1", "b:2")
+
+
+def test_a_key_without_effect_is_explained() -> None:
+    loaded = build_settings(SidecarSettings, {"controllerAddr": "a:1", "haMaxGapNotInSync": "5", "other": "1"})
+    with capture_logs() as lines:
+        loaded.report("broker.conf")
+    assert [(line["event"], line["key"]) for line in lines] == [
+        ("configuration key is not known and ignored", "other"),
+        ("configuration key has no effect", "haMaxGapNotInSync"),
+    ]
+    assert "haMaxTimeSlaveNotCatchup" in lines[1]["because"]
 
 
 def test_other_variables_with_the_prefix_are_left_alone() -> None:

@@ -12,12 +12,8 @@ from rocketmq_sidecar.replication.ha_client import MasterConnection
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica
 
 
-async def test_a_connection_that_ends_before_its_work_has_begun_leaves_nothing(tmp_path: Path) -> None:
-    # Found by the simulation: a coroutine that was never awaited, reported by whatever collects garbage next.
-    replica = Replica(tmp_path, 1)
-    store = EpochStore(tmp_path / "epochFileCheckpoint")
-    ours, master = socket.socketpair()
-    ours.setblocking(False)
+def connected(replica: Replica, store: EpochStore, sock: socket.socket) -> MasterConnection:
+    sock.setblocking(False)
     session = SlaveSession(
         SlaveHandshake(1, sync_from_last_file=False, async_learner=False),
         followed_epoch=1,
@@ -27,8 +23,8 @@ async def test_a_connection_that_ends_before_its_work_has_begun_leaves_nothing(t
         confirm_offset=0,
         file_size=FILE_SIZE,
     )
-    connection = MasterConnection(
-        ours,
+    return MasterConnection(
+        sock,
         session,
         files=replica.files,
         epoch_store=store,
@@ -39,6 +35,14 @@ async def test_a_connection_that_ends_before_its_work_has_begun_leaves_nothing(t
         heartbeat_interval=1.0,
         housekeeping_interval=3.0,
     )
+
+
+async def test_a_connection_that_ends_before_its_work_has_begun_leaves_nothing(tmp_path: Path) -> None:
+    # Found by the simulation: a coroutine that was never awaited, reported by whatever collects garbage next.
+    replica = Replica(tmp_path, 1)
+    store = EpochStore(tmp_path / "epochFileCheckpoint")
+    ours, master = socket.socketpair()
+    connection = connected(replica, store, ours)
     master.sendall(encode_master_handshake(0, EpochList.of([(1, 0)])))
     connection.start()
     connection._on_readable()  # as the loop does, with the end in the same turn
@@ -48,3 +52,17 @@ async def test_a_connection_that_ends_before_its_work_has_begun_leaves_nothing(t
     store.close()
     gc.collect()
     assert replica.truncations == []
+
+
+async def test_a_master_that_does_not_answer_the_handshake_may_be_of_an_older_release(tmp_path: Path) -> None:
+    """RocketMQ 5.0.0 and 5.1.0 have a longer handshake, and wait for the rest of ours."""
+    store = EpochStore(tmp_path / "epochFileCheckpoint")
+    ours, master = socket.socketpair()
+    connection = connected(Replica(tmp_path, 1), store, ours)
+    connection.start()
+    connection.last_read -= 3.1
+    connection._tick()
+    assert "it may be older than 5.1.1" in str(connection.reason)
+    await connection.stopped()
+    master.close()
+    store.close()

@@ -45,7 +45,7 @@ class _Metrics:
 
 
 @cache
-def _config(name: str) -> LiveConfig:
+def _config(name: str, *, unclean: bool) -> LiveConfig:
     peers = ";".join(f"{one}-{address}:{PORT}" for one, address in ADDRESSES.items())
     values = {
         "controllerDLegerPeers": peers,
@@ -53,6 +53,7 @@ def _config(name: str) -> LiveConfig:
         "controllerRaftSecretFile": "/nowhere/secret",
         "controllerStorePath": "/nowhere/controller",
         "metricsPromExporterPort": "0",
+        "enableElectUncleanMaster": str(unclean).lower(),
     }
     return LiveConfig(values, cast("Mapping[str, str]", {}))
 
@@ -79,7 +80,7 @@ class Member:
         async def main() -> None:
             self.apply_all()
             replica, metrics = cast("Any", self), cast("Any", _Metrics())
-            config = _config(self.name)
+            config = _config(self.name, unclean=self.quorum.unclean)
             self.table = HeartbeatTable()
             client = RemotingClient()
             proposals = Proposals(replica, self.machine, metrics)
@@ -150,7 +151,11 @@ class Member:
 class Quorum:
     """Three members and what they agreed on."""
 
-    def __init__(self, schedule: Schedule, network: Network, on_group: Callable[[BrokerGroup], None]) -> None:
+    def __init__(
+        self, schedule: Schedule, network: Network, on_group: Callable[[BrokerGroup], None], *, unclean: bool = False
+    ) -> None:
+        """`unclean`: enableElectUncleanMaster."""
+        self.unclean = unclean
         self.schedule, self.network, self.rng = schedule, network, schedule.rng
         self.log: list[bytes] = []
         self.leader: Member | None = None

@@ -62,7 +62,8 @@ class GroupWorld:
     def __init__(
         self, seed: int, *, story: bool = False, gentle: bool = False, outages: bool = False, **options: Any
     ) -> None:
-        """`options` instead of what the seed has; `replicas`: how many. `gentle`: without anything that kills or cuts
+        """`options` instead of what the seed has; `replicas`: how many; `learners`: the numbers of those that are
+        learners; `unclean`: enableElectUncleanMaster. `gentle`: without anything that kills or cuts
         off; `outages`: all controllers are away again and again."""
         self.rng = rng = Random(seed)
         self.story: list[str] | None = [] if story else None
@@ -73,6 +74,8 @@ class GroupWorld:
         if gentle:
             self.options["durability"] = rng.choice(("strict", "relaxed", "relaxed"))
         count = options.pop("replicas", None) or rng.choices((2, 3, 4), (1, 8, 1))[0]
+        self.learners: frozenset[int] = frozenset(options.pop("learners", ()))
+        unclean = options.pop("unclean", False)
         self.options |= options
         if seed % 2:
             self.options["ha_replication_secret_file"] = str(_SECRET)
@@ -84,7 +87,7 @@ class GroupWorld:
         self._of = {replica.name: replica for replica in self.replicas}
         copies = 2 if self.strict else 1 if self.options["all_ack_in_sync_state_set"] else 0
         self.checker = GroupChecker(self.replicas, Promise(copies, not self.strict, gentle))
-        self.quorum = Quorum(self.schedule, self.network, self._on_group)
+        self.quorum = Quorum(self.schedule, self.network, self._on_group, unclean=unclean)
         self.controllers = ";".join(f"{address}:{PORT}" for address in ADDRESSES.values())
         self.bugs: list[str] = []
         self.schedule.after_turn = self._after_turn
@@ -98,7 +101,9 @@ class GroupWorld:
 
     def _replica(self, number: int) -> SimReplica:
         host = Host(f"r{number}", f"10.0.0.{number}", self.rng)
-        replica = SimReplica(number, host, self.schedule, self.network, self.options)
+        replica = SimReplica(
+            number, host, self.schedule, self.network, self.options | {"async_learner": number in self.learners}
+        )
         self.network.hosts[host.address] = host
         replica.on_gone = lambda process, reason: self._gone(replica, process, reason)
         replica.on_power_cut = lambda: self._power_fails(replica)
@@ -337,7 +342,7 @@ class GroupWorld:
             sum(map(accepts, self.replicas)) == 1
             and sum(map(follows, self.replicas)) == len(self.replicas) - 1
             and group is not None
-            and len(group.sync_state_set) == len(self.replicas)
+            and len(group.sync_state_set) == len(self.replicas) - len(self.learners)
         )
 
     def describe(self) -> str:

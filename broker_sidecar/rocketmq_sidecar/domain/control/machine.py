@@ -72,6 +72,9 @@ class ControlMachine:
         self.known_master = KnownMaster()
         self.unfollowed = None if options.relaxed else Unfollowed(options.timing.unfollowed)
         self._relaxed = options.relaxed
+        self._no_master = "the group has no master"
+        if options.learner:
+            self._no_master += ", and this replica is a learner (asyncLearner=true), which is never elected"
         self.epoch_trouble: str | None = None
         """Why the epoch that this replica was elected for cannot begin."""
         self._now = NEVER
@@ -259,7 +262,7 @@ class ControlMachine:
             trouble = session.trouble
             return AwaitMaster("not registered at the controllers yet") if trouble is None else Halt(trouble)
         if group.master_id is None or group.master_address is None:
-            return AwaitMaster(session.lost or session.reported_unproven or "the group has no master")
+            return AwaitMaster(session.lost or session.reported_unproven or self._no_master)
         if not session.is_master:
             return BeSlave(group.master_epoch, group.master_id, group.master_address)
         return BeMaster(group.master_epoch, group.agreed) if session.lost is None else AwaitMaster(session.lost)

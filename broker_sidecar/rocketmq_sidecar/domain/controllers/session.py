@@ -282,7 +282,7 @@ class ControllerSession:
         if not self.registered:
             return self._requests.register(leader, broker_id, address, now)
         vacant = self.group.vacant and self.lost is None and self.reported_unproven is None
-        return self._requests.elect(leader, broker_id, now) if vacant else None
+        return self._requests.elect(leader, broker_id, now) if vacant and not self._options.learner else None
 
     def _poll_request(self, now: float) -> Request | None:
         leader = self.finder.leader

@@ -14,6 +14,8 @@ Differs from 5.3.3:
 - While a new controller leader has not listened for long enough to have heard the master, no replica may replace it.
 - No replica is designated in place of a living master that acknowledges alone under a write lease
   (durability=relaxed): that master would continue for some time, and what it acknowledges then would be lost.
+- Learners (asyncLearner) are never elected, not as the first either. Java elects a learner that asks first, and one
+  outside the syncStateSet with unclean election. An official learner does not say that it is one.
 - An epoch that would leave Java's int is refused.
 - Where the last master and the new one are both strict, all members stay in the syncStateSet (KeepsElectable): each of
   them has everything that was acknowledged, and the new master acknowledges nothing without all of them. It makes the
@@ -77,7 +79,7 @@ def elect_master(
         )
     winner = policy.elect(group, view, options, preferred=preferred)
     if winner is None:
-        return _no_candidate(group, view, asking)
+        return _no_candidate(group, view, asking, options)
     return _master_stays(group, winner) if winner == master else _elected(group, winner, asking, view)
 
 
@@ -124,6 +126,8 @@ def _lease_of(group: BrokerGroup, view: LivenessView) -> float:
 def _first(group: BrokerGroup, asking: BrokerId, view: LivenessView) -> Decision:
     if asking not in group.replicas:
         return _refused(asking, f"brokerId {asking} is not registered in broker-set {group.broker_name}")
+    if asking in policy.living_learners(group, view):
+        return _refused(asking, policy.of_learners((asking,)))
     return _elected(group, asking, asking, view)
 
 
@@ -171,10 +175,14 @@ def _members(group: BrokerGroup, master: BrokerId, *, strict: bool) -> frozenset
     return group.sync_state_set if kept else frozenset((master,))
 
 
-def _no_candidate(group: BrokerGroup, view: LivenessView, asking: int | None) -> Decision:
+def _no_candidate(group: BrokerGroup, view: LivenessView, asking: int | None, options: Options) -> Decision:
     why = policy.why_waiting(group, view)
     if why is not None:
         return _refused(asking, why)
+    unclean = options.enable_elect_unclean_master or options.last_resort
+    learners = [one for one in policy.living_learners(group, view) if unclean or one == asking]
+    if learners:
+        return _refused(asking, policy.of_learners(learners))
     return _MASTER_NOT_AVAILABLE if asking is None else _ELECT_MASTER_FAILED
 
 

@@ -43,6 +43,9 @@ def elect(
     if none that kept everything lives and all members have reported, and then for its log's length. With unclean
     election, or as the last resort, the election does not wait.
 
+    A learner (asyncLearner) is never elected, neither by name nor as the last resort. A group whose only complete log
+    is a learner's waits until that replica is started without the key.
+
     The last resort is narrower than unclean election: while a member of the syncStateSet lives, or was not heard for
     too short a time to tell, messages would be lost without need.
     """
@@ -59,16 +62,34 @@ def why_waiting(group: BrokerGroup, view: LivenessView) -> str | None:
     """Why no replica is elected though members of the syncStateSet live, and what to do; None if that is not so."""
     name, members = group.broker_name, sorted(group.sync_state_set)
     infos = {broker_id: view.info(name, broker_id) for broker_id in members}
-    unproven = [broker_id for broker_id, info in infos.items() if info is not None and info.unproven]
+    learners = [broker_id for broker_id, info in infos.items() if info is not None and info.learner]
+    voters = {broker_id: info for broker_id, info in infos.items() if broker_id not in learners}
+    unproven = [broker_id for broker_id, info in voters.items() if info is not None and info.unproven]
     away = [broker_id for broker_id, info in infos.items() if not _reported(info)]
-    if not unproven or any(info is not None and info.connected and not info.unproven for info in infos.values()):
+    if any(info is not None and info.connected and not info.unproven for info in voters.values()):
         return None
+    if not unproven:
+        return f"{of_learners(learners)}, and of the SyncStateSet {members} no other lives" if learners else None
     return (
         f"brokers {unproven} may lack what they acknowledged (a power cut, a damaged log, or one that is still being"
         " read after an unclean stop); waiting for one of the SyncStateSet"
         f" {members} that kept everything, or for all of them: {away} have not reported. To give up what those have:"
         " kubectl rocketmq elect-master GROUP POD --force-unclean"
     )
+
+
+def of_learners(broker_ids: Iterable[BrokerId]) -> str:
+    """Why these are not elected, and what to do."""
+    return (
+        f"brokers {sorted(broker_ids)} are learners (asyncLearner=true), which are never elected: to have one elected,"
+        " start it without that key"
+    )
+
+
+def living_learners(group: BrokerGroup, view: LivenessView) -> tuple[BrokerId, ...]:
+    """The learners among the replicas that live."""
+    infos = {broker_id: view.info(group.broker_name, broker_id) for broker_id in group.replicas}
+    return tuple(sorted(broker_id for broker_id, info in infos.items() if info is not None and info.learner))
 
 
 def _all_lost(group: BrokerGroup, view: LivenessView) -> bool:
@@ -87,6 +108,7 @@ def designated(group: BrokerGroup, view: LivenessView, among: str) -> BrokerId |
         if view.alive(name, broker_id)
         and (info := view.info(name, broker_id) or _UNKNOWN).connected
         and not info.unproven
+        and not info.learner
     }
     return min(candidates, key=lambda broker_id: (candidates[broker_id].election_priority, broker_id), default=None)
 
@@ -101,7 +123,9 @@ def _among(
 ) -> BrokerId | None:
     name, master = group.broker_name, group.master_broker_id
     living = {
-        broker_id: view.info(name, broker_id) or _UNKNOWN for broker_id in broker_ids if view.alive(name, broker_id)
+        broker_id: info
+        for broker_id in broker_ids
+        if view.alive(name, broker_id) and not (info := view.info(name, broker_id) or _UNKNOWN).learner
     }
     wanted = master if preferred is None else preferred
     if wanted is not None and wanted == master and wanted in living:
@@ -122,9 +146,10 @@ def _proven(
     proven = {broker_id: info for broker_id, info in candidates.items() if not info.unproven}
     if proven or not candidates:
         return proven
-    if not all(_reported(view.info(group.broker_name, broker_id)) for broker_id in group.sync_state_set):
+    infos = [view.info(group.broker_name, broker_id) for broker_id in group.sync_state_set]
+    if not all(map(_reported, infos)):
         return {}
-    most = max((info.epoch, info.max_offset) for info in candidates.values())
+    most = max((info.epoch, info.max_offset) for info in infos if info is not None)
     return {broker_id: info for broker_id, info in candidates.items() if (info.epoch, info.max_offset) == most}
 
 
