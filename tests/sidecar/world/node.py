@@ -15,6 +15,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     LogState,
     NoRole,
+    Others,
     Prepare,
     Prepared,
     Release,
@@ -54,6 +55,8 @@ class Broker:
         self.inbox: deque[FromSidecar] = deque()
         self.hung = False
         self.held: HoldKind | None = None
+        self.others: Others | None = None
+        """What a master was told last of whom to ask."""
         self.deaf_to_holds = False
         """Answers none of them."""
 
@@ -97,6 +100,8 @@ class Broker:
                 self.role, self.epoch = "slave", message.epoch
             case NoRole():
                 self.fence(message.reason)
+            case Others():
+                self.others = message
             case _:
                 raise AssertionError(message)
         return None
