@@ -98,6 +98,14 @@ async def test_a_silent_member_costs_no_more_than_the_patience() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_table_that_is_too_large_is_left_out() -> None:
+    large = ConsumerOffsetsFile(
+        data_version=version(19), offset_table={f"T{number}@G": {0: 1} for number in range(100_000)}
+    )
+    assert await taken(Members({A: (0.0, large), B: (0.0, table(18, 180))}), held=table(17, 170)) == 180
+
+
+@pytest.mark.looptime
 async def test_the_members_may_be_named_late_or_never() -> None:
     loop = asyncio.get_running_loop()
     members = Members({A: (0.0, table(18, 180))})
