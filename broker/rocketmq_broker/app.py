@@ -19,6 +19,7 @@ from rocketmq_broker.replica.log_scrubber import LogScrubber
 from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.services import Services
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_formats.replica_link import Others
 from rocketmq_runtime.remoting.server import RemotingServer, ServerLimits, server_memory
 from rocketmq_store.flush import Flusher
 from rocketmq_store.model import Recovered
@@ -58,6 +59,8 @@ class BrokerApp:
             on_hold=self._on_hold,
             on_members=self._on_members,
             on_master_known=self._on_serving,
+            on_others=self._on_others,
+            on_prepared=None if settings.skip_pre_online else self._on_prepared,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
             traffic=core.traffic,
@@ -208,6 +211,12 @@ class BrokerApp:
 
     def _on_members(self) -> None:
         self.services.on_members()
+
+    def _on_others(self, others: Others) -> None:
+        self.services.on_others(others)
+
+    async def _on_prepared(self, epoch: int) -> None:
+        await self.services.before_mastership(epoch)
 
     async def _on_hold(self) -> None:
         await self.services.before_hand_over()

@@ -18,6 +18,7 @@ from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.reverse_sync import ReverseSync
 from rocketmq_broker.tables.slave_sync import SlaveSync
 from rocketmq_broker.tables.slave_tables import SlaveTables
 from rocketmq_broker.tables.table_copies import TableCopies
@@ -28,6 +29,7 @@ from rocketmq_broker.tools.runtime_info import RuntimeInfo
 from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.tools.topic_admin import TopicAdmin
 from rocketmq_broker.tools.topic_info import TopicInfo
+from rocketmq_formats.replica_link import Others
 from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_runtime.remoting.client import parse_address
 
@@ -180,6 +182,7 @@ class Services:
             core.processor_table.register(api.processors)
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)
+        self._reverse_sync = ReverseSync(offsets=tables.offsets, client=core.client)
         self._sync = SlaveSync(
             role=core.role,
             store=core.store,
@@ -217,6 +220,14 @@ class Services:
     def on_members(self) -> None:
         """The SyncStateSet, or the slaves that may enter it, changed."""
         self._copies.on_members()
+
+    def on_others(self, others: Others) -> None:
+        """The members that may have newer tables, in an epoch for which this replica was elected."""
+        self._reverse_sync.on_others(others)
+
+    async def before_mastership(self, epoch: int) -> None:
+        """Returns, soon, when the tables are as new as another member's."""
+        await self._reverse_sync.run(epoch)
 
     async def before_hand_over(self) -> None:
         """Sends are held back; returns when the slaves have the tables that a next master needs."""

@@ -12,7 +12,8 @@ OneWriter). The lock changes hands as follows; when either process crashes the k
     start            broker takes it, recovers the store, releases it, connects, `Hello`
     slave            sidecar takes it, before it appends what the master sends
     slave -> master  sidecar stops replicating, releases; `Prepare`; broker takes it, cuts the incomplete tail,
-                     `Prepared(maxOffset)`; sidecar writes the epoch durably; `Grant`: now sends are accepted
+                     `Prepared(maxOffset)`; sidecar writes the epoch durably, broker takes over newer offsets of the
+                     `Others`; `Grant`: now sends are accepted
     master -> slave  `Release`; broker fails what waits, releases it, `Released(maxOffset)`; sidecar takes it
     hold             `Hold(kind)`: whatever the role is, sends are refused, and what was accepted is answered;
                      `Held(maxOffset)`: nothing is appended behind it. The lock stays where it is
@@ -33,6 +34,8 @@ from rocketmq_formats.errors import FrameError
 
 PROTOCOL: Final = 9
 MAX_FRAME: Final = 16 * 1024 * 1024
+MAX_OTHERS: Final = 16
+"""Members that a new master asks for newer tables."""
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 N_ANSWERS: Final = len(ANSWER_SECONDS) + 1
@@ -224,6 +227,15 @@ class Prepare(Message, frozen=True, tag=True, array_like=True):
     epoch: int
 
 
+class Others(Message, frozen=True, tag=True, array_like=True):
+    """Who may have newer tables than this replica, which was elected for `epoch`: it asks them before it serves. Comes
+    before, after or without the `Prepare` of that epoch."""
+
+    epoch: int
+    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_OTHERS)]
+    """Of the other members' brokers, of those that live; members of the SyncStateSet first."""
+
+
 class Grant(Message, frozen=True, tag=True, array_like=True):
     """The epoch is on disk: be master until `lease_until`."""
 
@@ -350,6 +362,7 @@ FromSidecar = (
     Welcome
     | CopyKey
     | Prepare
+    | Others
     | Grant
     | Lease
     | Replication

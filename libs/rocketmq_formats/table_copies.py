@@ -15,10 +15,13 @@ from typing import Annotated
 import msgspec
 
 from rocketmq_formats import challenge
+from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.json.bodies import Int64
+from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
+from rocketmq_formats.topics import DataVersion
 
 Length = Annotated[int, msgspec.Meta(ge=0, le=64 * 1024 * 1024)]
 Token = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,64}\Z")]
@@ -78,6 +81,28 @@ class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):
     """These are all keys there are, or the first of them; what is named until there are no `more` is all."""
     more: bool = False
     """There are later changes, which the next answers have."""
+
+
+class NewerOffsetsRequestHeader(Header, frozen=True):
+    """With GET_ALL_CONSUMER_OFFSET (43), from a new master: the version of its offsets. A broker whose own are not
+    newer answers with their version and no offsets. Official brokers ignore it and send all they have."""
+
+    state_version: Int64 = NOTHING
+    counter: Int64 = 0
+    timestamp: Int64 = 0
+
+    @property
+    def version(self) -> DataVersion:
+        """Older than any, if the sender did not say."""
+        return DataVersion(state_version=self.state_version, counter=self.counter, timestamp=self.timestamp)
+
+
+def newer_offsets_request(version: DataVersion) -> RemotingCommand:
+    """Asks for offsets that are newer than `version`."""
+    header = NewerOffsetsRequestHeader(
+        state_version=version.state_version, counter=version.counter, timestamp=version.timestamp
+    )
+    return request(RequestCode.GET_ALL_CONSUMER_OFFSET, header)
 
 
 def copy_key(secret: bytes, group: bytes) -> bytes:

@@ -97,6 +97,9 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         Count, key("Pulls that may be held for new messages; more are answered at once.")
     ] = 100_000
     flush_consumer_offset_interval: Annotated[Millis, key("Time between two writes of the consumer offsets.")] = 5000
+    skip_pre_online: Annotated[
+        bool, key("A new master serves without taking over newer consumer offsets of other members first.")
+    ] = False
     message_delay_level: Annotated[str, key("The delay of each level, equal on all replicas.")] = DEFAULT_LEVELS
     max_connections: Annotated[
         Connections,

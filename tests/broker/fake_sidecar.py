@@ -22,6 +22,7 @@ from rocketmq_formats.replica_link import (
     Grant,
     Hello,
     LinkReader,
+    Others,
     Prepare,
     Prepared,
     Replication,
@@ -43,6 +44,8 @@ class FakeSidecar(asyncio.Protocol):
         self.in_sync = in_sync
         self.members = frozenset({1})
         """Of the SyncStateSet; only the broker itself: changes of tables wait for no other replica."""
+        self.others: tuple[str, ...] = ()
+        """Addresses that a new master asks for newer tables."""
         self.joins: dict[int, int] = {}
         self.officials: frozenset[int] = frozenset()
         self.copy_key: CopyKey | None = None
@@ -127,6 +130,7 @@ class FakeSidecar(asyncio.Protocol):
             await self.receive(Hello)
             self.send(Welcome(1))
         self.epoch = epoch
+        self.send(Others(epoch, self.others))
         self.send(Prepare(epoch))
         prepared = await self.receive(Prepared)
         before = self.progress

@@ -16,7 +16,7 @@ from rocketmq_formats.remoting.broker_admin import (
 from rocketmq_formats.remoting.client import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.topics import SubscriptionGroupConfig
-from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from tests.processes.replica_group import PATIENCE, Group, Member, group
 from tests.topic_requests import topic_request
 
@@ -76,6 +76,17 @@ async def next_master(replicas: Group, killed: Member) -> Member:
             await asyncio.sleep(0.01)
 
 
+async def any_master(replicas: Group) -> Member:
+    """The one that serves now."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for member in replicas.members:
+                view = await member.view()
+                if view is not None and view.role.name == "MASTER":
+                    return member
+            await asyncio.sleep(0.01)
+
+
 async def test_changes_by_tools_survive_the_master_that_acknowledged_them(tmp_path: Path, ports: PortPool) -> None:
     client = RemotingClient()
     tool = Tool(client)
@@ -110,6 +121,39 @@ async def test_committed_offsets_do_not_go_back_at_hand_overs(tmp_path: Path, po
                 await handing_over
                 master = await replicas.settled()
                 assert await tool.committed(master) >= taken
+    finally:
+        await client.close()
+
+
+async def test_confirmed_offsets_are_at_the_next_master_whoever_that_is(tmp_path: Path, ports: PortPool) -> None:
+    """kill -9 in the middle of commits. The processes of the killed master start again at once, so that now another
+    member is elected, now the one that knows only what its file kept."""
+    client = RemotingClient()
+    tool = Tool(client)
+    try:
+        async with group(tmp_path, ports) as replicas:
+            offset = taken = 0
+            for _ in range(4):
+                master = await replicas.settled()
+                await tool.change(master, 0)
+
+                async def commit_on(master: Member) -> None:
+                    nonlocal offset, taken
+                    while True:
+                        offset += 1
+                        if await tool.commit(master, offset) == 0:
+                            taken = offset
+
+                committing = asyncio.create_task(commit_on(master))
+                before = taken
+                while taken < before + 100:
+                    await asyncio.sleep(0.01)
+                master.kill()
+                master.start_again()
+                with pytest.raises(RemotingError):
+                    await committing
+                new = await any_master(replicas)
+                assert taken <= await tool.committed(new) <= offset
     finally:
         await client.close()
 

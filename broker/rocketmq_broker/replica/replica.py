@@ -35,6 +35,7 @@ from rocketmq_formats.replica_link import (
     LogState,
     MasterKnown,
     NoRole,
+    Others,
     Prepare,
     Prepared,
     Probe,
@@ -88,6 +89,8 @@ class Replica:
         on_hold: Callable[[], Awaitable[None]] | None = None,
         on_members: Callable[[], None] = lambda: None,
         on_master_known: Callable[[], None] = lambda: None,
+        on_others: Callable[[Others], None] = lambda _: None,
+        on_prepared: Callable[[int], Awaitable[None]] | None = None,
         on_repaired: Callable[[int], None] = lambda _: None,
         on_suspected: Callable[[int], None] = lambda _: None,
         traffic: Traffic | None = None,
@@ -96,8 +99,9 @@ class Replica:
         when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`. `on_hold`:
         returns, in any case, when others have what a master has to leave to them. `on_members`: a master's role has
         heard who is in the SyncStateSet, or may enter it. `on_master_known`: a slave's role has heard that there is a
-        master again, or none any longer. `on_repaired`, `on_suspected`: from this offset on, or there, the log should
-        be read again."""
+        master again, or none any longer. `on_others`: whom to ask for newer tables. `on_prepared`: returns, in any case
+        and soon, when this replica has the tables with which to serve in an epoch; cancelled if it is not to.
+        `on_repaired`, `on_suspected`: from this offset on, or there, the log should be read again."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -109,6 +113,7 @@ class Replica:
         self._on_cut = on_cut
         self._on_hold = on_hold
         self._on_members, self._on_master_known = on_members, on_master_known
+        self._on_others, self._on_prepared = on_others, on_prepared
         self._on_repaired, self._on_suspected = on_repaired, on_suspected
         self._holding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -117,7 +122,10 @@ class Replica:
         self._progress_apart = UNAWAITED_PROGRESS_SECONDS if settings.put_ok.alone else 0.0
         self._inbox: deque[FromSidecar] = deque()
         self._busy: asyncio.Task[None] | None = None
-        """Releases the lock, or forgets what is behind a cut: messages that arrive during that wait in `_inbox`."""
+        """Releases the lock, forgets what is behind a cut, or completes the tables of a new master: messages that
+        arrive during that wait in `_inbox`."""
+        self._preparing: asyncio.Task[None] | None = None
+        """The last of these, `_busy` too."""
         self._dispatching = Dispatching(
             store,
             role,
@@ -208,6 +216,9 @@ class Replica:
         if isinstance(message, Probe):
             # at once, whatever else is running
             self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses))
+            return
+        if isinstance(message, Others):
+            self._on_others(message)
             return
         if self._busy is not None:
             self._inbox.append(message)
@@ -303,6 +314,8 @@ class Replica:
         max_offset = self._store.cut_tail()
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
         self._link.send(Prepared(epoch, max_offset))
+        if self._on_prepared is not None:
+            self._busy = self._preparing = self._loop.create_task(self._complete_tables(epoch))
 
     def _granted(self, message: Grant) -> None:
         was = (self._role.role, self._role.epoch)
@@ -340,6 +353,7 @@ class Replica:
         self._give_up()
 
     def _lose_role(self, reason: str, *, report: bool = False) -> None:
+        self._abandon_tables()
         changed = self._role.role is not Role.NONE
         self._role.lose_role(reason)
         self._fail_waiting()
@@ -377,6 +391,18 @@ class Replica:
         if report:
             self._link.send(Released(self._store.max_offset))
         self._handle_inbox()
+
+    async def _complete_tables(self, epoch: int) -> None:
+        """The epoch is written to disk meanwhile; the grant that follows is not carried out before."""
+        assert self._on_prepared is not None
+        await self._on_prepared(epoch)
+        self._busy = self._preparing = None
+        self._handle_inbox()
+
+    def _abandon_tables(self) -> None:
+        if self._preparing is not None:
+            self._preparing.cancel()
+            self._busy = self._preparing = None
 
     async def _truncated(self, offset: int) -> None:
         cutting = asyncio.ensure_future(self._on_cut(offset))

@@ -53,7 +53,8 @@ class DelayOffsets:
     def __init__(self) -> None:
         self._history = DeliveryHistory()
         self.version = DataVersion()
-        self.changes = 0
+        self.changes = self.versioned = 0
+        """As in `ConsumerOffsets`."""
         self._counted = 0
         """The newest state's place when `changes` was last raised."""
 
@@ -78,12 +79,13 @@ class DelayOffsets:
         if changed or place - self._counted >= COUNTED_BYTES:
             self._changed()
 
-    def replace(self, states: Iterable[State]) -> None:
-        """A slave's states become its master's, or those of a file."""
+    def replace(self, states: Iterable[State], version: DataVersion) -> None:
+        """A slave's states and their version become its master's, or those of a file."""
         history = DeliveryHistory(states)
         if history.states != self._history.states:
             self._history = history
             self._changed()
+        self.version, self.versioned = version, self.changes
 
     def cut(self, end: int) -> bool:
         """The log is cut at `end`, or will be; whether that changed anything."""
@@ -141,8 +143,7 @@ class ConsumerTables:
             self.offsets.load(offsets.data_version, offsets.offset_table)
         delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
         if delays is not None:
-            self.delays.version = delays.data_version
-            self.delays.replace(states_of(delays, AT_THE_END))
+            self.delays.replace(states_of(delays, AT_THE_END), delays.data_version)
         self._offsets_changes.loaded()
         self._delays_changes.loaded()
 
@@ -172,6 +173,11 @@ class ConsumerTables:
             parts += [b"%b:{%b}" % (encode_body(key), text) for key, text in entries[first : first + SLICE]]
             yield
         return b'{"dataVersion":%b,"groupTopicMap":{},"offsetTable":{%b}}' % (encode_body(version), b",".join(parts))
+
+    def offsets_version(self) -> DataVersion:
+        """The version of all that the table has now."""
+        self._offsets_changes.version()
+        return self.offsets.version
 
     def encode_changed_offsets(self, changed: Changed) -> bytes:
         """A `ConsumerOffsetChanges` of what has just changed."""
@@ -276,20 +282,22 @@ class _Changes:
 
     def __init__(self, table: ConsumerOffsets | DelayOffsets, role: ReplicaRole) -> None:
         self._table, self._role = table, role
-        self._versioned = self._saved = table.changes
+        self._saved = table.changes
 
     def loaded(self) -> None:
         """What the table holds is what the file holds."""
-        self._versioned = self._saved = self._table.changes
+        self._saved = self._table.versioned = self._table.changes
 
     def version(self) -> None:
-        """The changes since the last call make a version; a slave's version is its master's."""
-        if self._versioned != self._table.changes:
-            self._versioned = self._table.changes
+        """The changes since the last call make a version; a slave's version is its master's. Only a master's is of a
+        new epoch: an old table does not become newer than a table of that epoch by a change here."""
+        table = self._table
+        if table.versioned != table.changes:
+            table.versioned = table.changes
             if self._role.role is not Role.SLAVE:
-                before = self._table.version
-                # a broker that is stopping has forgotten its epoch
-                self._table.version = before.next(max(self._role.epoch, before.state_version), now_ms())
+                before = table.version
+                epoch = self._role.epoch if self._role.role is Role.MASTER else 0
+                table.version = before.next(max(epoch, before.state_version), now_ms())
 
     def to_save(self) -> bool:
         """Whether the file lacks changes; marks them as saved."""

@@ -266,7 +266,8 @@ class SlaveSync:
         if changes.full:
             self._offsets_differ = False
         offsets.take_changes(changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more)
-        offsets.version = changes.data_version
+        if not changes.more:
+            offsets.copied(changes.data_version)
         self._offsets_changes = offsets.changes
 
     def _compare_offsets(self) -> None:
@@ -342,7 +343,7 @@ class SlaveSync:
             # integer keys are bare here, as in the file
             wrapper = decode_config(ConsumerOffsetsFile, body)
             offsets.merge(wrapper.offset_table)
-            offsets.version = wrapper.data_version
+            offsets.copied(wrapper.data_version)
             self._copied[code], self._offsets_changes = body, offsets.changes
         return len(body)
 
@@ -352,8 +353,7 @@ class SlaveSync:
     def _take_delays(self, body: bytes) -> None:
         wrapper = decode_config(DelayOffsetWrapper, body)
         # an official master does not send the place of the log that its table belongs to
-        self._tables.delays.replace(states_of(wrapper, self._store.dispatched_offset))
-        self._tables.delays.version = wrapper.data_version
+        self._tables.delays.replace(states_of(wrapper, self._store.dispatched_offset), wrapper.data_version)
         self._on_ages(decode_ages(wrapper.ages or {}))
 
     async def _request(self, master: str, code: RequestCode, *, address: str | None = None) -> bytes:

@@ -1,5 +1,6 @@
 """The tables that slaves, ours and Java's, copy from their master beside topics (21) and groups (201): consumer offsets
-(43), delay offsets (45), message request modes (402), and the timer's (60, 61), which are always empty here.
+(43), delay offsets (45), message request modes (402), and the timer's (60, 61), which are always empty here. New
+masters ask for newer consumer offsets (`reverse_sync.py`).
 
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, SlaveSynchronize.java.
 """
@@ -12,6 +13,9 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import MessageRequestModeWrapper, TimerCheckpoint, TimerMetricsWrapper
 from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile
+from rocketmq_formats.table_copies import NewerOffsetsRequestHeader
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
@@ -32,6 +36,11 @@ class SlaveTables:
         }
 
     def _offsets(self, request: RemotingCommand, peer: Peer) -> Answer:
+        held = decode_header(NewerOffsetsRequestHeader, request.ext_fields or {}).version
+        version = self._tables.offsets_version()
+        if version <= held:
+            return _body(request, encode_body(ConsumerOffsetsFile(data_version=version)))
+
         async def make(pace: Pace) -> RemotingCommand:
             return _body(request, await in_steps(self._tables.encode_offsets(), pace))
 

@@ -146,7 +146,7 @@ async def test_a_slave_takes_over_lower_offsets_and_older_states(tmp_path: Path)
         await send_delayed(master, b"x")
         await delivered(master, 1)
         ours = slave.app.tables.delays
-        ours.replace([(0, {1: 100})])
+        ours.replace([(0, {1: 100})], ours.version)
         await slave.sidecar.receive(Hello)
         slave.sidecar.send(Welcome(2))
         slave.sidecar.send(Following(1, 1, master.address))

@@ -26,6 +26,7 @@ from rocketmq_formats.replica_link import (
     LogState,
     Message,
     NoRole,
+    Others,
     Prepare,
     Prepared,
     Probe,
@@ -173,6 +174,7 @@ async def test_a_hold_before_the_grant(tmp_path: Path) -> None:
 async def test_messages_during_a_release_wait_for_its_end(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         group.sidecar.send(Release())
+        group.sidecar.send(Others(2, ()))
         group.sidecar.send(Prepare(2))
         await group.sidecar.receive(Released)
         prepared = await group.sidecar.receive(Prepared)

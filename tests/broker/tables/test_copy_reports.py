@@ -18,7 +18,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import HeaderError
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.replica_link import Copied, CopyKey, Following, Grant, Hello, Prepare, Prepared, Welcome
+from rocketmq_formats.replica_link import Copied, CopyKey, Following, Grant, Hello, Others, Prepare, Prepared, Welcome
 from rocketmq_formats.table_copies import (
     NOTHING,
     CopyTablesRefusalHeader,
@@ -120,6 +120,7 @@ async def test_made_up_ids_take_no_memory_and_keep_no_slave_out(tmp_path: Path) 
 async def test_nobody_is_listened_to_before_the_members_are_known(tmp_path: Path) -> None:
     async with running(tmp_path) as master:
         await in_sync(master)
+        master.sidecar.send(Others(2, ()))
         master.sidecar.send(Prepare(2))
         await master.sidecar.receive(Prepared)
         master.sidecar.send(Grant(2, FOREVER))
@@ -141,6 +142,7 @@ async def test_a_slave_that_follows_in_a_later_epoch_releases_nothing(tmp_path: 
         slave.sidecar.send(Following(3, 1, master.address))
         await nothing_is_acknowledged(master)
         master.sidecar.epoch = 3
+        master.sidecar.send(Others(3, ()))
         master.sidecar.send(Prepare(3))
         await master.sidecar.receive(Prepared)
         master.sidecar.send(Grant(3, FOREVER))
@@ -180,6 +182,7 @@ async def test_honest_slaves_release_barriers(tmp_path: Path, keys: tuple[CopyKe
         for epoch in (1, 2):
             if epoch == 2:  # elected again: its token and its nonces are new
                 master.sidecar.epoch = 2
+                master.sidecar.send(Others(2, ()))
                 master.sidecar.send(Prepare(2))
                 await master.sidecar.receive(Prepared)
                 master.sidecar.send(Grant(2, FOREVER))

@@ -117,7 +117,7 @@ async def test_a_slave_copies_from_an_official_master(tmp_path: Path) -> None:
     official.put(45, b'{"dataVersion":{"counter":1},"offsetTable":{3:7,999:1}}')
     async with official.listening(), running(tmp_path / "slave", master=False) as slave:
         ours = slave.app.tables
-        ours.delays.replace([(0, {2: 9, 3: 8})])
+        ours.delays.replace([(0, {2: 9, 3: 8})], ours.delays.version)
         await follow(slave, official.address)
         await until(lambda: ours.delays.table.get(3) == 7)
         assert "rmq_sys_wheel_timer" in slave.app.topics.table

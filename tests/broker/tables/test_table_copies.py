@@ -33,6 +33,7 @@ from rocketmq_formats.replica_link import (
     HoldKind,
     LinkReader,
     NoRole,
+    Others,
     Prepare,
     Prepared,
     Release,
@@ -216,6 +217,7 @@ async def test_nothing_is_acknowledged_before_the_members_are_known(
     async with running(tmp_path) as master:
         assert (await master.call(topic_request())).code == 0
         for epoch in (2, 3):
+            master.sidecar.send(Others(epoch, ()))
             master.sidecar.send(Prepare(epoch))
             await master.sidecar.receive(Prepared)
             master.sidecar.send(Grant(epoch, FOREVER))

@@ -11,7 +11,7 @@ from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, Options
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_controller.domain.requests.elect_master import elect_master, needs_election
-from rocketmq_controller.domain.requests.queries import get_replica_info
+from rocketmq_controller.domain.requests.queries import get_replica_info, get_sync_state_data
 from rocketmq_controller.domain.requests.registration import (
     apply_broker_id,
     get_next_broker_id,
@@ -63,7 +63,11 @@ class Controllers:
             return response(asked, ResponseCode.SUCCESS, None, said)
         if not leads:
             return response(asked, ResponseCode.CONTROLLER_NOT_LEADER)
-        decision = self._decide(node, ask, now)
+        if ask.code is RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
+            state = {} if self.group is None else {NAME: self.group}
+            decision = get_sync_state_data(state, [NAME], self.heartbeats.view(now))
+        else:
+            decision = self._decide(node, ask, now)
         body = b"" if decision.body is None else encode_body(decision.body)
         if self.lose(node, ask):
             return None

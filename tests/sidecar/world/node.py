@@ -16,6 +16,7 @@ from rocketmq_formats.replica_link import (
     LogState,
     MasterKnown,
     NoRole,
+    Others,
     Prepare,
     Prepared,
     Release,
@@ -56,6 +57,8 @@ class Broker:
         self.hung = False
         self.held: HoldKind | None = None
         self.master_known = False
+        self.others: Others | None = None
+        """What a master was told last of whom to ask."""
         self.deaf_to_holds = False
         """Answers none of them."""
 
@@ -102,6 +105,8 @@ class Broker:
                 self.master_known = message.known
             case NoRole():
                 self.fence(message.reason)
+            case Others():
+                self.others = message
             case _:
                 raise AssertionError(message)
         return None

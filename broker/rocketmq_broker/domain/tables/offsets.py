@@ -57,7 +57,8 @@ class ConsumerOffsets:
         self.floor = 0
         """Removals before this number of `changes` are no longer known."""
         self.version = DataVersion()
-        self.changes = 0
+        self.changes = self.versioned = 0
+        """`versioned`: the changes that `version` covers."""
         self.on_change: Callable[[], None] = _nothing
 
     def __len__(self) -> int:
@@ -145,6 +146,10 @@ class ConsumerOffsets:
                 for queue_id, offset in queues.items():
                     self._put(key, queue_id, offset)
 
+    def copied(self, version: DataVersion) -> None:
+        """What was taken over last completes a copy of another broker's table, which has this version."""
+        self.version, self.versioned = version, self.changes
+
     def take_changes(
         self,
         table: Mapping[str, Mapping[int, int]],
@@ -175,7 +180,7 @@ class ConsumerOffsets:
     def load(self, version: DataVersion, table: Mapping[str, Mapping[int, int]]) -> None:
         """Take over what a file kept."""
         self.merge(table)
-        self.version = version
+        self.copied(version)
 
     def remove_group(self, group: str) -> None:
         """Forget where a group is in every topic."""

@@ -70,7 +70,9 @@ class RequestSlots:
         """Who is in sync."""
         self.elect = _slot(timing, _WRITE_PATIENCE)
         """Another master in place of this one."""
-        self._all = self.main, self.poll, self.alter, self.elect
+        self.others = _slot(timing, 1)
+        """Who else is in the group."""
+        self._all = self.main, self.poll, self.alter, self.elect, self.others
 
     def take(self, request: Request) -> RequestSlot | None:
         """The slot of `request`, which is free now; None if the answer came too late."""

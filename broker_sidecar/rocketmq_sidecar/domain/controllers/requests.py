@@ -76,6 +76,10 @@ class Requests:
         header = GetReplicaInfoRequestHeader(broker_name=self._name)
         return Request(leader, RequestCode.CONTROLLER_GET_REPLICA_INFO, now, header)
 
+    def sync_state_data(self, leader: str, now: float) -> Request:
+        """1006."""
+        return Request(leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, now, None, encode_body([self._name]))
+
     def alter(self, leader: str, broker_id: int, master_epoch: int, wanted: SyncStateSet, now: float) -> Request:
         """1001; `wanted` carries the epoch of the set that it replaces."""
         header = AlterSyncStateSetRequestHeader(

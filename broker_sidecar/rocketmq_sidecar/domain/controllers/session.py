@@ -10,6 +10,7 @@ new leading controller need no path of their own. The parts:
     group_state           master, epochs and SyncStateSet, by the newest answer
     lease                 until when a master may accept sends
     sync_set_proposal     1001: the set that a master proposes
+    other_members         1006: whom the broker of a new master asks for newer tables
     designated_election   1002: another master in place of this one
     request_slots         one request of each kind under way, and when to repeat it
 
@@ -35,6 +36,7 @@ from rocketmq_sidecar.domain.actions import (
     MarkProven,
     ProposalRefused,
     Request,
+    SendToBroker,
     Stored,
 )
 from rocketmq_sidecar.domain.controllers import answers
@@ -44,6 +46,7 @@ from rocketmq_sidecar.domain.controllers.heartbeats import Heartbeats
 from rocketmq_sidecar.domain.controllers.identity import IdentityKeeper
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
 from rocketmq_sidecar.domain.controllers.lease import Lease
+from rocketmq_sidecar.domain.controllers.other_members import OtherMembers
 from rocketmq_sidecar.domain.controllers.polls import Polls
 from rocketmq_sidecar.domain.controllers.refusals import Refusals, unknown_id
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot, RequestSlots
@@ -85,6 +88,7 @@ class ControllerSession:
         self._refusals = Refusals()
         slots = self._slots = RequestSlots(timing)
         self.polls = Polls(timing, slots.poll, self._requests)
+        self.others = OtherMembers(slots.others, self.group, self._requests, options.broker_name)
         self.proposal = SyncSetProposal(slots.alter, self.group, self._requests)
         self.election = DesignatedElection(slots.elect, self.group, self.lease, self._requests, relaxed=options.relaxed)
 
@@ -127,6 +131,7 @@ class ControllerSession:
         self._last_leader = None
         self.heartbeats.on_answered()
         self.proposal.forget()
+        self.others.forget()
         self._slots.drop_requests()
 
     def designate(self, ids: tuple[int, ...]) -> None:
@@ -242,6 +247,7 @@ class ControllerSession:
         for slot, request in (
             (self._slots.main, self._main_request(self.address, now)),
             (self._slots.poll, self._poll_request(now)),
+            (self.others.slot, self._others_request(begun, now)),
             (self.proposal.slot, self._alter_request(begun, now)),
             (self.election.slot, self._elect_request(now)),
         ):
@@ -288,6 +294,10 @@ class ControllerSession:
         leader = self.finder.leader
         return self.polls.request(leader, now) if leader is not None and self.registered else None
 
+    def _others_request(self, begun: int | None, now: float) -> Request | None:
+        leader = self.finder.leader
+        return self.others.request(leader, begun, now) if leader is not None and self.is_master else None
+
     def _alter_request(self, begun: int | None, now: float) -> Request | None:
         leader, broker_id = self.finder.leader, self.broker_id
         if leader is None or broker_id is None or not self.is_master or begun != self.group.master_epoch:
@@ -314,6 +324,8 @@ class ControllerSession:
                 return ()
             case RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET:
                 return self._handle_alter(request, answer, now)
+            case RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:
+                return self._handle_others(request, answer, slot, now)
             case _:
                 return self._handle_view(request, answer, slot, now)
 
@@ -324,6 +336,12 @@ class ControllerSession:
         self.polls.at_once()
         refused = self._refused(request, answer, self.proposal.slot, now)
         return (*refused, ProposalRefused()) if self.proposal.certainly_refused(answer) else refused
+
+    def _handle_others(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
+        if answer.code != ResponseCode.SUCCESS:
+            return self._refused(request, answer, slot, now)
+        others = self.others.on_answer(answer, self.broker_id, now)
+        return () if others is None else (SendToBroker(others),)
 
     def _handle_election(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
         master_answer = answers.master_answer(request.code, answer)

@@ -1,0 +1,108 @@
+"""Before a new master serves: takes over the consumer offsets of other members, where theirs are newer.
+
+A slave may be behind the master that died by what was under way, or by more outside the SyncStateSet or beside an
+official master; a master that restarted knows what its file kept. Another member may know better. All that live are
+asked at once (43), and each table that is newer than what is held by then is merged into it. Versions decide, table by
+table, never single offsets: the highest offset is not the newest one after an operator's reset.
+
+A member that is silent costs `PATIENCE_SECONDS` and the failover goes on; the epoch is written to disk meanwhile.
+
+Delay offsets (45) are not asked for. They hold for a place of the log that the member has, and its log may differ there
+from this one: a message would count as delivered whose copy this log lacks. What was delivered is found in this log
+(`consuming/delay_service.py`). There are no timers (60).
+Source: rocketmq-all-5.3.3: BrokerPreOnlineService.java.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.errors import FormatError
+from rocketmq_formats.replica_link import Others
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, decode_config
+from rocketmq_formats.table_copies import newer_offsets_request
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+
+log = structlog.get_logger(__name__)
+
+PATIENCE_SECONDS: Final = 0.25
+"""With the time to decode the last answer, a failover takes at most 0.3 s longer."""
+MAX_BODY: Final = 1536 * 1024
+"""Bytes of offsets that are taken over: some 75,000 queues, 0.05 s to decode. A larger table is left out."""
+
+
+class ReverseSync:
+    """One per broker; `run` is called once for each epoch that it is prepared for."""
+
+    def __init__(self, *, offsets: ConsumerOffsets, client: RemotingClient) -> None:
+        self._offsets = offsets
+        self._held = offsets.version
+        """What was copied; commits that come meanwhile do not make it newer."""
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._taking = asyncio.Lock()
+        """One table after the other, the newer ones last."""
+        self._others: Others | None = None
+        self._named = asyncio.Event()
+
+    def on_others(self, others: Others) -> None:
+        """The sidecar names the members to ask in an epoch."""
+        self._others = others
+        self._named.set()
+
+    async def run(self, epoch: int) -> None:
+        """Returns, in any case, after `PATIENCE_SECONDS` at most. Cancelled: nothing is taken over any longer."""
+        self._held = self._offsets.version
+        silent = {"the sidecar has not named the other members"}
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                addresses = await self._addresses(epoch)
+                silent = set(addresses)
+                await self._ask_all(addresses, silent)
+        except TimeoutError:
+            log.warning("newer consumer offsets may be missing", epoch=epoch, no_answer=sorted(silent))
+
+    async def _addresses(self, epoch: int) -> Iterable[str]:
+        while self._others is None or self._others.epoch != epoch:
+            self._named.clear()
+            await self._named.wait()
+        return dict.fromkeys(self._others.addresses)
+
+    async def _ask_all(self, addresses: Iterable[str], silent: set[str]) -> None:
+        async with asyncio.TaskGroup() as asking:
+            for address in addresses:
+                asking.create_task(self._ask(address, silent))
+
+    async def _ask(self, address: str, silent: set[str]) -> None:
+        try:
+            command = newer_offsets_request(self._held)
+            answer = await self._client.call(address, command, timeout=2 * PATIENCE_SECONDS)
+            silent.discard(address)
+            if answer.code != ResponseCode.SUCCESS:
+                log.warning("a member does not give its consumer offsets", address=address, reason=answer.remark)
+            elif len(answer.body) > MAX_BODY:
+                log.warning("a member's consumer offsets are too many", address=address, bytes=len(answer.body))
+            else:
+                await self._take(address, decode_config(ConsumerOffsetsFile, answer.body))
+        except (RemotingError, FormatError, ValueError) as error:
+            silent.discard(address)
+            log.warning("a member does not give its consumer offsets", address=address, reason=str(error))
+        except Exception:
+            # a defect here must not keep the group without a master
+            log.exception("unexpected error with a member's consumer offsets", address=address)
+
+    async def _take(self, address: str, theirs: ConsumerOffsetsFile) -> None:
+        async with self._taking:
+            if theirs.data_version <= self._held:
+                return
+            entries = list(theirs.offset_table.items())
+            for first in range(0, len(entries), SLICE):
+                self._offsets.merge(dict(entries[first : first + SLICE]))
+                await asyncio.sleep(0)
+            self._held = theirs.data_version
+            self._offsets.copied(theirs.data_version)
+        log.info("newer consumer offsets taken over", address=address, version=str(theirs.data_version))
