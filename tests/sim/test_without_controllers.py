@@ -25,6 +25,9 @@ from tests.sim.stories import run_all
 
 CHUNKS, SEEDS = 8, 25
 SECONDS = 10.0
+FOUND = (24001752,)
+"""Of 10,000: nobody heard of an election but who was elected, and a slave followed the old master until the controllers
+were back."""
 PATIENCE = 60
 """Seeds within which a defect has to be found."""
 _run = partial(run, outages=True, seconds=SECONDS)
@@ -35,6 +38,11 @@ _run = partial(run, outages=True, seconds=SECONDS)
 def test_the_promises_hold_while_controllers_come_and_go(chunk: int) -> None:
     run_all(_run, range(chunk * SEEDS, (chunk + 1) * SEEDS))
     gc.collect()
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_was_broken_once(seed: int) -> None:
+    _run(seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
