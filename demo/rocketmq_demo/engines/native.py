@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER
 from rocketmq_demo.engines.native_load import NativeLoad
+from rocketmq_demo.engines.native_reader import NativeReader
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import NameServer, Replica
@@ -42,6 +43,7 @@ class NativeEngine:
             for number in range(1, replicas + 1)
         ]
         self.load = NativeLoad(nameservers=addresses)
+        self.reader = NativeReader(nameservers=addresses)
 
     def start(self) -> None:
         """Start name servers and replicas, all at the same time."""
