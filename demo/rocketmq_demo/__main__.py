@@ -35,6 +35,8 @@ from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.version import __version__
 
 EXIT_BROKEN = 1
+WIDTH = 120
+"""Columns of the summary where there is no terminal."""
 
 
 class EngineName(StrEnum):
@@ -100,6 +102,8 @@ def demo(
         raise typer.BadParameter("an even number of controllers adds no safety", param_hint="--controllers")
     place = folder.absolute() if folder is not None else Path(tempfile.mkdtemp(prefix="rocketmq-demo-"))
     console = Console(stderr=output is Output.JSON)
+    if not console.is_terminal:
+        console.width = WIDTH
     try:
         outcome = _run(
             console=console,

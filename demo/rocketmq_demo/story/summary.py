@@ -6,14 +6,11 @@ from rich.table import Table
 
 from rocketmq_demo.story.outcome import FaultReport, Outcome
 
-_WIDTH = 120
-"""Where nobody looks at a terminal."""
-
 
 def show(console: Console, outcome: Outcome) -> None:
     """Print the result of the run."""
     console.print()
-    console.print(_faults(outcome), width=None if console.is_terminal else _WIDTH)
+    console.print(_faults(outcome))
     load = outcome.load
     parts = [f"{load.acknowledged} acknowledged", f"{load.failed} attempts failed"]
     if load.read_back is not None:
