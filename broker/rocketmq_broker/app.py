@@ -11,6 +11,7 @@ import structlog
 
 from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.domain.role import Role
+from rocketmq_broker.group_watch import GroupWatch
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.log_topics import LogTopics
 from rocketmq_broker.registration import Registrar
@@ -33,7 +34,7 @@ class BrokerApp:
         self.settings = settings
         self.stopping = asyncio.Event()
         self.fatal: OSError | None = None
-        self._opened = False
+        self._opened = self._acting = False
         self.core = core = BrokerCore(settings)
         self.address = core.address
         self.store, self.role, self.topics, self.tables = core.store, core.role, core.topics, core.tables
@@ -56,6 +57,7 @@ class BrokerApp:
             on_cut=self._on_cut,
             on_hold=self._on_hold,
             on_members=self._on_members,
+            on_master_known=self._on_serving,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
             traffic=core.traffic,
@@ -77,6 +79,16 @@ class BrokerApp:
             address=core.address,
             ha_address=core.ha_address,
         )
+        self.group_watch = GroupWatch(
+            settings=settings,
+            role=core.role,
+            topics=core.topics,
+            members=core.members,
+            client=core.client,
+            address=core.address,
+            on_change=self._on_registered_members,
+        )
+        core.processor_table.register(self.group_watch.processors)
         limits = ServerLimits(max_connections=settings.max_connections)
         memory = server_memory(limits)
         self.servers = [
@@ -112,6 +124,7 @@ class BrokerApp:
             await server.start()
         self.replica.start()
         self.registrar.start()
+        self.group_watch.start()
         log.info("broker started", name=self.settings.name, address=self.address)
 
     async def stop(self) -> None:
@@ -122,6 +135,7 @@ class BrokerApp:
         self.services.sends.stopping = True
         if not await self.core.waiting.drained(self.settings.shutdown_wait_ms):
             log.warning("sends still wait for their copies, they are refused", count=len(self.core.waiting))
+        await self.group_watch.stop()
         await self.registrar.stop()
         await self.replica.stop()
         for server in self.servers:
@@ -160,6 +174,19 @@ class BrokerApp:
             self.topics.next_version(self.role.epoch, now_ms())
         self.services.on_role_change()
         self.registrar.register_now()
+        self._on_serving()
+
+    def _on_registered_members(self) -> None:
+        self.role.least_registered = self.core.members.least_id
+        self._on_serving()
+
+    def _on_serving(self) -> None:
+        """Whether this replica serves consumers may be different now."""
+        if self.role.acting != self._acting:
+            self._acting = self.role.acting
+            log.warning(
+                "acting master: serves consumers until there is a master" if self._acting else "no longer acting"
+            )
         self.services.pulls.on_role_change()
 
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:

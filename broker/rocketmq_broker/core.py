@@ -8,6 +8,7 @@ from functools import partial
 
 from rocketmq_broker.consuming.clients import ClientManager
 from rocketmq_broker.consuming.long_polling import HeldPulls
+from rocketmq_broker.domain.member_group import MemberGroup
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import numeric, own_address
@@ -36,6 +37,7 @@ class BrokerCore:
         """As records have it."""
         self.store = MessageStore(store_settings(settings))
         self.role = ReplicaRole(settings.put_ok)
+        self.members = MemberGroup()
         self.traffic = Traffic()
         self.topics = TopicTable(
             cluster=settings.broker_cluster_name,

@@ -133,7 +133,8 @@ class Registrar:
             cluster_name=self._settings.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=outward,
-            enable_acting_master=False,
+            heartbeat_timeout_millis=self._settings.not_active_timeout,
+            enable_acting_master=self._settings.enable_slave_acting_master,
             body_crc32=body_crc32(body),
         )
         timeout = min(CALL_SECONDS, self._settings.register_broker_timeout_mills / 1000)

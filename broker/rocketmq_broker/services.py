@@ -28,6 +28,7 @@ from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.tools.topic_admin import TopicAdmin
 from rocketmq_broker.tools.topic_info import TopicInfo
 from rocketmq_formats.store.delay_levels import parse_levels
+from rocketmq_runtime.remoting.client import parse_address
 
 
 class Services:
@@ -112,6 +113,7 @@ class Services:
             waiting=core.waiting,
             delay_levels=len(levels),
             flows=core.traffic.flows,
+            host=parse_address(core.address)[0],
         )
         queries = QueryProcessor(role=core.role, store=core.store)
         for api in (self.pulls, queries, core.clients, locks, self._offset_api, send_back):

@@ -4,6 +4,7 @@ import ipaddress
 import re
 import socket
 from pathlib import Path
+from typing import Final
 
 from rocketmq_broker.domain.role import Durability
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
@@ -12,6 +13,9 @@ from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.replica import FAST_PORT_DISTANCE
 from rocketmq_store.retention import hours
+
+ACTING_TIMEOUT_MILLIS: Final = 10_000
+"""Java's default of brokerNotActiveTimeoutMillis, which counts with enableSlaveActingMaster only."""
 
 
 class BrokerSettings(BrokerKeys, frozen=True):
@@ -83,6 +87,19 @@ class BrokerSettings(BrokerKeys, frozen=True):
     def register_period(self) -> float:
         """Seconds."""
         return min(max(self.register_name_server_period, 10_000), 60_000) / 1000
+
+    @property
+    def not_active_timeout(self) -> int | None:
+        """Milliseconds of silence after which name servers should forget this broker; None: they decide, and hear no
+        heartbeats."""
+        acting = ACTING_TIMEOUT_MILLIS if self.enable_slave_acting_master else None
+        return self.broker_not_active_timeout_millis or acting
+
+    @property
+    def heartbeat_period(self) -> float | None:
+        """Seconds between two heartbeats to a name server; None: there are none."""
+        timeout = self.not_active_timeout
+        return None if timeout is None else min(self.broker_heartbeat_interval, timeout / 3) / 1000
 
     @property
     def copies_needed(self) -> int:

@@ -31,7 +31,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 8
+PROTOCOL: Final = 9
 MAX_FRAME: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
@@ -289,6 +289,13 @@ class Following(Message, frozen=True, tag=True, array_like=True):
     master_address: str
 
 
+class MasterKnown(Message, frozen=True, tag=True, array_like=True):
+    """Slave: whether the group still has a master, by the controllers or by the connection to it. After `Following` it
+    has one; sent whenever that changes."""
+
+    known: bool
+
+
 class Replicated(Message, frozen=True, tag=True, array_like=True):
     """Slave: the log now reaches to `max_offset`, which need not be a record's end; consumers may see up to
     `confirm_offset`."""
@@ -349,6 +356,7 @@ FromSidecar = (
     | Release
     | Hold
     | Following
+    | MasterKnown
     | Replicated
     | Truncate
     | Repaired

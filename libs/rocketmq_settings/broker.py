@@ -34,6 +34,38 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     register_broker_timeout_mills: Annotated[
         Millis, key("Time that a name server has for its answer; more than 3 seconds count as 3.")
     ] = 24_000
+    broker_not_active_timeout_millis: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=86_400_000, extra={"unit": "ms"}),
+        key(
+            "Silence after which a name server forgets this broker. If set, the broker sends heartbeats to the name "
+            "servers, also without enableSlaveActingMaster.",
+            default="10000 ms with enableSlaveActingMaster, else the name server's 120000 ms",
+        ),
+    ] = 0
+    send_heartbeat_timeout_millis: Annotated[
+        Millis, key("Time that a heartbeat to a name server has for the connection.")
+    ] = 1000
+    compatible_with_old_name_srv: Annotated[
+        bool,
+        key(
+            "Asks name servers only what those before 5.0 answer too: heartbeats are 322, not 904; the group is 105's."
+        ),
+    ] = True
+
+    # Without a master (RIP-32)
+    enable_slave_acting_master: Annotated[
+        bool,
+        key(
+            "While the group has no master, its slave with the lowest brokerId serves consumers. Equal on all "
+            "replicas; the name servers need supportActingMaster."
+        ),
+    ] = False
+    sync_broker_member_group_period: Annotated[
+        Millis, key("Time between two questions to a name server who is in the group.")
+    ] = 1000
+
+    # Permissions
     broker_permission: Annotated[
         int, msgspec.Meta(ge=0, le=7), key("Permissions of this broker in routes: 4 for reads and 2 for writes.")
     ] = 6

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from rocketmq_settings.declare import HOME, OPERATOR, Count, LogFormat, LogLevel, NonEmpty, Port, Settings, key
+from rocketmq_settings.declare import HOME, OPERATOR, Count, LogFormat, LogLevel, Millis, NonEmpty, Port, Settings, key
 
 FAST_PORT_DISTANCE: Final = 2
 """The VIP port is listenPort - 2: Java slaves fetch topics and timers there."""
@@ -21,7 +21,6 @@ JAVA_SWITCHES: Final = frozenset(
         "controllerAddress",
         "fetchControllerAddrByDnsLookup",
         "syncControllerMetadataPeriod",
-        "sendHeartbeatTimeoutMillis",
         "haMaxGapNotInSync",
         "haMasterAddress",
         "haListenHost",
@@ -67,6 +66,14 @@ class ReplicaKeys(Settings, frozen=True):
             set_by="spec.nameServerRef or spec.namesrvAddr",
         ),
     ] = ""
+    broker_heartbeat_interval: Annotated[
+        Millis,
+        key(
+            "Time between two heartbeats: the sidecar's to the controllers (at most a quarter of the lease is used), "
+            "and the broker's to the name servers (at most a third of brokerNotActiveTimeoutMillis).",
+            set_by="spec.failover.heartbeatIntervalMs",
+        ),
+    ] = 1000
     store_path_root_dir: Annotated[NonEmpty, key("Folder of this replica's files.", set_by=OPERATOR)] = "~/store"
     store_path_commit_log: Annotated[
         str, key("Folder of the commit log.", default="`commitlog` in storePathRootDir", set_by=OPERATOR)

@@ -52,13 +52,6 @@ class SidecarKeys(ReplicaKeys, frozen=True):
             set_by="spec.failover.leaseTimeoutMs",
         ),
     ] = LEASE_MS
-    broker_heartbeat_interval: Annotated[
-        Millis,
-        key(
-            "Time between two heartbeats to the controllers; at most a quarter of the lease is used.",
-            set_by="spec.failover.heartbeatIntervalMs",
-        ),
-    ] = 1000
     broker_hang_timeout_ms: Annotated[
         HangMillis,
         key(

@@ -82,6 +82,22 @@ async def test_a_master_registers_at_once_and_takes_leave(tmp_path: Path) -> Non
         assert (leave.ext_fields or {})["brokerId"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("keys", "acting", "millis"),
+    [
+        ({"enableSlaveActingMaster": True}, "true", "10000"),
+        ({"enableSlaveActingMaster": True, "brokerNotActiveTimeoutMillis": 4000}, "true", "4000"),
+        ({"brokerNotActiveTimeoutMillis": 4000}, "false", "4000"),
+    ],
+)
+async def test_a_registration_says_what_a_name_server_should_do_without_this_broker(
+    tmp_path: Path, keys: dict[str, object], acting: str, millis: str
+) -> None:
+    async with name_server() as (server, address), running(tmp_path / "store", namesrvAddr=address, **keys):
+        fields, _, _ = await server.registration()
+        assert (fields["enableActingMaster"], fields["heartbeatTimeoutMillis"]) == (acting, millis)
+
+
 async def test_no_registration_without_a_role(tmp_path: Path) -> None:
     async with name_server() as (server, address):
         async with running(tmp_path / "store", namesrvAddr=address, master=False) as group:

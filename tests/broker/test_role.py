@@ -174,6 +174,41 @@ def test_a_slave_is_known_by_its_own_id() -> None:
     assert role.refusal(0.0) is Refusal.SLAVE
 
 
+def acting() -> ReplicaRole:
+    role = master()
+    role.follow(4, "127.0.0.1:1")
+    role.least_registered = role.broker_id
+    role.master_is_known(False)
+    return role
+
+
+def test_a_slave_acts_if_no_master_is_known_and_its_id_is_the_least() -> None:
+    role = acting()
+    assert role.acting
+    assert role.outward_id == 1
+    assert role.refusal(0.0) is Refusal.ACTING
+    for least in (0, 2, None):
+        role.least_registered = least
+        assert not role.acting
+        assert role.refusal(0.0) is Refusal.SLAVE
+
+
+@pytest.mark.parametrize("end", ["known", "follow", "prepare", "lost"])
+def test_acting_ends_with_a_master(end: str) -> None:
+    role = acting()
+    if end == "known":
+        assert role.master_is_known(True)
+        assert not role.master_is_known(True), "no news"
+    elif end == "follow":
+        role.follow(5, "127.0.0.1:2")
+    elif end == "prepare":
+        assert role.prepare(5)
+    else:
+        role.lose_role("test")
+        assert not role.master_is_known(False)
+    assert not role.acting
+
+
 def test_after_a_lost_link_any_epoch_may_come() -> None:
     role = master(epoch=7)
     role.lose_role("link lost")

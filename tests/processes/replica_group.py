@@ -50,10 +50,11 @@ class Member:
 
 
 class Group:
-    """A broker group of `members`."""
+    """A broker group of `members`, under `controllers`."""
 
-    def __init__(self, members: list[Member], name_server: str) -> None:
+    def __init__(self, members: list[Member], name_server: str, controllers: ControllerCluster | None = None) -> None:
         self.members, self.name_server = members, name_server
+        self.controllers = controllers
 
     async def until(self, condition: Callable[[list[ReplicaView]], bool], what: str) -> list[ReplicaView]:
         """Wait until all sidecars answer and `condition` holds of what they say."""
@@ -97,12 +98,13 @@ async def group(
     durability: str = "strict",
     config: Config | None = None,
     differs: Config | None = None,
+    name_server_config: Config | None = None,
 ) -> AsyncIterator[Group]:
     """`differs`: more configuration of the last member, which is not started yet."""
     async with AsyncExitStack() as stack:
         cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
         cluster.start()
-        name_server = NameServer(tmp_path / "namesrv", port=ports.single())
+        name_server = NameServer(tmp_path / "namesrv", port=ports.single(), config=name_server_config)
         stack.callback(name_server.close)
         members = []
         for number in range(count):
@@ -130,7 +132,7 @@ async def group(
             member.replica.launch()
         for member in members:
             stack.push_async_callback(member.client.close)
-        yield Group(members, name_server.address)
+        yield Group(members, name_server.address, cluster)
 
 
 class Sender:

@@ -86,6 +86,8 @@ class OffsetApi:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"no such offset can be kept: queueId {queue_id}, offset {offset}"
             )
+        if self._role.acting:
+            return _at_once(request, peer)  # there is nobody to wait for
         return self.commit_answer(request, peer)
 
 

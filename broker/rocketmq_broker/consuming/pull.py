@@ -108,7 +108,8 @@ class PullProcessor:
         header = decode_header(PullMessageRequestHeader, request.ext_fields or {})
         self._check(header, peer)
         codes = self._tag_codes(header)
-        if header.sys_flag & PULL_COMMIT_OFFSET and self._role.role is Role.MASTER and not self._role.handing_over:
+        takes_commits = self._role.acting or (self._role.role is Role.MASTER and not self._role.handing_over)
+        if header.sys_flag & PULL_COMMIT_OFFSET and takes_commits:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._get(header, header.queue_offset, codes)
         answer = self._answer(request, header, result)
@@ -135,18 +136,23 @@ class PullProcessor:
                 self._wake_ripe()
 
     def on_role_change(self) -> None:
-        """A slave does not serve consumers: answer all held pulls, so that they turn to the master."""
-        if self._closed_to_readers:
+        """Where only the master has pulls wait: answer all held ones, so that consumers turn to it."""
+        closed = self._closed_to_readers
+        if closed or self._master_elsewhere:
             for pull in self._held.all():
                 self._held.take(pull)
-                answer = response(pull.request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
-                pull.peer.answer_later(pull.request, answer)
+                busy = response(pull.request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL) if closed else None
+                pull.peer.answer_later(pull.request, busy or self._nothing(pull))
 
     # inside
 
     @property
     def _closed_to_readers(self) -> bool:
-        return self._role.role is Role.SLAVE and not self._settings.slave_read_enable
+        return self._role.role is Role.SLAVE and not self._settings.slave_read_enable and not self._role.acting
+
+    @property
+    def _master_elsewhere(self) -> bool:
+        return self._role.role is Role.SLAVE and self._role.master_known
 
     def _suspend_seconds(self, header: PullMessageRequestHeader) -> float:
         """Seconds that a pull waits."""
@@ -226,8 +232,8 @@ class PullProcessor:
         return self._last[1], self._last[2]
 
     def _nothing(self, pull: HeldPull) -> RemotingCommand:
-        """For a peer that does not read its answers: messages would fill our memory, and asking again costs it
-        nothing."""
+        """Makes the consumer ask again, which costs it nothing: if it does not read its answers, messages would fill
+        our memory; if there is a master, that one should be asked."""
         header = pull.header
         smallest, largest = self._store.queue_bounds(header.topic, header.queue_id)
         self._traffic.counts.pulls_missed += 1
@@ -310,10 +316,11 @@ class PullProcessor:
         next_offset = result.next_offset
         suggested = 0
         if self._role.role is Role.SLAVE and result.status is not GetStatus.FOUND:
-            # only the master has the ends of its queues: send the consumer there
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            # only the master has the ends of its queues: send the consumer there, or let it wait for a master
             if result.status not in _KNOWN_TO_SLAVES:
-                next_offset = header.queue_offset
+                code, next_offset = ResponseCode.PULL_NOT_FOUND, header.queue_offset
+            if self._role.master_known:
+                code = ResponseCode.PULL_RETRY_IMMEDIATELY
         elif self._settings.slave_read_enable and result.lagging:
             group = self._groups.find(header.consumer_group)
             suggested = group.which_broker_when_consume_slowly if group is not None else 0

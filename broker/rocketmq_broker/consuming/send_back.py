@@ -54,8 +54,9 @@ class SendBack:
         waiting: WaitingSends,
         delay_levels: int,
         flows: FlowStats,
+        host: str,
     ) -> None:
-        """`delay_levels`: how many there are."""
+        """`delay_levels`: how many there are. `host`: brokerIP1."""
         self._role = role
         self._store = store
         self._topics = topics
@@ -64,6 +65,7 @@ class SendBack:
         self._waiting = waiting
         self._levels = delay_levels
         self._flows = flows
+        self._host = host
         self._turn = itertools.count()
 
     @property
@@ -110,6 +112,8 @@ class SendBack:
         refusal = self._writer.refusal()
         if refusal is Refusal.SLAVE:
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, FLOW_CONTROL)
+        if refusal is Refusal.ACTING:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"no master available along with {self._host}")
         if refusal is Refusal.HELD and self._writer.held is not None:
             raise held_back(self._writer.held)
         if refusal is not None:

@@ -7,6 +7,8 @@ the waiting list before it answers. Times are seconds of `boot_clock`, given by 
     NONE --Following--> SLAVE --Prepare--> PREPARING --Grant--> MASTER     (NONE --Prepare--> PREPARING too)
     any --Release, NoRole, link lost--> NONE
 
+A slave of a group without a master serves consumers (`acting`, RIP-32): no role of the log, nothing is appended.
+
 A `Hold` overrides all of these: while it lasts no send is accepted; what was accepted before is still answered.
 
 Invariants: OneWriter (with relaxed durability a send is accepted only by a master whose lease runs), AckedSurvives
@@ -39,6 +41,7 @@ class Refusal(StrEnum):
     """Why a send is not accepted now."""
 
     SLAVE = "slave"
+    ACTING = "the group has no master; this slave acts for it and serves readers only"
     NOT_MASTER = "not master"
     HELD = "held"
     """The sidecar has an operator's order to refuse sends, or is handing mastership over."""
@@ -78,6 +81,10 @@ class ReplicaRole:
         """None: the group has no secret."""
         self.master_address: str | None = None
         """While SLAVE."""
+        self.master_known = False
+        """While SLAVE: the sidecar knows a living master."""
+        self.least_registered: int | None = None
+        """The least brokerId of the group at the name servers; None without enableSlaveActingMaster."""
         self.acked_offset = 0
         self._awaited: tuple[int, float] | None = None
         """The end of the oldest send that was found unacknowledged, and when it was stored."""
@@ -149,6 +156,14 @@ class ReplicaRole:
         self._leave(Role.SLAVE, f"slave of {master_address}")
         self.epoch = max(epoch, self.epoch)
         self.master_address = master_address
+        self.master_known = True
+
+    def master_is_known(self, known: bool) -> bool:  # noqa: FBT001 - the message's only word
+        """There is a master to follow, or none; False if that changes nothing."""
+        if self.role is not Role.SLAVE or known == self.master_known:
+            return False
+        self.master_known = known
+        return True
 
     def hold(self, hold: Hold) -> None:
         """Refuse sends or, with a hold without a kind, accept them again."""
@@ -172,6 +187,17 @@ class ReplicaRole:
         return self.held is not None and self.held.kind is HoldKind.HANDING_OVER
 
     @property
+    def acting(self) -> bool:
+        """Serve consumers in a master's place: no living master is known (the controllers' word counts), and of the
+        members that name servers list this one is to be asked."""
+        return (
+            self.role is Role.SLAVE
+            and not self.master_known
+            and self.broker_id is not None
+            and self.broker_id == self.least_registered
+        )
+
+    @property
     def outward_id(self) -> int | None:
         """The broker id that name servers and clients see: 0 for a master, the controllers' for a slave; None while
         this replica should not be registered."""
@@ -182,7 +208,8 @@ class ReplicaRole:
     def refusal(self, now: float) -> Refusal | None:
         """Why a send is refused now; None if it may be appended."""
         if self.role is not Role.MASTER:
-            return Refusal.SLAVE if self.role is Role.SLAVE else Refusal.NOT_MASTER
+            slave = Refusal.ACTING if self.acting else Refusal.SLAVE
+            return slave if self.role is Role.SLAVE else Refusal.NOT_MASTER
         if self.held is not None:
             return Refusal.HELD
         if now >= self.lease_until:
@@ -213,6 +240,7 @@ class ReplicaRole:
         self.reason = reason
         self.lease_until = float("-inf")
         self.master_address = None
+        self.master_known = False
         self.acked_offset = self.in_sync = 0
         self._awaited = None
         self.members = None

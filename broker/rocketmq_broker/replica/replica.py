@@ -33,6 +33,7 @@ from rocketmq_formats.replica_link import (
     Hold,
     Lease,
     LogState,
+    MasterKnown,
     NoRole,
     Prepare,
     Prepared,
@@ -86,6 +87,7 @@ class Replica:
         on_cut: Callable[[int], Awaitable[None]] = _do_nothing,
         on_hold: Callable[[], Awaitable[None]] | None = None,
         on_members: Callable[[], None] = lambda: None,
+        on_master_known: Callable[[], None] = lambda: None,
         on_repaired: Callable[[int], None] = lambda _: None,
         on_suspected: Callable[[int], None] = lambda _: None,
         traffic: Traffic | None = None,
@@ -93,8 +95,9 @@ class Replica:
         """`address`: as registered. `on_role_change`: master, slave or neither now, or another epoch. `on_cut`: returns
         when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`. `on_hold`:
         returns, in any case, when others have what a master has to leave to them. `on_members`: a master's role has
-        heard who is in the SyncStateSet, or may enter it. `on_repaired`, `on_suspected`: from
-        this offset on, or there, the log should be read again."""
+        heard who is in the SyncStateSet, or may enter it. `on_master_known`: a slave's role has heard that there is a
+        master again, or none any longer. `on_repaired`, `on_suspected`: from this offset on, or there, the log should
+        be read again."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -105,7 +108,7 @@ class Replica:
         self._on_role_change = on_role_change
         self._on_cut = on_cut
         self._on_hold = on_hold
-        self._on_members = on_members
+        self._on_members, self._on_master_known = on_members, on_master_known
         self._on_repaired, self._on_suspected = on_repaired, on_suspected
         self._holding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -267,6 +270,9 @@ class Replica:
                 self._granted(message)
             case Following():
                 self._follow(message)
+            case MasterKnown():
+                if self._role.master_is_known(message.known):
+                    self._on_master_known()
             case Hold():
                 self._hold(message)
             case Release():

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
-from rocketmq_broker.domain.role import Refusal, ReplicaRole
+from rocketmq_broker.domain.role import Refusal, ReplicaRole, Role
 from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, stored_flags
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
@@ -97,6 +97,7 @@ class SendProcessor:
             RequestCode.SEND_MESSAGE: self.on_send,
             RequestCode.SEND_MESSAGE_V2: self.on_send,
             RequestCode.SEND_BATCH_MESSAGE: self.on_send,
+            RequestCode.END_TRANSACTION: self._end_transaction,
         }
 
     def on_send(self, request: RemotingCommand, peer: Peer) -> Answer:
@@ -134,6 +135,14 @@ class SendProcessor:
             return frame
         self._waiting.add(appended.end, peer, request, frame)
         return DEFERRED
+
+    def _end_transaction(self, request: RemotingCommand, _peer: Peer) -> Answer:
+        """A slave says what Java's says, acting or not; here no transaction begins."""
+        if self._role.role is Role.SLAVE:
+            return response(request, ResponseCode.SLAVE_NOT_AVAILABLE)
+        raise RequestRefusedError(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+        )
 
     # the parts
 

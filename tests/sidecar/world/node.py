@@ -14,6 +14,7 @@ from rocketmq_formats.replica_link import (
     HoldKind,
     Lease,
     LogState,
+    MasterKnown,
     NoRole,
     Prepare,
     Prepared,
@@ -54,6 +55,7 @@ class Broker:
         self.inbox: deque[FromSidecar] = deque()
         self.hung = False
         self.held: HoldKind | None = None
+        self.master_known = False
         self.deaf_to_holds = False
         """Answers none of them."""
 
@@ -94,7 +96,10 @@ class Broker:
             case Following():
                 assert self.role != "master", "a master is released first"
                 self.fence("following")
-                self.role, self.epoch = "slave", message.epoch
+                self.role, self.epoch, self.master_known = "slave", message.epoch, True
+            case MasterKnown():
+                assert self.role == "slave"
+                self.master_known = message.known
             case NoRole():
                 self.fence(message.reason)
             case _:

@@ -31,6 +31,7 @@ from rocketmq_sidecar.domain.actions import (
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.domain.control.hand_over import HandOver, Situation
 from rocketmq_sidecar.domain.control.holds import Holds
+from rocketmq_sidecar.domain.control.known_master import KnownMaster
 from rocketmq_sidecar.domain.control.role import (
     AwaitMaster,
     BeMaster,
@@ -68,6 +69,7 @@ class ControlMachine:
         self.role = RoleMachine(retry=options.timing.store_retry)
         self.holds = Holds(fence)
         self.hand_over = HandOver()
+        self.known_master = KnownMaster()
         self.unfollowed = None if options.relaxed else Unfollowed(options.timing.unfollowed)
         self._relaxed = options.relaxed
         self.epoch_trouble: str | None = None
@@ -177,11 +179,13 @@ class ControlMachine:
 
     def on_caught_up(self, now: float) -> Actions:
         """As slave: the log has all that the master had when the connection was made."""
+        self.known_master.on_caught_up()
         return (*self.session.on_caught_up(), *self._advance(now))
 
     def on_master_lost(self, now: float) -> Actions:
         """The connection to the master broke: another master may have been elected."""
         self.session.polls.search(now)
+        self.known_master.on_master_lost()
         return self._advance(now)
 
     def on_fence(self, fence: Fence | None, now: float) -> Actions:
@@ -303,6 +307,11 @@ class ControlMachine:
         actions += self.role.step(self.wanted, now, self._lease_until)
         if not self._held:
             actions += hold
+        actions += self.known_master.step(
+            self.role.slave_of,
+            named=self.session.group.has_master,
+            controllers=self.session.finder.leader is not None,
+        )
         actions += self._lease_actions(actions, now)
         actions += self._adopt()
         if self._log_opened and not self._stopping:

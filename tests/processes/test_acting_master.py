@@ -1,0 +1,123 @@
+"""RIP-32 with real processes: controllers and master are gone, and consumers read on from the least slave."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketmq_client.consumer import Consumer
+from rocketmq_demo.ports import PortPool
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.client import GetMaxOffsetRequestHeader, OffsetResponseHeader
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime.remoting.client import RemotingClient
+from tests.broker.broker_kit import send_request
+from tests.processes.replica_group import PATIENCE, TOPIC, Group, Member, Sender, group
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+ACTING = {"enableSlaveActingMaster": True}
+QUEUES = 8
+
+
+class Reader:
+    """Notes the numbers that a consumer gets."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self.read: list[int] = []
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async for message in self._consumer:
+            self.read.append(int(message.body))
+            self._consumer.done(message)
+
+    async def until(self, wanted: set[int]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not wanted <= set(self.read):
+                assert not self._task.done(), self._task
+                await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def ends(client: RemotingClient, member: Member) -> list[int]:
+    """How much of each queue consumers may see there."""
+    found = []
+    for queue_id in range(QUEUES):
+        header = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id, committed=True)
+        answer = await client.call(member.replica.address, request(RequestCode.GET_MAX_OFFSET, header))
+        found.append(decode_header(OffsetResponseHeader, answer.ext_fields or {}).offset)
+    return found
+
+
+async def all_see(client: RemotingClient, replicas: Group, master: Member) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            wanted = await ends(client, master)
+            others = [await ends(client, member) for member in replicas.others(master)]
+            if all(its == wanted for its in others):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def refused_by(client: RemotingClient, member: Member, code: int) -> None:
+    """It answers sends with this code, soon and from then on."""
+    async with asyncio.timeout(PATIENCE):
+        while (await client.call(member.replica.address, send_request(topic=TOPIC))).code != code:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("compatible", [True, False], ids=["322-105", "904-901"])
+async def test_consumers_read_on_without_controllers_and_master(
+    tmp_path: Path, ports: PortPool, compatible: bool
+) -> None:
+    config = {**ACTING, "compatibleWithOldNameSrv": compatible}
+    routes = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True}
+    client = RemotingClient()
+    try:
+        async with group(tmp_path, ports, config=config, name_server_config=routes) as replicas:
+            master = await replicas.settled()
+            first, second = replicas.others(master)
+            ids = [(view.broker_id, member) for member in (first, second) if (view := await member.view())]
+            ids.sort(key=lambda one: one[0])
+            acting, other = (member for _, member in ids)
+            async with Sender(replicas.name_server) as sender:
+                await sender.more(200)
+            await all_see(client, replicas, master)
+            async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                consumed = [await anext(consumer) for _ in range(20)]
+                for message in consumed:
+                    consumer.done(message)
+                await consumer.commit()
+            done = {int(message.body) for message in consumed}
+            before = await ends(client, acting)
+
+            assert replicas.controllers is not None
+            replicas.controllers.close()
+            master.kill()
+            await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
+            await refused_by(client, other, ResponseCode.SYSTEM_BUSY)
+            async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                reader = Reader(consumer)
+                await reader.until(set(sender.acknowledged) - done)
+                await asyncio.sleep(2)  # its pulls wait at the acting master
+                assert len(reader.read) == len(set(reader.read))
+                assert not done & set(reader.read), "it goes on where the group was"
+                await consumer.commit()
+                assert await ends(client, acting) == before, "nothing was appended"
+
+                replicas.controllers.start()
+                master.start_again()
+                await replicas.settled()
+                async with Sender(replicas.name_server) as after:
+                    after.number = sender.number
+                    await after.more(50)
+                await reader.until(set(after.acknowledged))
+                await reader.close()
+    finally:
+        await client.close()
