@@ -38,7 +38,7 @@ class NativeEngine:
                 nameservers=addresses,
                 cluster=CLUSTER,
                 name=BROKER_GROUP,
-                config={"haReplicationSecretFile": secret},
+                config={"haReplicationSecretFile": secret, "enableSlaveActingMaster": True},
             )
             for number in range(1, replicas + 1)
         ]
@@ -48,7 +48,8 @@ class NativeEngine:
     def start(self) -> None:
         """Start name servers and replicas, all at the same time."""
         for number, port in enumerate(self._nameserver_ports, 1):
-            self._nameservers.append(NameServer(self._folder / f"namesrv-{number}", port=port))
+            folder = self._folder / f"namesrv-{number}"
+            self._nameservers.append(NameServer(folder, port=port, config={"supportActingMaster": True}))
         for broker in self.brokers:
             broker.launch()
         for server in self._nameservers:
