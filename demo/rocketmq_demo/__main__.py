@@ -4,6 +4,7 @@ Exit codes: 0 every promise held, 1 one did not, 2 wrong options or no Java for 
 """
 
 import asyncio
+import logging
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from types import FrameType
 from typing import Annotated
 
 import msgspec
+import structlog
 import typer
 from rich.console import Console
 
@@ -24,7 +26,7 @@ from rocketmq_demo.engines.native import NativeEngine
 from rocketmq_demo.engines.official import OfficialEngine
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.story import summary, view
-from rocketmq_demo.story.faults import DEFAULT_FAULTS, FAULTS, Stage
+from rocketmq_demo.story.faults import DEFAULT_FAULTS, KNOWN, Stage, fault_named
 from rocketmq_demo.story.observer import Observer
 from rocketmq_demo.story.outcome import Outcome
 from rocketmq_demo.story.story import Story
@@ -33,6 +35,8 @@ from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.version import __version__
 
 EXIT_BROKEN = 1
+WIDTH = 120
+"""Columns of the summary where there is no terminal."""
 
 
 class EngineName(StrEnum):
@@ -66,9 +70,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 
 def _fault_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
-    unknown = [name for name in names if name not in FAULTS]
+    unknown = [name for name in names if fault_named(name) is None]
     if unknown:
-        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(FAULTS)}")
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(KNOWN)}")
     return names
 
 
@@ -80,7 +84,7 @@ def demo(
     ),
     replicas: Annotated[int, typer.Option(min=2, max=9, help="Brokers in the group.")] = 3,
     controllers: Annotated[int, typer.Option(min=3, max=7, help="Controllers, an odd number.")] = 3,
-    faults: Annotated[str, typer.Option(help=f"Faults in this order: {', '.join(FAULTS)}.")] = ",".join(DEFAULT_FAULTS),
+    faults: Annotated[str, typer.Option(help=f"Faults in this order: {', '.join(KNOWN)}.")] = ",".join(DEFAULT_FAULTS),
     seconds: Annotated[
         float, typer.Option(min=0, max=3600, help="Undisturbed seconds around each fault and each healing.")
     ] = 1.0,
@@ -98,6 +102,8 @@ def demo(
         raise typer.BadParameter("an even number of controllers adds no safety", param_hint="--controllers")
     place = folder.absolute() if folder is not None else Path(tempfile.mkdtemp(prefix="rocketmq-demo-"))
     console = Console(stderr=output is Output.JSON)
+    if not console.is_terminal:
+        console.width = WIDTH
     try:
         outcome = _run(
             console=console,
@@ -189,6 +195,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """The command's entry."""
     signal.signal(signal.SIGTERM, _end)
+    # Our clients' retries are not part of the story, and standard output may be JSON.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     app()
 
 

@@ -47,6 +47,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     acknowledged: int
     lost: list[int]
     duplicated: list[int]
+    failed: int
     longest_gap: float
     silence: float
 

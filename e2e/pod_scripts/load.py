@@ -2,7 +2,8 @@
 
 `load.py run` writes each acknowledged number, with the time, into a ledger. A failed send is not retried; the next
 number is sent. `load.py report SINCE` reads the whole topic and prints JSON about what was acknowledged until then:
-`lost` numbers, `duplicated` ones, and the longest time without an acknowledgement since SINCE (of `load.py now`).
+`lost` numbers, `duplicated` ones, and since SINCE (of `load.py now`) how many sends `failed`, and the longest time
+without an acknowledgement.
 Mounted from a ConfigMap into any image that has the project's packages.
 """
 
@@ -28,6 +29,7 @@ NAMESERVERS = os.environ["NAMESRV_ADDR"].split(";")
 BROKER_NAME = os.environ["BROKER_NAME"]
 TOPIC = f"ledger-{BROKER_NAME}"
 LEDGER = Path("/tmp/ledger")
+FAILURES = Path("/tmp/failures")
 REPLICAS = int(os.environ["REPLICAS"])
 LANES = 4
 PATIENCE = 0.5
@@ -43,7 +45,7 @@ async def run() -> None:
     """Make the topic on this group alone, then send until killed."""
     await make_topic()
     numbers = iter(range(10**9))
-    with LEDGER.open("a", buffering=1) as ledger:
+    with LEDGER.open("a", buffering=1) as ledger, FAILURES.open("a", buffering=1) as failures:
         async with Producer(NAMESERVERS, group="ledger-producer", attempts=1, timeout=PATIENCE) as producer:
 
             async def lane() -> None:
@@ -53,6 +55,7 @@ async def run() -> None:
                         result = await producer.send(TOPIC, b"%d %b" % (number, b"." * 200))
                     except (ClientError, RemotingError) as error:
                         print(f"{time.time():.3f} {number} {error}", flush=True)
+                        failures.write(f"{time.monotonic():.4f}\n")
                         await asyncio.sleep(2 * PAUSE)
                         continue
                     if result.acknowledged:
@@ -100,6 +103,7 @@ async def report(since: float) -> dict[str, object]:
     """What became of everything acknowledged until now."""
     # The last line may be half written.
     rows = [line.split() for line in LEDGER.read_text().split("\n")[:-1]]
+    failed = sum(float(at) >= since for at in FAILURES.read_text().split("\n")[:-1])
     now = time.monotonic()
     acknowledged = {int(number) for number, _ in rows}
     deadline = now + READ_AGAIN_SECONDS
@@ -115,6 +119,7 @@ async def report(since: float) -> dict[str, object]:
         "acknowledged": len(acknowledged),
         "lost": sorted(acknowledged - found.keys())[:100],
         "duplicated": sorted(number for number, copies in found.items() if copies > 1)[:100],
+        "failed": failed,
         "longestGap": round(max(gaps), 3),
         "silence": round(now - max(times, default=since), 3),
     }

@@ -4,16 +4,24 @@ After every fault: nothing acknowledged lost or stored twice, ids kept (but wher
 everyone in the SyncStateSet.
 """
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from e2e.kit.group import Group, wait
+from e2e.kit.group import BROKERS, Group, wait
 from e2e.stories.conftest import RELEASE
 
 GAP_POD_DELETED = 5.0
 """Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
 GAP_HUNG = 30.0
+AWAY_SECONDS = float(os.environ.get("CONTROLLERS_AWAY_SECONDS", "45"))
+"""How long there are no controllers; a write lease is 2 s. For the length of a real outage:
+`CONTROLLERS_AWAY_SECONDS=300 make e2e E2E_ARGS="-k kept_away"`."""
+GAP_AWAY = 2.0
+CONTROLLERS = "main"
 OPERATOR = f"deployment/{RELEASE}-operator"
 
 
@@ -81,6 +89,49 @@ def test_controller_leader_deleted(group: Group) -> None:
 
 def test_all_controllers_deleted(group: Group) -> None:
     after(group, lambda: group.delete_pods("-l", "rocketmq-ha.io/controller-cluster=main"))
+
+
+@pytest.mark.timeout(600 + AWAY_SECONDS)
+def test_controllers_kept_away(group: Group) -> None:
+    """From the moment when they are gone no send fails, for any length of time; then they come back."""
+    ids, status, began = group.ids(), group.status(), group.mark()
+    with _without_controllers(group):
+        since = group.mark()
+        time.sleep(AWAY_SECONDS)
+        report = group.judge(since, gap=GAP_AWAY)
+        assert report.failed == 0
+        serving = f"{BROKERS},rocketmq-ha.io/group={group.name}"
+        group.kubectl("wait", "--for=condition=Ready", "pod", "-l", serving, "--timeout=1s")
+    group.whole()
+    group.judge(began)
+    assert group.ids() == ids
+    assert [group.status()[key] for key in ("master", "masterEpoch")] == [
+        status[key] for key in ("master", "masterEpoch")
+    ]
+
+
+@contextmanager
+def _without_controllers(group: Group) -> Iterator[None]:
+    """Deletes the pods, and keeps the operator and the StatefulSet from making others."""
+    controllers = ("-l", f"rocketmq-ha.io/controller-cluster={CONTROLLERS}")
+    members = group.kubectl("get", f"statefulset/{CONTROLLERS}", "-o", "jsonpath={.spec.replicas}")
+    _pause_controllers(group, "true")
+    try:
+        group.kubectl("scale", f"statefulset/{CONTROLLERS}", "--replicas=0")
+        wait(lambda: not group.kubectl("get", "pods", *controllers, "-o", "name"), "the end of the controllers", 90.0)
+        yield
+    finally:
+        group.kubectl("scale", f"statefulset/{CONTROLLERS}", f"--replicas={members}")
+        _pause_controllers(group, "false")
+    state = ("get", f"controllercluster/{CONTROLLERS}", "-o", "jsonpath={.status.phase} {.status.members}")
+    back = f"Running {members}/{members}"
+    wait(lambda: group.kubectl(*state) == back, "the controllers to be back", 120.0, lambda: group.kubectl(*state))
+
+
+def _pause_controllers(group: Group, paused: str) -> None:
+    group.kubectl(
+        "patch", f"controllercluster/{CONTROLLERS}", "--type=merge", "-p", f'{{"spec": {{"paused": {paused}}}}}'
+    )
 
 
 def test_failover_while_the_operator_is_down(group: Group) -> None:

@@ -45,6 +45,22 @@ def test_story_holds(tmp_path: Path) -> None:
     assert secret.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.processes
+def test_story_without_controllers_holds(tmp_path: Path) -> None:
+    """Sends continue without controllers for longer than a lease lasts; without a master they stop, and return."""
+    faults = "kill-controllers-for-6s,lose-quorum-and-master"
+    result = run("--faults", faults, "--seconds", "0.2", "-o", "json", "--folder", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    outcome = msgspec.json.decode(result.stdout, type=Outcome)
+    away, lost = outcome.faults
+    assert away.master_epoch_before == away.master_epoch_after
+    assert lost.master_epoch_before < lost.master_epoch_after
+    assert (outcome.load.lost, outcome.load.duplicated) == (0, 0)
+    assert outcome.reads is not None
+    assert outcome.reads.messages > 0
+    assert outcome.reads.rolled_back == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rocketmq_demo.engines.engine import Acknowledgement, LoadResult
+from rocketmq_demo.engines.engine import Acknowledgement, LoadResult, ReadResult
 from rocketmq_demo.story.faults import FAULTS, Stage
 from rocketmq_demo.story.observer import GroupView, ReplicaView
 from rocketmq_demo.story.outcome import Outcome
@@ -19,8 +19,9 @@ class FakeBroker:
 
 
 class FakeLoad:
-    def __init__(self, result: LoadResult, *, age: float = 0.0) -> None:
-        self.result, self.age = result, age
+    def __init__(self, result: LoadResult, *, age: float = 0.0, failing: bool = False) -> None:
+        self.result, self.age, self.failing = result, age, failing
+        self.failed = 0
 
     async def start(self) -> None: ...
 
@@ -28,7 +29,27 @@ class FakeLoad:
         now = time.monotonic() - self.age  # any speed
         return [Acknowledgement(now - 0.1, 0), Acknowledgement(now, 1)]
 
+    def failures(self) -> int:
+        self.failed += self.failing
+        return self.failed
+
     async def finish(self) -> LoadResult:
+        return self.result
+
+
+class FakeReader:
+    def __init__(self, result: ReadResult) -> None:
+        self.result = result
+
+    async def start(self) -> None: ...
+
+    def times(self) -> Sequence[float]:
+        return ()
+
+    async def read_again(self) -> int:
+        return 0
+
+    async def finish(self) -> ReadResult:
         return self.result
 
 
@@ -36,8 +57,8 @@ class FakeEngine:
     name, remark, patience = "fake", "", 1.0
     brokers = (FakeBroker(),)
 
-    def __init__(self, load: FakeLoad) -> None:
-        self.load = load
+    def __init__(self, load: FakeLoad, reader: FakeReader | None) -> None:
+        self.load, self.reader = load, reader
 
     def start(self) -> None: ...
 
@@ -45,6 +66,7 @@ class FakeEngine:
 class FakeControllers:
     def __init__(self) -> None:
         self.ports = {"n0": 1}
+        self.processes: dict[str, object] = {}
 
     def start(self) -> None: ...
 
@@ -72,8 +94,13 @@ class FakeObserver:
             raise TimeoutError(what)
 
 
-async def outcome_of(load: FakeLoad, observer: FakeObserver | None = None, faults: Sequence[str] = ()) -> Outcome:
-    stage = Stage(FakeEngine(load), FakeControllers(), observer or FakeObserver(1), Timeline())
+async def outcome_of(
+    load: FakeLoad,
+    observer: FakeObserver | None = None,
+    faults: Sequence[str] = (),
+    reader: FakeReader | None = None,
+) -> Outcome:
+    stage = Stage(FakeEngine(load, reader), FakeControllers(), observer or FakeObserver(1), Timeline())
     return await Story(stage, faults=faults, quiet=0).run("folder")
 
 
@@ -91,6 +118,20 @@ async def test_lost_messages_are_a_problem() -> None:
 async def test_duplicated_messages_are_a_problem() -> None:
     outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0, read_back=2, lost=0, duplicated=1)))
     assert outcome.problems == ("1 messages are stored more than once",)
+
+
+async def test_offsets_that_went_back_are_a_problem() -> None:
+    reader = FakeReader(ReadResult(messages=2, rolled_back=1, problems=("a consumer failed",)))
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0)), reader=reader)
+    assert outcome.problems == ("a consumer failed", "1 committed offsets have gone back")
+    assert outcome.reads == reader.result
+
+
+async def test_sends_that_fail_without_controllers_are_a_problem() -> None:
+    load = FakeLoad(LoadResult(acknowledged=2, failed=0), failing=True)
+    outcome = await outcome_of(load, faults=["kill-controllers-for-0s"])
+    assert outcome.problems[0].startswith("without controllers 1 sends failed")
+    assert (await outcome_of(FakeLoad(load.result), faults=["kill-controllers-for-0s"])).problems == ()
 
 
 async def test_group_that_takes_no_more_writes_is_a_problem() -> None:

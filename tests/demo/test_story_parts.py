@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketmq_demo.story.faults import FAULTS, fault_named
 from rocketmq_demo.story.observer import GroupView, ReplicaView, changes, longest_gap
 
 
@@ -42,3 +43,15 @@ def test_group_view_finds_by_address() -> None:
     assert found is not None
     assert found.broker_id == 2
     assert group.by_address("h:9") is None
+
+
+@pytest.mark.parametrize("name", [*FAULTS, "kill-controllers-for-60s", "kill-controllers-for-300s"])
+def test_faults_that_there_are(name: str) -> None:
+    assert fault_named(name) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "kill-controllers-for-s", "kill-controllers-for-10000s", "kill-controllers-for-9sx"]
+)
+def test_faults_that_there_are_not(name: str) -> None:
+    assert fault_named(name) is None

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_controller.domain.requests import policy
+from rocketmq_sidecar.domain.control.role import ReplicationState, RoleMachine
 from rocketmq_sidecar.domain.replication import confirm, mastership
 from rocketmq_sidecar.domain.replication.confirm import AckRule, members_hold
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
@@ -19,12 +21,15 @@ from tests.sim.checks import Violation
 from tests.sim.groups.checks import accepts
 from tests.sim.groups.controllers import NAMES
 from tests.sim.groups.replica import STEPS, SimReplica
-from tests.sim.groups.scripts import acknowledging, both_ways, lose_controllers, restart_controllers
+from tests.sim.groups.scripts import acknowledging, both_ways, down, lose_controllers, restart_controllers
 from tests.sim.groups.world import GroupWorld, run
 from tests.sim.stories import run_all
 
 CHUNKS, SEEDS = 8, 25
 SECONDS = 10.0
+FOUND = (24001752,)
+"""Of 10,000: nobody heard of an election but who was elected, and a slave followed the old master until the controllers
+were back."""
 PATIENCE = 60
 """Seeds within which a defect has to be found."""
 _run = partial(run, outages=True, seconds=SECONDS)
@@ -35,6 +40,11 @@ _run = partial(run, outages=True, seconds=SECONDS)
 def test_the_promises_hold_while_controllers_come_and_go(chunk: int) -> None:
     run_all(_run, range(chunk * SEEDS, (chunk + 1) * SEEDS))
     gc.collect()
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_was_broken_once(seed: int) -> None:
+    _run(seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,6 +78,32 @@ def test_a_member_that_is_cut_off_stops_the_sends_until_it_is_back(seed: int) ->
         world.network.heal()
         world.until(lambda: accepts(master) and len(world.checker.acked) > acked, 10)
         restart_controllers(world)
+
+
+@pytest.mark.parametrize("half", ["both", "sidecar"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_member_that_dies_stops_the_sends_until_the_controllers_are_back(half: str, seed: int) -> None:
+    """One that starts again follows when it has registered, which it cannot without controllers. Then nothing is lost,
+    and the master is the same one."""
+    with acknowledging(seed) as (world, master, slaves):
+        epoch = max(world.checker.granted)
+        lose_controllers(world)
+        world.schedule.run_until(world.schedule.now + 3)
+        if half == "both":
+            down(world, slaves[0], 1.0)
+        else:
+            assert slaves[0].sidecar is not None
+            world.kill(slaves[0], slaves[0].sidecar, after=1.0)
+        world.schedule.run_until(world.schedule.now + 5)
+        acked = len(world.checker.acked)
+        for _ in range(20):
+            world.schedule.run_until(world.schedule.now + 0.5)
+            assert not accepts(master)
+        assert len(world.checker.acked) == acked
+        restart_controllers(world)
+        world.until(lambda: len(world.checker.acked) > acked, 15)
+        world.until(world.well, 30)
+        assert (world.master(), max(world.checker.granted)) == (master, epoch)
 
 
 def _isolate(world: GroupWorld, master: SimReplica) -> None:
@@ -112,6 +148,31 @@ async def _keeps_following(follower: Follower) -> None:
     follower._lock.release()
 
 
+def _not_in_the_set(elect: Callable[..., Any]) -> Callable[..., Any]:
+    def elected(group: Any, view: Any, options: Any, *, preferred: Any = None) -> Any:
+        return preferred if preferred in group.replicas else elect(group, view, options, preferred=preferred)
+
+    return elected
+
+
+def _forgets_what_it_asked_for(propose: Callable[..., Any]) -> Callable[..., Any]:
+    def proposed(group: SyncSet, now: float, timeout: float, holders: AbstractSet[int]) -> frozenset[int] | None:
+        wanted: frozenset[int] | None = propose(group, now, timeout, holders)
+        group.union = group.union if wanted is None else wanted
+        return wanted
+
+    return proposed
+
+
+def _prepares_at_once(become_master: Callable[..., Any]) -> Callable[..., Any]:
+    def become(role: RoleMachine, *arguments: Any) -> Any:
+        if role.replicating is ReplicationState.FOLLOWING:
+            role.replicating = ReplicationState.IDLE
+        return become_master(role, *arguments)
+
+    return become
+
+
 DEFECTS: dict[str, tuple[Any, str, Callable[..., Any], tuple[str, ...]]] = {
     "members that are not there are not waited for": (confirm, "members_hold", _who_is_there, ("AckedSurvives",)),
     "the set that was asked for does not count": (mastership, "offsets", _agreed_only, ("AckedSurvives",)),
@@ -120,6 +181,24 @@ DEFECTS: dict[str, tuple[Any, str, Callable[..., Any], tuple[str, ...]]] = {
         "stop",
         _keeps_following,
         ("AckedSurvives", "PrefixAligned", "WholeRecords", "OneWriter", "NoBugs", "QueuesComplete"),
+    ),
+    "the agreed set does not count while another is asked for": (
+        SyncSet,
+        "propose",
+        _forgets_what_it_asked_for(SyncSet.propose),
+        ("AckedSurvives",),
+    ),
+    "who is not in the set is elected": (
+        policy,
+        "elect",
+        _not_in_the_set(policy.elect),
+        ("AckedSurvives", "KeepsElectable", "MasterFromSyncSet"),
+    ),
+    "the broker gets the log from a replica that follows": (
+        RoleMachine,
+        "_become_master",
+        _prepares_at_once(RoleMachine._become_master),
+        ("NoBugs", "OneWriter"),
     ),
 }
 

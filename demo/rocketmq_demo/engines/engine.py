@@ -59,12 +59,38 @@ class LoadResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     problems: tuple[str, ...] = ()
 
 
+class ReadResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What a consumer has read while it was written. `rolled_back`: how often an offset that was committed, and
+    answered, had gone back."""
+
+    messages: int
+    rolled_back: int
+    problems: tuple[str, ...] = ()
+
+
+class Reader(Protocol):
+    """A consumer group that follows the load, and commits."""
+
+    async def start(self) -> None: ...
+    def times(self) -> Sequence[float]:
+        """When messages came, in monotonic seconds."""
+
+    async def read_again(self) -> int:
+        """How many messages another consumer gets now, from the first one on; 0 if nobody answers it."""
+
+    async def finish(self) -> ReadResult:
+        """Stop reading."""
+
+
 class Load(Protocol):
     """Numbered sends, one after another, to whichever broker is master."""
 
     async def start(self) -> None: ...
     def acknowledgements(self) -> Sequence[Acknowledgement]:
         """All so far, in the order of time."""
+
+    def failures(self) -> int:
+        """Attempts that failed so far."""
 
     async def finish(self) -> LoadResult:
         """Stop sending; the result of all sends."""
@@ -87,6 +113,9 @@ class Engine(Protocol):
     def brokers(self) -> Sequence[Broker]: ...
     @property
     def load(self) -> Load: ...
+    @property
+    def reader(self) -> Reader | None:
+        """None: nothing is known about consumers."""
 
     def start(self) -> None:
         """Start the brokers; returns when they listen."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER
 from rocketmq_demo.engines.native_load import NativeLoad
+from rocketmq_demo.engines.native_reader import NativeReader
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import NameServer, Replica
@@ -37,16 +38,18 @@ class NativeEngine:
                 nameservers=addresses,
                 cluster=CLUSTER,
                 name=BROKER_GROUP,
-                config={"haReplicationSecretFile": secret},
+                config={"haReplicationSecretFile": secret, "enableSlaveActingMaster": True},
             )
             for number in range(1, replicas + 1)
         ]
         self.load = NativeLoad(nameservers=addresses)
+        self.reader = NativeReader(nameservers=addresses)
 
     def start(self) -> None:
         """Start name servers and replicas, all at the same time."""
         for number, port in enumerate(self._nameserver_ports, 1):
-            self._nameservers.append(NameServer(self._folder / f"namesrv-{number}", port=port))
+            folder = self._folder / f"namesrv-{number}"
+            self._nameservers.append(NameServer(folder, port=port, config={"supportActingMaster": True}))
         for broker in self.brokers:
             broker.launch()
         for server in self._nameservers:

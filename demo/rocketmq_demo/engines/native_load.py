@@ -46,6 +46,10 @@ class NativeLoad:
         """All so far."""
         return self._acknowledged
 
+    def failures(self) -> int:
+        """Attempts that failed so far."""
+        return self._failed
+
     async def finish(self) -> LoadResult:
         """Stop sending and read everything back."""
         for sender in self._senders:

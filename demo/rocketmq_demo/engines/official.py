@@ -49,6 +49,10 @@ class OfficialLoad:
                 self._read_new(self._ledger.path)
         return self._known
 
+    def failures(self) -> int:
+        """Attempts that failed so far."""
+        return 0 if self._ledger is None else len(self._ledger.failures())
+
     async def finish(self) -> LoadResult:
         """Stop the producer and read the topic back."""
         if self._ledger is None:
@@ -107,6 +111,7 @@ class OfficialEngine:
         "Every acknowledged message is read back at the end."
     )
     patience = 90.0
+    reader = None
 
     def __init__(self, folder: Path, *, ports: PortPool, controllers: Sequence[str], replicas: int) -> None:
         """Choose ports, and build the class path if it is not cached.

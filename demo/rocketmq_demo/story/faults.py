@@ -5,18 +5,30 @@ A fault is only a signal to a process that the demo started; the group has to de
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engines.engine import Broker, Engine
 from rocketmq_demo.replica import Replica
-from rocketmq_demo.story.observer import GroupView, Observer
+from rocketmq_demo.story.observer import GroupView, Observer, longest_gap
 from rocketmq_demo.story.timeline import Kind, Timeline
 
 HEARTBEATS_KNOWN = 5.0
 """Seconds after which the controllers have enough heartbeats of all brokers to notice a missing one; before that, only
 the timeout that the broker itself declares counts, 10 s."""
+
+
+MOMENT = 1.0
+"""Seconds after a blow in which sends that were under way may fail."""
+WITHOUT_MASTER = 10.0
+"""Seconds between the loss of quorum and master and the return of the controllers."""
+
+
+class PromiseBrokenError(Exception):
+    """The group recovered, and did not do what it promises meanwhile."""
 
 
 class Stage:
@@ -239,6 +251,70 @@ async def kill_controllers(stage: Stage) -> tuple[str, Heal]:
     return " ".join(members), heal
 
 
+async def kill_controllers_for(stage: Stage, *, seconds: int) -> tuple[str, Heal]:
+    """kill -9 of all controllers, for so long: the master continues all the time.
+
+    Raises:
+        PromiseBrokenError: sends failed later than a moment after the blow, or paused for longer than that.
+    """
+    members, load = list(stage.controllers.processes), stage.engine.load
+    stage.record_fault(f"kill -9 of all controllers for {seconds} s: {', '.join(members)}")
+    for member in members:
+        await asyncio.to_thread(stage.controllers[member].kill9)
+    await asyncio.sleep(min(MOMENT, seconds))
+    began, failed, acknowledged = time.monotonic(), load.failures(), len(load.acknowledgements())
+    await asyncio.sleep(stage.struck_at + seconds - began)
+    ended, failed = time.monotonic(), load.failures() - failed
+    times = [sent.at for sent in load.acknowledgements()]
+    gap = longest_gap(times, began, ended)
+    stage.step(
+        f"{len(times) - acknowledged} sends acknowledged without a controller, {failed} failed; they start again"
+    )
+    await asyncio.to_thread(stage.controllers.start)
+    await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)
+    if failed or gap > MOMENT:
+        raise PromiseBrokenError(f"without controllers {failed} sends failed, and they paused for {gap:.3f} s")
+
+    async def heal() -> None:
+        stage.step("all controllers are back")
+
+    return " ".join(members), heal
+
+
+async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
+    """kill -9 of most controllers and of the master: nobody can be elected until the controllers are back. A native
+    group has an acting master for consumers (RIP-32).
+
+    Raises:
+        PromiseBrokenError: sends were acknowledged without a master, or consumers got nothing.
+    """
+    epoch, broker_id, load = stage.group.master_epoch, stage.group.master_id, stage.engine.load
+    broker = stage.broker_of(broker_id)
+    members = list(stage.controllers.processes)
+    lost = members[: len(members) // 2 + 1]
+    stage.record_fault(f"kill -9 of the controllers {', '.join(lost)} and of the master: broker {broker_id}")
+    for member in lost:
+        await asyncio.to_thread(stage.controllers[member].kill9)
+    await asyncio.to_thread(broker.process.kill9)
+    await asyncio.sleep(MOMENT)
+    acknowledged, reader, found = len(load.acknowledgements()), stage.engine.reader, None
+    if reader is not None:
+        found = await reader.read_again()
+        stage.step(f"no master: another consumer gets {found} messages")
+    await asyncio.sleep(stage.struck_at + WITHOUT_MASTER - time.monotonic())
+    acknowledged = len(load.acknowledgements()) - acknowledged
+    stage.step(f"{acknowledged} sends acknowledged without a master; the controllers start again")
+    await asyncio.to_thread(stage.controllers.start)
+    await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)
+    await stage.another_master(epoch)
+    await stage.writes()
+    if acknowledged:
+        raise PromiseBrokenError(f"{acknowledged} sends acknowledged without a master")
+    if found == 0:
+        raise PromiseBrokenError("consumers got nothing without a master")
+    return f"{' '.join(lost)} {broker.label}", lambda: stage.restart(broker)
+
+
 FAULTS: dict[str, Strike] = {
     "kill-master": kill_master,
     "hang-master": hang_master,
@@ -248,5 +324,13 @@ FAULTS: dict[str, Strike] = {
     "kill-controller": kill_controller,
     "hang-controller": hang_controller,
     "kill-controllers": kill_controllers,
+    "lose-quorum-and-master": lose_quorum_and_master,
 }
+KNOWN = (*FAULTS, "kill-controllers-for-60s (or any seconds)")
 DEFAULT_FAULTS = ("kill-master", "hang-master", "kill-controller", "kill-controllers")
+
+
+def fault_named(name: str) -> Strike | None:
+    """The fault of this name; None if there is none."""
+    away = re.fullmatch(r"kill-controllers-for-(\d{1,4})s", name)
+    return partial(kill_controllers_for, seconds=int(away[1])) if away else FAULTS.get(name)

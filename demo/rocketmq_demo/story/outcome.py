@@ -2,7 +2,7 @@
 
 import msgspec
 
-from rocketmq_demo.engines.engine import LoadResult
+from rocketmq_demo.engines.engine import LoadResult, ReadResult
 from rocketmq_demo.story.timeline import Entry
 
 
@@ -14,6 +14,10 @@ class FaultReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What was hit: a broker by label, or controllers by member id."""
     longest_gap: float
     """Between two acknowledged sends, from the fault until everything was whole again."""
+    longest_reading_gap: float | None
+    """Between two moments in which the consumer got messages, in the same time; None without a consumer."""
+    failed: int
+    """Sends, in the same time."""
     resumed_after: float
     """From the fault until what it interrupts works again: writes, or a deciding controller."""
     whole_after: float
@@ -34,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     controllers: int
     seconds: float
     load: LoadResult
+    reads: ReadResult | None
+    """None without a consumer."""
     longest_gap: float
     broker_ids: dict[str, int]
     """By label, at the end."""

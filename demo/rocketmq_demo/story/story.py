@@ -1,21 +1,21 @@
 """The main job: start a group, inject one fault after the other, and measure the cost of each.
 
 The same story for every engine. It checks only promises: ids stay, one master per epoch, the group is whole and
-writable after every fault, no acknowledged message is lost."""
+writable after every fault, no acknowledged message is lost, no committed offset goes back."""
 
 import asyncio
 import subprocess
 import time
 from collections.abc import Sequence
 
-from rocketmq_demo.engines.engine import BROKER_GROUP, LoadResult
+from rocketmq_demo.engines.engine import BROKER_GROUP, LoadResult, ReadResult
 from rocketmq_demo.processes import ProcessDiedError
-from rocketmq_demo.story.faults import FAULTS, Stage
+from rocketmq_demo.story.faults import PromiseBrokenError, Stage, fault_named
 from rocketmq_demo.story.observer import longest_gap
 from rocketmq_demo.story.outcome import FaultReport, Outcome
 from rocketmq_demo.story.timeline import Kind
 
-_BROKEN = (TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
+_BROKEN = (PromiseBrokenError, TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
 """Errors of a group that does not recover; anything else is a bug of the demo."""
 
 WRITABLE_WITHIN = 2.0
@@ -39,6 +39,7 @@ class Story:
         began = time.monotonic()
         reports: list[FaultReport] = []
         load_result = LoadResult(acknowledged=0, failed=0)
+        reads: ReadResult | None = None
         observing = asyncio.create_task(stage.observer.run())
         try:
             try:
@@ -50,6 +51,8 @@ class Story:
                 self._check_writable()
             except _BROKEN as error:
                 self._add_problem(str(error) or repr(error))
+            if stage.engine.reader is not None:
+                reads = await stage.engine.reader.finish()
             try:
                 load_result = await stage.engine.load.finish()
             except _BROKEN as error:
@@ -58,12 +61,14 @@ class Story:
                 self._add_problem(f"the observer ended: {observing.exception()!r}")
         finally:
             observing.cancel()
-        for problem in load_result.problems:
+        for problem in (*load_result.problems, *(reads.problems if reads else ())):
             self._add_problem(problem)
         if load_result.lost:
             self._add_problem(f"{load_result.lost} acknowledged messages are lost")
         if load_result.duplicated:
             self._add_problem(f"{load_result.duplicated} messages are stored more than once")
+        if reads is not None and reads.rolled_back:
+            self._add_problem(f"{reads.rolled_back} committed offsets have gone back")
         times = self._times()
         return Outcome(
             engine=stage.engine.name,
@@ -72,6 +77,7 @@ class Story:
             controllers=len(stage.controllers.ports),
             seconds=round(time.monotonic() - began, 3),
             load=load_result,
+            reads=reads,
             longest_gap=round(longest_gap(times, times[0], times[-1]), 3) if times else 0.0,
             broker_ids=self._ids,
             faults=tuple(reports),
@@ -92,11 +98,15 @@ class Story:
         stage.step("all replicas are in sync; sends begin")
         await stage.engine.load.start()
         await stage.writes()
+        if stage.engine.reader is not None:
+            await stage.engine.reader.start()
 
     async def _fault(self, name: str) -> FaultReport:
         stage = self._stage
-        before = stage.group
-        target, heal = await FAULTS[name](stage)
+        before, failed_before = stage.group, stage.engine.load.failures()
+        strike = fault_named(name)
+        assert strike is not None, name
+        target, heal = await strike(stage)
         struck_at, resumed_at = stage.struck_at, time.monotonic()
         await self._wait_quiet()
         await heal()
@@ -113,6 +123,8 @@ class Story:
             fault=name,
             target=target,
             longest_gap=round(longest_gap(self._times(), struck_at, whole_at), 3),
+            longest_reading_gap=self._reading_gap(struck_at, whole_at),
+            failed=stage.engine.load.failures() - failed_before,
             resumed_after=round(resumed_at - struck_at, 3),
             whole_after=round(whole_at - struck_at, 3),
             master_epoch_before=before.master_epoch,
@@ -146,6 +158,10 @@ class Story:
 
     def _times(self) -> list[float]:
         return [sent.at for sent in self._stage.engine.load.acknowledgements()]
+
+    def _reading_gap(self, since: float, until: float) -> float | None:
+        reader = self._stage.engine.reader
+        return None if reader is None else round(longest_gap(list(reader.times()), since, until), 3)
 
     def _check_writable(self) -> None:
         times = self._times()

@@ -334,7 +334,7 @@ class GroupWorld:
 
     def well(self) -> bool:
         """One accepts, everybody else follows it, and all are in sync. Who has lost its log is a member for some time
-        before the master notices, and follows nobody."""
+        before the master notices, and follows nobody; who follows in a past epoch is one until controllers are back."""
         group = self.checker.group
         if any(len(r.halves) < 2 or r.broker is None or any(half.paused for half in r.halves) for r in self.replicas):
             return False
@@ -343,6 +343,7 @@ class GroupWorld:
             and sum(map(follows, self.replicas)) == len(self.replicas) - 1
             and group is not None
             and len(group.sync_state_set) == len(self.replicas) - len(self.learners)
+            and all(r.broker is not None and r.broker.role.epoch == group.master_epoch for r in self.replicas)
         )
 
     def describe(self) -> str:
