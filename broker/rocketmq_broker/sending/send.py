@@ -82,6 +82,7 @@ class SendProcessor:
         self._on_appended = on_appended
         self._clock = clock
         self._strict = settings.durability == "strict"
+        self._accept_from = settings.start_accept_send_request_time_stamp
         self._levels = len(settings.message_delay_level.split())
         marks = BrokerMarks(settings.broker_cluster_name, settings.region_id, settings.trace_on, self._levels)
         self._completer = Completer(marks)
@@ -148,7 +149,7 @@ class SendProcessor:
 
     def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[Target, int]:
         """The message's topic and queue; the topic may still have to be created."""
-        if now_ms() < self._settings.start_accept_send_request_time_stamp:
+        if self._accept_from and now_ms() < self._accept_from:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR, "broker unable to service, until startAcceptSendRequestTimeStamp"
             )

@@ -312,8 +312,9 @@ class Peer(asyncio.Protocol):
     def _slice(self) -> None:
         """One turn's requests."""
         clock, backlog, left = self._clock, self._backlog, REQUESTS_PER_TURN
+        most = self._server.limits.max_in_flight
         began = now = clock()
-        while backlog and not self._busy:
+        while backlog and not self._write_paused and self._in_flight < most:  # `_busy`, without its call
             if not left or now - began >= SLICE_SECONDS:
                 self._wait(slow=now - began >= SLICE_SECONDS)
                 break
