@@ -241,7 +241,7 @@ class Storm:
     def set_back(self) -> None:
         """A member comes back on an older copy of its disk. The leader knows that it had more."""
         member = self._counted(self._serving())
-        if member is None or member.machine is None:
+        if member is None or member.machine is None or member.name in self.world.checker.altered:
             return
         copy, reported = member.disk.snapshot(), (member.machine.term, member.machine.last_index)
 

@@ -1,8 +1,8 @@
 """A network in virtual time: messages get lost, late, doubled and overtaken; links fail one way or both; connections
 end.
 
-The transport does less to messages: TCP and the sequence numbers of the frames keep them in order. Raft does not rest on
-that, except for introductions: they arrive once, behind what was sent before and before what is sent after.
+The transport does less to messages: TCP and the sequence numbers of the frames keep them in order. Raft does not rest
+on that, except for introductions: they arrive once, behind what was sent before and before what is sent after.
 
 Each pair of members has a connection with a generation, and each end its own view of it, because ends learn of a break
 at different times. A message only arrives where sender and receiver see the same generation, as TCP has it.
