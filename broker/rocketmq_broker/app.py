@@ -187,6 +187,8 @@ class BrokerApp:
         """Whether this replica serves consumers may be different now."""
         if self.role.acting != self._acting:
             self._acting = self.role.acting
+            if not self._acting:
+                self.tables.acting_ended()
             log.warning(
                 "acting master: serves consumers until there is a master" if self._acting else "no longer acting"
             )

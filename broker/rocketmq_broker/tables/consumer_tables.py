@@ -179,6 +179,10 @@ class ConsumerTables:
         self._offsets_changes.version()
         return self.offsets.version
 
+    def acting_ended(self) -> None:
+        """What was committed at the acting master is newer than the table of the master that died."""
+        self._offsets_changes.version(own=True)
+
     def encode_changed_offsets(self, changed: Changed) -> bytes:
         """A `ConsumerOffsetChanges` of what has just changed."""
         self._offsets_changes.version()
@@ -288,13 +292,14 @@ class _Changes:
         """What the table holds is what the file holds."""
         self._saved = self._table.versioned = self._table.changes
 
-    def version(self) -> None:
-        """The changes since the last call make a version; a slave's version is its master's. Only a master's is of a
-        new epoch: an old table does not become newer than a table of that epoch by a change here."""
+    def version(self, *, own: bool = False) -> None:
+        """The changes since the last call make a version; a slave's version is its master's, unless they are the
+        slave's `own`. Only a master's is of a new epoch: an old table does not become newer than a table of that epoch
+        by a change here."""
         table = self._table
         if table.versioned != table.changes:
             table.versioned = table.changes
-            if self._role.role is not Role.SLAVE:
+            if own or self._role.acting or self._role.role is not Role.SLAVE:
                 before = table.version
                 epoch = self._role.epoch if self._role.role is Role.MASTER else 0
                 table.version = before.next(max(epoch, before.state_version), now_ms())

@@ -183,6 +183,28 @@ async def test_offsets_are_committed_by_request_and_by_pull(tmp_path: Path) -> N
         assert (found.ext_fields or {})["offset"] == "3"
 
 
+async def test_what_is_committed_meanwhile_is_newer_than_the_masters_table(tmp_path: Path) -> None:
+    """Or the next master would not take it over (reverse sync)."""
+    async with acting(tmp_path) as group:
+        tables = group.app.tables
+
+        async def commit(offset: int) -> None:
+            text = str(offset)
+            answer = await ask(group, RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", commitOffset=text)
+            assert answer.code == 0
+
+        masters = tables.offsets_version()
+        await commit(1)
+        first = tables.offsets_version()
+        assert masters < first
+        assert first.state_version == masters.state_version
+        await commit(2)
+        group.sidecar.send(MasterKnown(True))
+        await until(group, acting=False)
+        assert first < tables.offsets_version()
+        assert tables.offsets_version() == tables.offsets_version()
+
+
 async def test_a_readable_slave_lets_nobody_spin_while_there_is_no_master(tmp_path: Path) -> None:
     async with running(tmp_path / "store", slaveReadEnable=True) as group:
         await group.send()
