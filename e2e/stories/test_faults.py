@@ -13,6 +13,7 @@ import pytest
 
 from e2e.kit.group import BROKERS, Group, wait
 from e2e.stories.conftest import RELEASE
+from rocketmq_resources import names
 
 GAP_POD_DELETED = 5.0
 """Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
@@ -114,14 +115,15 @@ def test_controllers_kept_away(group: Group) -> None:
 def _without_controllers(group: Group) -> Iterator[None]:
     """Deletes the pods, and keeps the operator and the StatefulSet from making others."""
     controllers = ("-l", f"rocketmq-ha.io/controller-cluster={CONTROLLERS}")
-    members = group.kubectl("get", f"statefulset/{CONTROLLERS}", "-o", "jsonpath={.spec.replicas}")
+    pods = f"statefulset/{names.controller(CONTROLLERS)}"
+    members = group.kubectl("get", pods, "-o", "jsonpath={.spec.replicas}")
     _pause_controllers(group, "true")
     try:
-        group.kubectl("scale", f"statefulset/{CONTROLLERS}", "--replicas=0")
+        group.kubectl("scale", pods, "--replicas=0")
         wait(lambda: not group.kubectl("get", "pods", *controllers, "-o", "name"), "the end of the controllers", 90.0)
         yield
     finally:
-        group.kubectl("scale", f"statefulset/{CONTROLLERS}", f"--replicas={members}")
+        group.kubectl("scale", pods, f"--replicas={members}")
         _pause_controllers(group, "false")
     state = ("get", f"controllercluster/{CONTROLLERS}", "-o", "jsonpath={.status.phase} {.status.members}")
     back = f"Running {members}/{members}"

@@ -21,7 +21,7 @@ cut -d " " -f 6 /proc/self/stat > "build/session-of-$1"
 [ "$1" != "$WAITS" ] || { echo $BASHPID > build/waiting; exec sleep 1000; }
 # What runs beside it begins first: a test of what happens then is not a race.
 for pair in units-short:session-of-campaign campaign:session-of-units-short units-long:session-of-together $AFTER; do
-  [ "$1" != "${pair%%:*}" ] || until [ -e "build/${pair#*:}" ]; do sleep 0.01; done
+  [ "$1" != "${pair%%:*}" ] || until [ -s "build/${pair#*:}" ]; do sleep 0.01; done
 done
 echo "the end of $1"
 [ "$1" != "$RED" ]
@@ -113,7 +113,7 @@ def test_a_failure_beside_the_others_spares_the_cluster(gate: Gate) -> None:
     until(lambda: file.exists() and bool(file.read_text()))
     session = file.read_text().strip()
     until(lambda: not Path(f"/proc/{session}").exists())
-    (gate.folder / "build" / "seen").touch()
+    (gate.folder / "build" / "seen").write_text("yes")
     code, output = ended(run)
     assert code != 0
     assert output.count("the end of sim") == 1

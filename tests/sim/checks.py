@@ -74,7 +74,7 @@ class Checker:
 
     def member(self, name: str, machine: RaftMachine) -> None:
         """Check one member after something happened to it."""
-        if machine.is_sound() and machine.log.standing.lineage is None:
+        if machine.log.standing.voter and machine.log.standing.lineage is None:
             raise Violation(f"NewStoresWait: {name} counts and belongs to no quorum")
         self._log_matching(name, machine)
         self._one_change(name, machine)

@@ -32,7 +32,7 @@ from tests.sim.stories import run_all
 
 CHUNKS, SEEDS = 16, 25
 GENTLE_CHUNKS = 8
-PATIENCE = 60
+PATIENCE = 200
 """Seeds within which a defect has to be found."""
 
 
