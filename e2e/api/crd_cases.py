@@ -142,6 +142,11 @@ RULES = (
     Refused("BrokerGroup", {"priorities": [1, 2, 3, 4]}, "priorities must not be longer than replicas"),
     Refused("BrokerGroup", {"config": {"allAckInSyncStateSet": "true"}}, "which always implies it"),
     Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
+    Refused(
+        "BrokerGroup",
+        {"engine": "apache", "config": {"lockInStrictMode": "true"}},
+        "config.lockInStrictMode needs config.enableSlaveActingMaster with engine apache",
+    ),
     Refused("BrokerGroup", {"config": {"file-reserved": "1"}}, "config: a key is letters and digits"),
     Refused("BrokerGroup", {"podTemplate": {"labels": {"app.kubernetes.io/name": "x"}}}, "labels that begin with"),
     Refused("BrokerGroup", {"podTemplate": {"labels": {"rocketmq-ha.io/group": "x"}}}, "labels that begin with"),
