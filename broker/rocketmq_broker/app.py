@@ -180,8 +180,9 @@ class BrokerApp:
         self._on_serving()
 
     def _on_registered_members(self) -> None:
-        self.role.least_registered = self.core.members.least_id
-        self._on_serving()
+        if self.settings.enable_slave_acting_master:  # strict locks need the members too
+            self.role.least_registered = self.core.members.least_id
+            self._on_serving()
 
     def _on_serving(self) -> None:
         """Whether this replica serves consumers may be different now."""

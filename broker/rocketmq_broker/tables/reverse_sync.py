@@ -31,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS: Final = 0.25
 """With the time to decode the last answer, a failover takes at most 0.3 s longer."""
+MAX_COUNTER: Final = 2**62
+"""A larger counter or time is nobody's: the versions after it would not fit their 64 bits."""
 MAX_BODY: Final = 1536 * 1024
 """Bytes of offsets that are taken over: some 75,000 queues, 0.05 s to decode. A larger table is left out."""
 
@@ -62,7 +64,9 @@ class ReverseSync:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 addresses = await self._addresses(epoch)
                 silent = set(addresses)
-                await self._ask_all(addresses, silent)
+                if not silent:
+                    log.info("no other member lives to take newer consumer offsets from", epoch=epoch)
+                await self._ask_all(epoch, addresses, silent)
         except TimeoutError:
             log.warning("newer consumer offsets may be missing", epoch=epoch, no_answer=sorted(silent))
 
@@ -72,12 +76,12 @@ class ReverseSync:
             await self._named.wait()
         return dict.fromkeys(self._others.addresses)
 
-    async def _ask_all(self, addresses: Iterable[str], silent: set[str]) -> None:
+    async def _ask_all(self, epoch: int, addresses: Iterable[str], silent: set[str]) -> None:
         async with asyncio.TaskGroup() as asking:
             for address in addresses:
-                asking.create_task(self._ask(address, silent))
+                asking.create_task(self._ask(epoch, address, silent))
 
-    async def _ask(self, address: str, silent: set[str]) -> None:
+    async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
         try:
             command = newer_offsets_request(self._held)
             answer = await self._client.call(address, command, timeout=2 * PATIENCE_SECONDS)
@@ -87,7 +91,7 @@ class ReverseSync:
             elif len(answer.body) > MAX_BODY:
                 log.warning("a member's consumer offsets are too many", address=address, bytes=len(answer.body))
             else:
-                await self._take(address, decode_config(ConsumerOffsetsFile, answer.body))
+                await self._take(epoch, address, answer.body)
         except (RemotingError, FormatError, ValueError) as error:
             silent.discard(address)
             log.warning("a member does not give its consumer offsets", address=address, reason=str(error))
@@ -95,9 +99,17 @@ class ReverseSync:
             # a defect here must not keep the group without a master
             log.exception("unexpected error with a member's consumer offsets", address=address)
 
-    async def _take(self, address: str, theirs: ConsumerOffsetsFile) -> None:
+    async def _take(self, epoch: int, address: str, body: bytes) -> None:
         async with self._taking:
-            if theirs.data_version <= self._held:
+            await asyncio.sleep(0)  # the patience may have ended while another table was decoded
+            theirs = decode_config(ConsumerOffsetsFile, body)
+            version = theirs.data_version
+            if version <= self._held:
+                return
+            if version.state_version > epoch or max(version.counter, version.timestamp) > MAX_COUNTER:
+                log.warning(
+                    "a member's consumer offsets have an impossible version", address=address, version=str(version)
+                )
                 return
             entries = list(theirs.offset_table.items())
             for first in range(0, len(entries), SLICE):

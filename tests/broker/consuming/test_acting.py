@@ -205,6 +205,19 @@ async def test_what_is_committed_meanwhile_is_newer_than_the_masters_table(tmp_p
         assert tables.offsets_version() == tables.offsets_version()
 
 
+async def test_strict_locks_alone_make_nobody_act(tmp_path: Path) -> None:
+    """They need to know the members of the group too."""
+    async with running(tmp_path / "store", lockInStrictMode=True, totalReplicas=3) as group:
+        await group.send()
+        follow(group)
+        group.sidecar.send(MasterKnown(False))
+        registered(group, 1, 3)
+        while group.app.role.master_known:
+            await asyncio.sleep(0)
+        assert not group.app.role.acting
+        assert (await group.pull(0)).code == ResponseCode.SYSTEM_BUSY
+
+
 async def test_a_readable_slave_lets_nobody_spin_while_there_is_no_master(tmp_path: Path) -> None:
     async with running(tmp_path / "store", slaveReadEnable=True) as group:
         await group.send()

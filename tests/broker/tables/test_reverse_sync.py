@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
@@ -75,6 +76,14 @@ async def test_the_newest_table_wins_whoever_answers_first() -> None:
         assert members.asked == [(A, version(17)), (B, version(17))], "all at once"
     assert await taken(Members({A: (0.0, table(16, 160)), B: (0.0, table(17, 999))}), held=table(17, 170)) == 170
     assert await taken(Members({A: (0.0, table(1, 10, epoch=6)), B: (0.0, table(99, 990))}), held=table(17, 170)) == 10
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("impossible", [{"state_version": 7}, {"counter": 2**63 - 1}, {"timestamp": 2**63 - 1}])
+async def test_an_impossible_version_is_nobodys(impossible: dict[str, int]) -> None:
+    """Of an epoch that is still to come, or so large that no later version fits: nothing could be copied any longer."""
+    forged = msgspec.structs.replace(table(19, 190), data_version=msgspec.structs.replace(version(19), **impossible))
+    assert await taken(Members({A: (0.0, forged), B: (0.01, table(18, 180))}), held=table(17, 170)) == 180
 
 
 @pytest.mark.looptime

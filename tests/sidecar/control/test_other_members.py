@@ -29,11 +29,11 @@ def answer(epoch: int, in_sync: list[InSyncReplica], outside: list[InSyncReplica
     return response(asked, ResponseCode.SUCCESS, None, None, body)
 
 
-def members_in(epoch: int) -> OtherMembers:
+def members_in(epoch: int, *, strict: bool = False) -> OtherMembers:
     group = GroupState()
     group.master_epoch = epoch
     slot = RequestSlot(patience=1.0, retry=0.5, retry_most=2.0)
-    return OtherMembers(slot, group, Requests("c", "b"), "b")
+    return OtherMembers(slot, group, Requests("c", "b"), "b", strict=strict)
 
 
 def test_the_living_are_named_those_in_sync_first() -> None:
@@ -43,6 +43,13 @@ def test_the_living_are_named_those_in_sync_first() -> None:
     many = members.on_answer(answer(2, [replica(number) for number in range(1, 50)], []), 2, 0.0)
     assert many is not None
     assert len(many.addresses) == MAX_OTHERS
+
+
+def test_a_strict_master_asks_those_in_sync_only() -> None:
+    """Another one may lack what was acknowledged, and have acted as master since: its table would seem newer."""
+    members = members_in(2, strict=True)
+    said = answer(2, [replica(2), replica(3), replica(4, alive=False)], [replica(1)])
+    assert members.on_answer(said, 2, 0.0) == Others(2, ("10.0.0.3:1",))
 
 
 def test_they_are_asked_for_once_in_each_epoch_that_is_not_served_yet() -> None:

@@ -1,6 +1,9 @@
 """Whom the broker of a replica that was elected asks for newer tables (1006): the members that live. Pure; part of
 `session`.
 
+In a strict group only those of the SyncStateSet: they have all that was acknowledged, an operator's reset too, so what
+they hold may replace a whole table.
+
 The controllers' answer is the one to use, because they have just dropped the master that died: asking a machine that is
 switched off costs the broker's whole patience.
 """
@@ -18,8 +21,11 @@ from rocketmq_sidecar.domain.controllers.requests import Requests
 class OtherMembers:
     """Asks once for each epoch that this replica has to begin."""
 
-    def __init__(self, slot: RequestSlot, group: GroupState, requests: Requests, broker_name: str) -> None:
+    def __init__(
+        self, slot: RequestSlot, group: GroupState, requests: Requests, broker_name: str, *, strict: bool
+    ) -> None:
         self.slot = slot
+        self._strict = strict
         self._group = group
         self._requests = requests
         self._broker_name = broker_name
@@ -50,6 +56,8 @@ class OtherMembers:
             return None
         self.slot.succeeded()
         self._known = epoch
-        members = () if info is None else (*info.in_sync_replicas, *info.not_in_sync_replicas)
+        members = () if info is None else info.in_sync_replicas
+        if info is not None and not self._strict:
+            members = (*members, *info.not_in_sync_replicas)
         others = [member for member in members if member.alive and member.broker_id != broker_id]
         return Others(epoch, tuple(member.broker_address for member in others if member.broker_address)[:MAX_OTHERS])

@@ -88,7 +88,9 @@ class ControllerSession:
         self._refusals = Refusals()
         slots = self._slots = RequestSlots(timing)
         self.polls = Polls(timing, slots.poll, self._requests)
-        self.others = OtherMembers(slots.others, self.group, self._requests, options.broker_name)
+        self.others = OtherMembers(
+            slots.others, self.group, self._requests, options.broker_name, strict=not options.relaxed
+        )
         self.proposal = SyncSetProposal(slots.alter, self.group, self._requests)
         self.election = DesignatedElection(slots.elect, self.group, self.lease, self._requests, relaxed=options.relaxed)
 
