@@ -12,6 +12,8 @@ from tests.sim.world import World
 STORM_SECONDS = 12.0
 CALM_SECONDS = 5.5
 """How long it may take until everybody lives again and one leads: a restart, a dead host noticed, an election."""
+PATIENCE = 3
+"""As many times that long, where time-outs have grown because members were starved."""
 QUIET_SECONDS = 4.0
 """Seconds until all members hold everything after the last command."""
 
@@ -53,12 +55,15 @@ def _run(world: World, storm: Storm, seed: int, seconds: float) -> Outcome:
     world.run_for(seconds)
     storm.end()
     world.log("the storm is over")
-    world.run_for(CALM_SECONDS)
+    for _ in range(PATIENCE):
+        world.run_for(CALM_SECONDS)
+        if _leaders(world):
+            break
     members = [member for name, member in world.members.items() if name in world.checker.members.ids]
     for member in members:
         if member.machine is None or member.state is None:
             raise Violation(f"Alive: {member.name} is down in calm times")
-    leaders = [m.name for m in world.members.values() if m.machine is not None and m.machine.is_leader]
+    leaders = _leaders(world)
     if len(leaders) != 1:
         for member in members:
             world.log("%s waits: %s, %s", member.name, member.waits, member.picture)
@@ -83,3 +88,7 @@ def _run(world: World, storm: Storm, seed: int, seconds: float) -> Outcome:
         max(checker.leaders, default=0),
         checker.last_committed,
     )
+
+
+def _leaders(world: World) -> list[str]:
+    return [m.name for m in world.members.values() if m.machine is not None and m.machine.is_leader]
