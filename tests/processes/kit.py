@@ -105,22 +105,29 @@ def make_group(cluster: ControllerCluster, broker_name: str, replicas: int = 2) 
 def fill(cluster: ControllerCluster, broker_name: str, entries: int, *, suffix: str = "") -> str:
     """Make `entries` Raft entries by registering member 2 of the group at a new address each time; returns the last
     one."""
-    leader = cluster[cluster.wait_leader()]
-    address = ""
-    frames = RemotingConnection()
-    with socket.create_connection((HOST, leader.port), timeout=PATIENCE) as connection:
-        for number in range(entries):
-            address = f"{broker_name}{suffix}.at:{number + 1}"
-            header = RegisterBrokerToControllerRequestHeader(
-                cluster_name="C", broker_name=broker_name, broker_id=2, broker_address=address
-            )
-            connection.sendall(encode_frame(request(RequestCode.CONTROLLER_REGISTER_BROKER, header)))
-            answers: list[RemotingCommand] = []
-            while not answers:
-                data = connection.recv(65_536)
-                assert data, f"{leader.name} hung up:\n{leader.tail()}"
-                answers = frames.receive_data(data)
-            assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark
+    deadline = time.monotonic() + PATIENCE
+    address, number = "", 0
+    while number < entries:  # once for each leader: one that is starved hands over
+        assert time.monotonic() < deadline, f"no leader took entry {number + 1}"
+        leader = cluster[cluster.wait_leader()]
+        frames = RemotingConnection()
+        with socket.create_connection((HOST, leader.port), timeout=PATIENCE) as connection:
+            while number < entries:
+                address = f"{broker_name}{suffix}.at:{number + 1}"
+                header = RegisterBrokerToControllerRequestHeader(
+                    cluster_name="C", broker_name=broker_name, broker_id=2, broker_address=address
+                )
+                connection.sendall(encode_frame(request(RequestCode.CONTROLLER_REGISTER_BROKER, header)))
+                answers: list[RemotingCommand] = []
+                while not answers:
+                    data = connection.recv(65_536)
+                    assert data, f"{leader.name} hung up:\n{leader.tail()}"
+                    answers = frames.receive_data(data)
+                if answers[0].code in NOTHING_DONE:
+                    break
+                assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark
+                number += 1
+                deadline = time.monotonic() + PATIENCE
     return address
 
 
