@@ -185,7 +185,7 @@ async def test_the_group_is_that_of_the_own_name_and_cluster(tmp_path: Path) -> 
     assert watched.members.addresses == GROUP
     assert watched.members.least_id == 0
     assert watched.members.others(OWN) == {0: MASTER, 2: SLAVE}
-    assert watched.changes == [0], "only news is told"
+    assert watched.changes == [0], "only changes are reported"
 
 
 @pytest.mark.looptime

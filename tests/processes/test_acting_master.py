@@ -107,7 +107,7 @@ async def test_consumers_read_on_without_controllers_and_master(
                 await reader.until(set(sender.acknowledged) - done)
                 await asyncio.sleep(2)  # its pulls wait at the acting master
                 assert len(reader.read) == len(set(reader.read))
-                assert not done & set(reader.read), "it goes on where the group was"
+                assert not done & set(reader.read), "it continues where the group was"
                 await consumer.commit()
                 assert await ends(client, acting) == before, "nothing was appended"
 

@@ -4,7 +4,7 @@ Locks are not replicated: consumers renew theirs every 20 s, at a new master too
 queue to the first who asks, while the old holder believes for up to 30 s that it has it. With lockInStrictMode a client
 gets what most replicas of the group give it: the broker that it asks asks the others (`lock_members.py`).
 
-Two rules beside the count keep two clients from holding a queue at a time, whoever dies, returns or is cut off:
+Two rules beside the count keep two clients from holding a queue at a time, though replicas die, return or are cut off:
 - A lock is taken back only by its client or by time. What a lost vote leaves behind at this broker is released if that
   request took it; anything older may be part of a majority that the client got at another master.
 - A broker that has just started gives nothing for as long as a lock lasts: it has forgotten whose queues are taken.

@@ -5,7 +5,7 @@ official master; a master that restarted knows what its file kept. Another membe
 asked at once (43), and each table that is newer than what is held by then is merged into it. Versions decide, table by
 table, never single offsets: the highest offset is not the newest one after an operator's reset.
 
-A member that is silent costs `PATIENCE_SECONDS` and the failover goes on; the epoch is written to disk meanwhile.
+A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk meanwhile.
 
 Delay offsets (45) are not asked for. They hold for a place of the log that the member has, and its log may differ there
 from this one: a message would count as delivered whose copy this log lacks. What was delivered is found in this log

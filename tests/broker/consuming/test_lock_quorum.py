@@ -205,7 +205,7 @@ async def test_unlock_does_not_wait_for_members() -> None:
 
 
 async def test_a_lost_renewal_takes_nothing_back() -> None:
-    """The answer may not have reached the client, which then goes on for up to 30 s."""
+    """The answer may not have reached the client, which then continues for up to 30 s."""
     group = await old_group("a", "b", "c")
     assert await group.lock("c1", "a", ALL) == ALL
     group.cut |= {frozenset("ab"), frozenset("ac")}

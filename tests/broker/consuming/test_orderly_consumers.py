@@ -2,7 +2,7 @@
 
 Two consumers want one queue all the time, as they do while they see different members of their consumer group. Each
 behaves like Java's (ConsumeMessageOrderlyService.java): renews its lock every 20 s at the master that it knows,
-believes in it for 30 s, and goes on from the committed offset when it gets one anew. Everything but them and the calls
+believes in it for 30 s, and continues from the committed offset when it gets one again. All but them and the calls
 between brokers is the real code.
 """
 
