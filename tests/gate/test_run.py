@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ pytestmark = pytest.mark.processes
 MAKE = """#!/usr/bin/env bash
 echo "$1" >> build/ran
 echo "$1 at $(nice), $(cat /proc/self/autogroup 2> /dev/null), patience ${GATE_PATIENCE:-measured}" >> build/how
+cut -d " " -f 6 /proc/self/stat > "build/session-of-$1"
 [ "$1" != "$WAITS" ] || { echo $BASHPID > build/waiting; exec sleep 1000; }
 # What runs beside it begins first: a test of what happens then is not a race.
-[ "$1" != "$AFTER" ] || until [ -s build/waiting ]; do sleep 0.01; done
-[ "$1" != units-long ] || until grep -q together build/ran; do sleep 0.01; done
+for pair in units-short:session-of-campaign campaign:session-of-units-short units-long:session-of-together $AFTER; do
+  [ "$1" != "${pair%%:*}" ] || until [ -e "build/${pair#*:}" ]; do sleep 0.01; done
+done
 echo "the end of $1"
 [ "$1" != "$RED" ]
 """
@@ -40,21 +43,30 @@ class Gate:
         shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
 
     def run(self, *, red: str = "", waits: str = "", after: str = "") -> tuple[int, str]:
-        """Its exit code and output. The target `red` fails, `waits` does not end, and `after` ends when that runs."""
+        """Its exit code and output. The target `red` fails, and `waits` does not end. `after` is TARGET:FILE: that
+        target ends when the file is in build/."""
+        return ended(self.start(red=red, waits=waits, after=after))
+
+    def start(self, *, red: str = "", waits: str = "", after: str = "") -> subprocess.Popen[str]:
+        """The same without waiting for the end."""
         names = {name: value for name, value in os.environ.items() if name != "GATE_PATIENCE"}
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
-        done = subprocess.run(
-            [self.folder / ".ci" / "run"],
+        return subprocess.Popen(
+            ["timeout", "100", self.folder / ".ci" / "run"],
             env={**names, "PATH": path, "RED": red, "WAITS": waits, "AFTER": after},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=100,
-            check=False,
         )
-        return done.returncode, done.stdout + done.stderr
 
     def lines(self, name: str) -> list[str]:
         return (self.folder / "build" / name).read_text().splitlines()
+
+
+def ended(run: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code and output of .ci/run."""
+    output, _ = run.communicate(timeout=120)
+    return run.returncode, output
 
 
 @pytest.fixture
@@ -68,8 +80,8 @@ def test_all_of_it(gate: Gate) -> None:
     assert sorted(gate.lines("ran")) == TARGETS
     assert "the end of units-long" in output
     assert [line.partition(" ")[2] for line in gate.lines("phases.txt")] == [
-        *("setup", "check", "rest of the images", "units", "processes and interop"),
-        *("rest of simulation and long units", "campaign", "e2e", "unstable"),
+        *("setup", "check", "rest of the images", "units and campaign", "processes and interop", "e2e"),
+        *("rest of simulation and long units", "unstable"),
     ]
 
 
@@ -90,24 +102,52 @@ def test_what_only_computes_leaves_the_processors_to_others(gate: Gate) -> None:
 def test_a_failure_beside_the_others_counts(gate: Gate, red: str) -> None:
     code, output = gate.run(red=red)
     assert code != 0
-    assert f"the end of {red}" in output
+    assert output.count(f"the end of {red}") == 1
     assert "together" in gate.lines("ran")
-    assert "campaign" not in gate.lines("ran")
+    assert "unstable" not in gate.lines("ran")
 
 
-def test_what_runs_beside_a_failure_is_told_too(gate: Gate) -> None:
-    code, output = gate.run(red="together")
+def test_a_failure_beside_the_others_spares_the_cluster(gate: Gate) -> None:
+    run = gate.start(red="sim", after="together:seen")
+    file = gate.folder / "build" / "session-of-sim"
+    until(lambda: file.exists() and bool(file.read_text()))
+    session = file.read_text().strip()
+    until(lambda: not Path(f"/proc/{session}").exists())
+    (gate.folder / "build" / "seen").touch()
+    code, output = ended(run)
+    assert code != 0
+    assert output.count("the end of sim") == 1
+    assert "e2e" not in gate.lines("ran")
+
+
+@pytest.mark.parametrize("red", ["units-short", "campaign"])
+def test_units_and_campaign_end_together(gate: Gate, red: str) -> None:
+    code, output = gate.run(red=red)
+    assert code != 0
+    assert "the end of units-short" in output
+    assert "the end of campaign" in output
+    assert "together" not in gate.lines("ran")
+
+
+@pytest.mark.parametrize(("red", "not_run"), [("together", "e2e"), ("e2e", "unstable")])
+def test_what_runs_beside_a_failure_is_told_too(gate: Gate, red: str, not_run: str) -> None:
+    code, output = gate.run(red=red)
     assert code != 0
     assert "the end of units-long" in output
-    assert "campaign" not in gate.lines("ran")
+    assert not_run not in gate.lines("ran")
 
 
-def test_nothing_goes_on_after_the_end(gate: Gate) -> None:
-    code, _ = gate.run(red="check", waits="sim", after="check")
+@pytest.mark.parametrize(("waits", "red"), [("sim", "check"), ("sim", "units-short")])
+def test_nothing_goes_on_after_the_end(gate: Gate, waits: str, red: str) -> None:
+    code, _ = gate.run(red=red, waits=waits, after=f"{red}:waiting")
     assert code != 0
     (process,) = gate.lines("waiting")
+    until(lambda: not runs(process))
+
+
+def until(happened: Callable[[], bool]) -> None:
     deadline = time.monotonic() + patient(10)
-    while runs(process):
+    while not happened():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
