@@ -19,7 +19,7 @@ BY_TEST := -n auto --dist worksteal
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e e2e-chart e2e-stories campaign format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -105,6 +105,13 @@ sbom: images ## write the bills of materials of the images to build/sbom
 
 e2e: $(VERIFY) ## the tests on Kubernetes: needs docker, kind, kubectl and Helm (E2E_ARGS="-k NAME --keep-cluster")
 	hack/e2e.sh run $(E2E_ARGS)
+
+# The two parts of make e2e, as .ci/run takes them. The first one starts no group of brokers, and waits most of the time.
+e2e-chart: $(VERIFY)
+	E2E_PHASE=chart hack/e2e.sh run e2e/api e2e/chart e2e/test_images.py e2e/test_kit.py
+
+e2e-stories: $(VERIFY)
+	E2E_PHASE=stories hack/e2e.sh run e2e/stories
 
 campaign: $(STAMP) ## inject faults into real processes and check the promises (MINUTES=20 SEED=7; needs root, a C compiler, and Java from 10 minutes on)
 	hack/campaign.sh --minutes $(MINUTES) --seed $(SEED) $(CAMPAIGN_ARGS)

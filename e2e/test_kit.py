@@ -134,12 +134,9 @@ def test_broken_ground_is_named_in_one_sentence(resources: list[dict[str, Any]],
 
 
 def test_a_disk_on_which_the_kubelet_deletes_images_is_named() -> None:
-    def stats(available: int) -> dict[str, Any]:
-        return {"node": {"runtime": {"imageFs": {"capacityBytes": 252 << 30, "availableBytes": available << 30}}}}
-
-    assert ground.disk_problem("n", stats(54)) == ""
-    assert ground.disk_problem("n", {}) == ""
-    assert "the disk of node n has 38 of 252 GiB left" in ground.disk_problem("n", stats(38))
+    assert ground.disk_problem("of node n", 252 << 30, 54 << 30) == ""
+    assert ground.disk_problem("of node n", 0, 0) == ""
+    assert "the disk of node n has 38 of 252 GiB left" in ground.disk_problem("of node n", 252 << 30, 38 << 30)
 
 
 def test_a_flipped_bit_is_in_a_body_wherever_the_search_begins() -> None:

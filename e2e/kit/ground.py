@@ -4,6 +4,8 @@ Without this check each story fails by its own time-out, and none says what of t
 """
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,7 +56,8 @@ def check(cluster: Cluster, image: str) -> None:
     for node in cluster.json("get", "nodes")["items"]:
         name = node["metadata"]["name"]
         stats = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary", timeout=10))
-        if problem := disk_problem(name, stats):
+        disk = stats.get("node", {}).get("runtime", {}).get("imageFs", {})
+        if problem := disk_problem(f"of node {name}", disk.get("capacityBytes", 0), disk.get("availableBytes", 0)):
             raise BrokenGroundError(problem)
     namespace = cluster.namespace()
     ends = time.monotonic() + SECONDS
@@ -75,15 +78,12 @@ def check(cluster: Cluster, image: str) -> None:
     cluster.delete_namespaces(namespace)
 
 
-def disk_problem(node: str, stats: Resource) -> str:
-    """What is wrong with the disk that has the images, from the kubelet's summary; empty if nothing is or it does not
-    say."""
-    disk = stats.get("node", {}).get("runtime", {}).get("imageFs", {})
-    capacity, available = disk.get("capacityBytes", 0), disk.get("availableBytes", 0)
+def disk_problem(whose: str, capacity: int, available: int) -> str:
+    """What is wrong with the disk that has the images (bytes); empty if nothing is. A capacity of 0 is unknown."""
     if not capacity or available >= (1 - FULL) * capacity:
         return ""
     return (
-        f"the disk of node {node} has {available >> 30} of {capacity >> 30} GiB left: its kubelet will delete images, "
+        f"the disk {whose} has {available >> 30} of {capacity >> 30} GiB left: a kubelet will delete images, "
         "also the one that every pod needs; free some space"
     )
 
@@ -158,3 +158,13 @@ def _pod(
         return spec
     container["volumeMounts"] = [{"name": "volume", "mountPath": "/volume"}]
     return {**spec, "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}]}
+
+
+def main(folder: str) -> str:
+    """The same check of a disk before there is a cluster: the sentence, or nothing."""
+    usage = shutil.disk_usage(folder)
+    return disk_problem(f"of {folder}", usage.total, usage.free)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) or None)

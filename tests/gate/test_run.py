@@ -20,13 +20,18 @@ echo "$1 at $(nice), $(cat /proc/self/autogroup 2> /dev/null), patience ${GATE_P
 cut -d " " -f 6 /proc/self/stat > "build/session-of-$1"
 [ "$1" != "$WAITS" ] || { echo $BASHPID > build/waiting; exec sleep 1000; }
 # What runs beside it begins first: a test of what happens then is not a race.
-for pair in units-short:session-of-campaign campaign:session-of-units-short units-long:session-of-together $AFTER; do
+for pair in units-short:session-of-campaign campaign:session-of-e2e-chart e2e-chart:session-of-units-short \
+  units-long:session-of-together $AFTER; do
   [ "$1" != "${pair%%:*}" ] || until [ -e "build/${pair#*:}" ]; do sleep 0.01; done
 done
 echo "the end of $1"
 [ "$1" != "$RED" ]
 """
-TARGETS = ["campaign", "check", "e2e", "setup", "sim", "together", "units-long", "units-short", "unstable"]
+TARGETS = [
+    *("campaign", "check", "e2e-chart", "e2e-stories", "setup", "sim", "together", "units-long", "units-short"),
+    "unstable",
+]
+BESIDE = ["units-short", "campaign", "e2e-chart"]
 
 
 class Gate:
@@ -80,7 +85,7 @@ def test_all_of_it(gate: Gate) -> None:
     assert sorted(gate.lines("ran")) == TARGETS
     assert "the end of units-long" in output
     assert [line.partition(" ")[2] for line in gate.lines("phases.txt")] == [
-        *("setup", "check", "rest of the images", "units and campaign", "processes and interop", "e2e"),
+        *("setup", "check", "rest of the images", "units, campaign, API and chart", "processes and interop", "stories"),
         *("rest of simulation and long units", "unstable"),
     ]
 
@@ -92,7 +97,7 @@ def test_what_only_computes_leaves_the_processors_to_others(gate: Gate) -> None:
         assert how[target].startswith("19, ")
         assert "autogroup" not in how[target] or "nice 19" in how[target]
         assert how[target].endswith("patience 8")
-    for target in ("units-short", "together", "campaign"):
+    for target in (*BESIDE, "together"):
         assert how[target].startswith(f"{os.nice(0)}, ")
         assert "nice 19" not in how[target] or os.nice(0) == 19
         assert how[target].endswith("patience measured")
@@ -117,19 +122,18 @@ def test_a_failure_beside_the_others_spares_the_cluster(gate: Gate) -> None:
     code, output = ended(run)
     assert code != 0
     assert output.count("the end of sim") == 1
-    assert "e2e" not in gate.lines("ran")
+    assert "e2e-stories" not in gate.lines("ran")
 
 
-@pytest.mark.parametrize("red", ["units-short", "campaign"])
-def test_units_and_campaign_end_together(gate: Gate, red: str) -> None:
+@pytest.mark.parametrize("red", BESIDE)
+def test_what_runs_beside_the_units_ends_with_them(gate: Gate, red: str) -> None:
     code, output = gate.run(red=red)
     assert code != 0
-    assert "the end of units-short" in output
-    assert "the end of campaign" in output
+    assert [output.count(f"the end of {target}") for target in BESIDE] == [1, 1, 1]
     assert "together" not in gate.lines("ran")
 
 
-@pytest.mark.parametrize(("red", "not_run"), [("together", "e2e"), ("e2e", "unstable")])
+@pytest.mark.parametrize(("red", "not_run"), [("together", "e2e-stories"), ("e2e-stories", "unstable")])
 def test_what_runs_beside_a_failure_is_told_too(gate: Gate, red: str, not_run: str) -> None:
     code, output = gate.run(red=red)
     assert code != 0
