@@ -44,6 +44,9 @@ class AlterSyncStateSetRequestHeader(Header, frozen=True):
     master_broker_id: Int64
     master_epoch: Int32
     invoke_time: Int64 = 0
+    renew_epoch: bool | None = None
+    """Ours, unknown to 5.3.3: the set may be the present one. Only its epoch grows then, so that requests which name
+    the one before are refused whenever they arrive."""
 
 
 class AlterSyncStateSetResponseHeader(Header, frozen=True):
