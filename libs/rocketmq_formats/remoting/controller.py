@@ -138,13 +138,15 @@ class GetMetaDataResponseHeader(Header, frozen=True):
 # 1006 CONTROLLER_GET_SYNC_STATE_DATA; the request's body is a JSON list of broker names
 
 
-class InSyncReplica(Body, frozen=True):
+class InSyncReplica(Body, frozen=True, omit_defaults=True):
     """One replica in `BrokerReplicasInfo`; `alive` is this controller's view."""
 
     alive: bool
     broker_address: str
     broker_id: Int64
     broker_name: str
+    unheard: bool = False
+    """Ours, unknown to 5.3.3: it may live, since this controller has not led for long enough to tell."""
 
 
 class ReplicasInfo(Body, frozen=True, omit_defaults=True):
