@@ -5,6 +5,8 @@ One place that shows all of them; each lives in the module of its subject. `app.
 
 from collections.abc import Collection
 
+import structlog
+
 from rocketmq_broker.consuming.delay_service import DelayService
 from rocketmq_broker.consuming.lock_api import LockApi
 from rocketmq_broker.consuming.lock_members import LockMembers
@@ -33,6 +35,8 @@ from rocketmq_formats.replica_link import Others
 from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_runtime.remoting.client import parse_address
 
+log = structlog.get_logger(__name__)
+
 
 class Services:
     """Everything between the ports and the core; registers every processor at `core.processor_table`."""
@@ -47,7 +51,7 @@ class Services:
             traffic=core.traffic,
             on_appended=replica.log_grew,
         )
-        locks = LockApi(self._lock_members())
+        locks = LockApi(core.settings.name, self._lock_members())
         core.clients.on_scan = locks.expire
         self._serve_producers(replica, locks)
         self._serve_consumers(writer, locks)
@@ -67,6 +71,12 @@ class Services:
         core = self._core
         if not core.settings.lock_in_strict_mode:
             return None
+        if core.settings.total_replicas == 1:
+            log.warning(
+                "lockInStrictMode has no effect until name servers name other members",
+                totalReplicas=1,
+                advice="set totalReplicas to the number of replicas of the group",
+            )
         return LockMembers(
             replicas=core.settings.total_replicas,
             members=lambda: core.members.others(core.address),

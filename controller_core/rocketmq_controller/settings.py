@@ -153,9 +153,12 @@ def port_distances(peers: Iterable[Peer], raft: int | None = None, grpc: int | N
     """From remoting ports to Raft and gRPC ports; None: not configured.
 
     1 and 2, unless members on one host would share a port: then the smallest d and 2d with which they do not. All
-    members find the same ones, since they have the same list.
+    members find the same ones, since they have the same list. A gRPC port that is configured changes only itself: where
+    the others look for Raft must not depend on a key that they may lack.
     """
     members = tuple(peers)
+    if raft is None and grpc is not None:
+        return port_distances(members)[0], grpc
     tried = [(step if raft is None else raft, 2 * step if grpc is None else grpc) for step in range(1, _MOST_DISTANCE)]
     for distances in dict.fromkeys(tried):
         ports = [(peer.host, peer.port + distance) for peer in members for distance in (0, *distances)]

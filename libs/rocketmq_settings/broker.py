@@ -154,7 +154,12 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         ),
     ] = False
     total_replicas: Annotated[
-        Count, key("Replicas of the group, for lockInStrictMode; with 1 it has no effect.", set_by="spec.replicas")
+        Count,
+        key(
+            "Replicas of the group, for lockInStrictMode. If name servers know more members, those count. With 1 the "
+            "mode has no effect until they know another one, and the broker warns at its start.",
+            set_by="spec.replicas",
+        ),
     ] = 1
 
     transient_store_pool_enable: Annotated[

@@ -90,7 +90,8 @@ class ControllerKeys(Settings, frozen=True):
     controller_grpc_port: Annotated[
         Port,
         key(
-            "Port of the gRPC API, a distance like controllerRaftPort; without the key twice that of Raft.",
+            "Port of the gRPC API, a distance like controllerRaftPort; without the key twice that of Raft. It does not "
+            "move the Raft ports.",
             default="remoting port + 2",
             set_by=OPERATOR,
         ),

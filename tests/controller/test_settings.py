@@ -56,6 +56,18 @@ def test_a_configured_port_counts_whatever_the_others_are() -> None:
     assert [made.raft_port_of(peer) for peer in made.peers.values()] == [9880, 9881, 9882]
 
 
+@pytest.mark.parametrize(("other", "grpc", "raft"), [(9881, 9882, (9879, 9882)), (9880, 9885, (9881, 9883))])
+def test_a_grpc_port_of_its_own_moves_nobodys_raft_port(other: int, grpc: int, raft: tuple[int, int]) -> None:
+    """The other members do not know it: they look for Raft where it is without the key."""
+    made = settings(
+        controllerDLegerPeers=f"n0-127.0.0.1:9878;n1-127.0.0.1:{other}",
+        controllerJoin="true",
+        controllerGrpcPort=str(grpc),
+    )
+    assert made.grpc_port == grpc
+    assert tuple(made.raft_port_of(peer) for peer in made.peers.values()) == raft
+
+
 def test_a_member_that_joins_may_name_an_even_number() -> None:
     peers = "n0-a:1;n1-b:1"
     assert len(settings(controllerDLegerPeers=peers, controllerDLegerSelfId="n1", controllerJoin="true").peers) == 2

@@ -37,10 +37,14 @@ MAX_QUEUES: Final = 10_000
 class LockApi:
     """Locks by request."""
 
-    def __init__(self, group: LockMembers | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`group`: whose votes count; None without lockInStrictMode."""
-        self._group = group if group is not None and quorum(group.replicas) > 1 else None
-        self._locks = QueueLocks(grants_from=float("-inf") if self._group is None else clock() + LOCK_SECONDS)
+    def __init__(
+        self, broker_name: str, group: LockMembers | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`broker_name`: of this group. `group`: whose votes count; None without lockInStrictMode."""
+        self._broker_name = broker_name
+        self._group = group
+        others_vote = group is not None and quorum(group.replicas) > 1
+        self._locks = QueueLocks(grants_from=clock() + LOCK_SECONDS if others_vote else float("-inf"))
         self._clock = clock
         self._expiring: asyncio.Task[None] | None = None
 
@@ -61,11 +65,13 @@ class LockApi:
     def _lock(self, request: RemotingCommand, _peer: Peer) -> Answer:
         body, now, group = _decode(request), self._clock(), self._group
         addresses = [] if group is None or body.only_this_broker else group.addresses()
-        own = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
+        asked = self._of_this_group(body) if body.only_this_broker else body.mq_set
+        own = self._locks.lock(body.consumer_group, body.client_id, asked, now)
         if group is None or body.only_this_broker:
             return _answer(request, own.held)
         candidates = own.held if self._locks.grants(now) else body.mq_set
-        ballot = Ballot(candidates, own.held, needed=quorum(group.replicas), voters=len(addresses))
+        needed = quorum(max(group.replicas, 1 + len(addresses)))
+        ballot = Ballot(candidates, own.held, needed=needed, voters=len(addresses))
         if ballot.decided:
             return self._result(request, body, own, ballot)
         # in this turn of the loop: what the client sends next, such as an unlock, must reach the members later
@@ -89,6 +95,10 @@ class LockApi:
         won = ballot.won
         self._locks.give_back(body.consumer_group, own, own.held - won)
         return _answer(request, won)
+
+    def _of_this_group(self, body: LockBatchRequestBody) -> frozenset[MessageQueue]:
+        """What a member may vote on: the one that asks may know this broker's address as another's, of before."""
+        return frozenset(queue for queue in body.mq_set if queue.broker_name == self._broker_name)
 
     def _unlock(self, request: RemotingCommand, _peer: Peer) -> Answer:
         body = _decode(request)

@@ -109,6 +109,6 @@ class BrokerEntry:
         return sorted(self.intervals)[len(self.intervals) // 2]
 
     def forget_report(self) -> None:
-        """Its report of its log is void."""
+        """Its report of its log is void. What keeps it out of elections stays until its next heartbeat."""
         self.epoch = self.max_offset = self.confirm_offset = -1
-        self.strict = self.unproven = self.learner = False
+        self.strict = False

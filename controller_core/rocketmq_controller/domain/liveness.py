@@ -34,7 +34,8 @@ its own and perhaps before the broker's first heartbeat (`on_log_doubt`). Such a
 to the broker if the broker's heartbeats come from the same host.
 
 A broker may have been restarted whenever it comes over another connection: what it reported before is void, since its
-log may be shorter. If it registers there, it was restarted: it is dead until its next heartbeat.
+log may be shorter. If it registers there, it was restarted: it is dead until its next heartbeat. That it is a learner,
+or that its log may lack data, is not void: only a heartbeat takes it back, as anyone can send 1002 in a broker's name.
 
 Differs from 5.3.3 (rocketmq-all-5.3.3: DefaultBrokerHeartbeatManager.java):
 - An entry can go over to another connection. Java keeps the first one, so that a broker which has reconnected is

@@ -44,6 +44,9 @@ class AlterSyncStateSetRequestHeader(Header, frozen=True):
     master_broker_id: Int64
     master_epoch: Int32
     invoke_time: Int64 = 0
+    renew_epoch: bool | None = None
+    """Ours, unknown to 5.3.3: the set may be the present one. Only its epoch grows then, so that requests which name
+    the one before are refused whenever they arrive."""
 
 
 class AlterSyncStateSetResponseHeader(Header, frozen=True):
@@ -135,13 +138,15 @@ class GetMetaDataResponseHeader(Header, frozen=True):
 # 1006 CONTROLLER_GET_SYNC_STATE_DATA; the request's body is a JSON list of broker names
 
 
-class InSyncReplica(Body, frozen=True):
+class InSyncReplica(Body, frozen=True, omit_defaults=True):
     """One replica in `BrokerReplicasInfo`; `alive` is this controller's view."""
 
     alive: bool
     broker_address: str
     broker_id: Int64
     broker_name: str
+    unheard: bool = False
+    """Ours, unknown to 5.3.3: it may live, since this controller has not led for long enough to tell."""
 
 
 class ReplicasInfo(Body, frozen=True, omit_defaults=True):

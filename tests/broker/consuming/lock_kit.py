@@ -13,9 +13,11 @@ from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_runtime.remoting.client import CallTimeoutError, ConnectError
 from rocketmq_runtime.remoting.server import Peer
 
+GROUP = "broker-a"
+
 
 def queues(*numbers: int) -> frozenset[MessageQueue]:
-    return frozenset(MessageQueue(topic="T", broker_name="b", queue_id=number) for number in numbers)
+    return frozenset(MessageQueue(topic="T", broker_name=GROUP, queue_id=number) for number in numbers)
 
 
 def lock_body(client: str, wanted: frozenset[MessageQueue], *, only: bool = False) -> bytes:
@@ -46,7 +48,7 @@ class LockGroup:
 
     def start(self, address: str) -> None:
         """A process without memory; instead of the one before it, if there was one."""
-        self.brokers[address] = LockApi(self._members(address) if self.strict else None, clock=self.loop.time)
+        self.brokers[address] = LockApi(GROUP, self._members(address) if self.strict else None, clock=self.loop.time)
 
     def kill(self, address: str) -> None:
         del self.brokers[address]

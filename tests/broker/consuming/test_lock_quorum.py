@@ -10,7 +10,7 @@ from rocketmq_broker.domain.consuming.lock_votes import Ballot, quorum
 from rocketmq_broker.domain.consuming.locks import LOCK_SECONDS
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody
+from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from tests.broker.consuming.lock_kit import LockGroup, lock_body, queues
 
@@ -172,6 +172,34 @@ async def test_a_member_known_by_two_ids_has_one_vote() -> None:
 async def test_one_replica_needs_nobody() -> None:
     group = LockGroup("a", replicas=1)
     assert await group.lock("c1", "a", ALL) == ALL, "at once: there is no other that could have given them away"
+
+
+async def test_members_beyond_total_replicas_count() -> None:
+    """The group has grown, and the key has not: two of five, asked by one, must not outvote three of five."""
+    group = await old_group("a", "b", "c", "d", "e", replicas=3)
+    for address in "cde":
+        group.kill(address)
+    assert await group.lock("c1", "a", ALL) == frozenset()
+    for address in "cde":
+        group.start(address)
+    await asyncio.sleep(LOCK_SECONDS)
+    assert await group.lock("c1", "a", ALL) == ALL
+
+
+async def test_members_are_asked_though_total_replicas_is_one() -> None:
+    group = await old_group("a", "b", "c", replicas=1)
+    assert await group.lock("c1", "a", ALL) == ALL
+    await asyncio.sleep(1)
+    assert await group.lock("c2", "b", ALL) == frozenset()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_member_votes_on_queues_of_its_own_group_only(strict: bool) -> None:
+    """The address of a member that was may be another group's broker now."""
+    group = LockGroup("a", strict=strict)
+    foreign = frozenset(MessageQueue(topic="T", broker_name="other", queue_id=number) for number in range(2))
+    assert group.votes("a", "c1", ALL | foreign) == ALL
+    assert await group.lock("c2", "a", foreign) == foreign, "the vote took nothing, and clients are not asked"
 
 
 async def test_unlock_tells_all_members() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_broker.consuming import lock_api
 from rocketmq_formats.codes import RequestCode
@@ -40,3 +41,12 @@ async def test_without_strict_mode_each_broker_locks_alone(tmp_path: Path) -> No
             group.app.core.members.update({0: one.address, 2: other.address, 3: AWAY})
         assert await lock(one, "c1") == ALL
         assert await lock(other, "c2") == ALL
+
+
+@pytest.mark.parametrize(("replicas", "warned"), [(1, 1), (3, 0)])
+async def test_strict_mode_for_one_replica_warns_once(tmp_path: Path, replicas: int, warned: int) -> None:
+    with capture_logs() as logs:
+        async with running(tmp_path, lockInStrictMode=True, totalReplicas=replicas):
+            pass
+    warnings = [line for line in logs if "lockInStrictMode" in line["event"]]
+    assert [line["log_level"] for line in warnings] == ["warning"] * warned

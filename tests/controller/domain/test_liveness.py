@@ -188,6 +188,22 @@ def test_a_learner_is_one_for_as_long_as_its_connection_says_so() -> None:
     assert not learner(2.0)
 
 
+@pytest.mark.parametrize("field", ["is_learner", "unproven"])
+def test_a_request_for_an_election_does_not_say_that_a_broker_may_be_elected(field: str) -> None:
+    """1002 comes from anybody. Only a heartbeat makes a learner, or a log that may lack data, electable."""
+    table = HeartbeatTable()
+    table.on_heartbeat(msgspec.structs.replace(heartbeat(), **{field: True}), 1, 0.0)
+    table.on_connection_closed(1, 1.0)
+    table.touch(key(), 2, 2.0)
+    info = table.view(2.0).info(NAME, 1)
+    assert info is not None
+    assert (info.learner, info.unproven) == (field == "is_learner", field == "unproven")
+    assert table.on_heartbeat(heartbeat(max_offset=5), 2, 2.1).came_alive
+    info = table.view(2.1).info(NAME, 1)
+    assert info is not None
+    assert (info.learner, info.unproven) == (False, False)
+
+
 def test_touch_shows_life_and_keeps_the_report() -> None:
     """A broker's own electMaster may overtake the heartbeat that announces it; in Java that costs it 5 s."""
     table = HeartbeatTable()

@@ -7,6 +7,7 @@ from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.domain.requests.queries import MAX_REPLICAS_SHOWN, get_replica_info, get_sync_state_data
 from rocketmq_controller.domain.requests.registration import MAX_REPLICAS
 from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.controller import (
     BrokerReplicasInfo,
     GetReplicaInfoResponseHeader,
@@ -68,6 +69,19 @@ def test_sync_state_data_skips_the_unknown() -> None:
                 master_broker_id=1,
             )
         }
+    )
+
+
+def test_differs_from_5_3_3_a_new_leader_says_whom_it_could_not_hear_yet() -> None:
+    """A new master asks them too for what only they have."""
+    state = {"broker-a": make_group(ids=(1, 2, 3, 4), in_sync=(1, 2))}
+    decision = get_sync_state_data(state, ["broker-a"], StaticView({1, 3}, unheard=frozenset({2, 3})))
+    assert isinstance(decision.body, BrokerReplicasInfo)
+    info = decision.body.replicas_info_table["broker-a"]
+    shown = {one.broker_id: (one.alive, one.unheard) for one in (*info.in_sync_replicas, *info.not_in_sync_replicas)}
+    assert shown == {1: (True, False), 2: (False, True), 3: (True, False), 4: (False, False)}
+    assert encode_body(info.in_sync_replicas[0]) == (
+        b'{"alive":true,"brokerAddress":"10.0.0.1:10911","brokerId":1,"brokerName":"broker-a"}'
     )
 
 

@@ -129,3 +129,23 @@ def test_differs_from_5_3_3_a_member_that_a_strict_group_keeps_need_not_be_alive
     assert settled(group, kept).sync_state_set == {1, 3}
     joins = alter_sync_state_set(group, alter(), sync_set(1, 2, 3, 4), StaticView({1, 2}))
     assert joins.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
+
+
+def test_differs_from_5_3_3_the_present_set_can_get_a_new_epoch() -> None:
+    """A master that cannot know whether an earlier request is still on its way makes it void. Nobody else can."""
+    group = make_group(in_sync=(1, 2))
+    renew = msgspec.structs.replace(alter(), renew_epoch=True)
+    decision = alter_sync_state_set(group, renew, sync_set(1, 2), StaticView({1}))
+    assert decision.body == sync_set(1, 2, epoch=8)
+    after = settled(group, decision)
+    assert (set(after.sync_state_set), after.sync_state_set_epoch) == ({1, 2}, 8)
+    refused = [
+        alter_sync_state_set(after, renew, sync_set(1, 2), StaticView({1})),
+        alter_sync_state_set(after, alter(), sync_set(1, 2, 3), StaticView({1, 2, 3})),
+        alter_sync_state_set(
+            group, msgspec.structs.replace(renew, master_epoch=3), sync_set(1, 2), StaticView({1, 2, 3})
+        ),
+        alter_sync_state_set(group, msgspec.structs.replace(renew, master_broker_id=2), sync_set(1, 2), StaticView()),
+    ]
+    assert [int(one.code) for one in refused] == [2001, 2001, 2000, 2002]
+    assert [one.events for one in refused] == [()] * 4

@@ -16,8 +16,9 @@ from rocketmq_sidecar.domain.controllers.requests import Requests
 LEADER = "10.0.1.1:9878"
 
 
-def replica(broker_id: int, *, alive: bool = True) -> InSyncReplica:
-    return InSyncReplica(alive=alive, broker_address=f"10.0.0.{broker_id}:1", broker_id=broker_id, broker_name="b")
+def replica(broker_id: int, *, alive: bool = True, unheard: bool = False) -> InSyncReplica:
+    address = f"10.0.0.{broker_id}:1"
+    return InSyncReplica(alive=alive, broker_address=address, broker_id=broker_id, broker_name="b", unheard=unheard)
 
 
 def answer(epoch: int, in_sync: list[InSyncReplica], outside: list[InSyncReplica]) -> RemotingCommand:
@@ -43,6 +44,13 @@ def test_the_living_are_named_those_in_sync_first() -> None:
     many = members.on_answer(answer(2, [replica(number) for number in range(1, 50)], []), 2, 0.0)
     assert many is not None
     assert len(many.addresses) == MAX_OTHERS
+
+
+def test_a_member_that_a_new_leading_controller_has_not_heard_is_named_too() -> None:
+    """It may have acted as master, and have offsets that nobody else has. One that is dead costs a little patience."""
+    members = members_in(2)
+    said = answer(2, [replica(3, alive=False, unheard=True), replica(4, alive=False)], [replica(1)])
+    assert members.on_answer(said, 2, 0.0) == Others(2, ("10.0.0.1:1", "10.0.0.3:1"))
 
 
 def test_a_strict_master_asks_those_in_sync_only() -> None:

@@ -400,6 +400,33 @@ def test_refusal_that_a_lost_answer_has_caused_takes_nothing_back() -> None:
     assert master.machine.session.group.agreed.sync_state_set == world.controllers.group.sync_state_set
 
 
+def test_refusal_while_an_earlier_proposal_may_still_arrive_gives_the_set_a_new_epoch() -> None:
+    world = settled()
+    master = world.master()
+    lost: list[Request] = []
+
+    def lose(_node: Node, ask: Request) -> bool:
+        if ask.code is not RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET or lost:
+            return False
+        lost.append(ask)
+        return True
+
+    world.controllers.lose = lose
+    before = world.controllers.group
+    assert before is not None
+    world.want_set(master, frozenset({*before.sync_state_set, 99}))
+    world.run(5)
+    after = world.controllers.group
+    assert lost
+    assert after is not None
+    assert (after.sync_state_set, after.sync_state_set_epoch) == (
+        before.sync_state_set, before.sync_state_set_epoch + 1
+    )  # fmt: skip
+    assert master.machine is not None
+    assert master.machine.session.group.agreed.sync_state_set_epoch == after.sync_state_set_epoch
+    assert world.master() is master
+
+
 def test_lost_answer_to_alter_is_resolved() -> None:
     world = settled()
     master = world.master()

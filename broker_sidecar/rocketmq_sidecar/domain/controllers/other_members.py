@@ -1,5 +1,5 @@
-"""Whom the broker of a replica that was elected asks for newer tables (1006): the members that live. Pure; part of
-`session`.
+"""Whom the broker of a replica that was elected asks for newer tables (1006): the members that live, or may live, as a
+new leading controller has not heard them yet. Pure; part of `session`.
 
 In a strict group only those of the SyncStateSet: they have all that was acknowledged, an operator's reset too, so what
 they hold may replace a whole table.
@@ -59,5 +59,7 @@ class OtherMembers:
         members = () if info is None else info.in_sync_replicas
         if info is not None and not self._strict:
             members = (*members, *info.not_in_sync_replicas)
-        others = [member for member in members if member.alive and member.broker_id != broker_id]
-        return Others(epoch, tuple(member.broker_address for member in others if member.broker_address)[:MAX_OTHERS])
+        others = [member for member in members if member.broker_id != broker_id and member.broker_address]
+        living = [member.broker_address for member in others if member.alive]
+        perhaps = [member.broker_address for member in others if member.unheard and not member.alive]
+        return Others(epoch, (*living, *perhaps)[:MAX_OTHERS])

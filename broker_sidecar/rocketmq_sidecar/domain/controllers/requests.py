@@ -80,9 +80,15 @@ class Requests:
         """1006."""
         return Request(leader, RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, now, None, encode_body([self._name]))
 
-    def alter(self, leader: str, broker_id: int, master_epoch: int, wanted: SyncStateSet, now: float) -> Request:
-        """1001; `wanted` carries the epoch of the set that it replaces."""
+    def alter(
+        self, leader: str, broker_id: int, master_epoch: int, wanted: SyncStateSet, now: float, *, renew: bool = False
+    ) -> Request:
+        """1001; `wanted` carries the epoch of the set that it replaces. `renew`: it is that set, which gets a new
+        epoch. Java's controllers refuse this (2013)."""
         header = AlterSyncStateSetRequestHeader(
-            broker_name=self._name, master_broker_id=broker_id, master_epoch=master_epoch
+            broker_name=self._name,
+            master_broker_id=broker_id,
+            master_epoch=master_epoch,
+            renew_epoch=True if renew else None,
         )
         return Request(leader, RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, now, header, encode_body(wanted))

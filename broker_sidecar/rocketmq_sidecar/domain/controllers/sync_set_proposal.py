@@ -2,8 +2,12 @@
 
 A proposal names the epoch of the agreed set that it is based on, and is sent only while that set is current: a slave
 that qualified before may lack what was acknowledged since. If an answer is lost, the next request or getReplicaInfo
-shows whether the proposal took effect; until then replication waits for both sets. A refusal is reported only if it
-proves that the agreed set is still the one that the proposal named.
+shows whether the proposal took effect; until then replication waits for both sets.
+
+A refusal is reported only if it proves that the agreed set is still the one that the proposal named, and that no
+earlier proposal can replace it any more. A request without an answer may still be on its way, over another connection
+or at a controller that hangs, and be agreed to later. Then the master asks for a new epoch of the set that it has: once
+it is agreed to, the controllers refuse whatever names the epoch before. So does a new masterEpoch.
 """
 
 from rocketmq_formats.codes import ResponseCode
@@ -18,7 +22,7 @@ from rocketmq_sidecar.domain.controllers.requests import Requests
 _UNCHANGED = frozenset({ResponseCode.CONTROLLER_INVALID_REPLICAS, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE})
 """Controllers check the members after the epochs. Any other refusal may follow from an earlier request: if a proposal
 took effect, its repetition is refused as equal or with an outdated set epoch, and a new master may come from its
-set."""
+set. An answered request is decided; if its outcome was unknown, the leader that refuses the next one knows it."""
 
 
 class SyncSetProposal:
@@ -29,27 +33,41 @@ class SyncSetProposal:
         self._group = group
         self._requests = requests
         self._wanted: SyncStateSet | None = None
+        self._named = 0, 0
+        """masterEpoch and syncStateSetEpoch of the last request."""
+        self._unanswered = 0
+        """Requests with these epochs that have no answer of a leading controller."""
+        self._renewing = False
+        """One of them may still be agreed to, and what it proposed is not wanted any longer."""
 
     def set(self, wanted: SyncStateSet) -> None:
         """Replication proposes this set in place of the agreed one with this epoch."""
         self._wanted = wanted
 
     def forget(self) -> None:
-        """Drop the proposal."""
+        """Drop the proposal; what was sent may still arrive."""
         self._wanted = None
 
     def request(self, leader: str, broker_id: int, now: float) -> Request | None:
         """The request to `leader`, as the master `broker_id`, or None."""
-        group, wanted = self._group, self._wanted
-        if wanted is None or not self.slot.free(now):
+        if not self.slot.free(now):
             return None
-        agreed = group.agreed
-        if wanted.sync_state_set_epoch != agreed.sync_state_set_epoch or wanted.sync_state_set == agreed.sync_state_set:
+        group, agreed = self._group, self._group.agreed
+        named = group.master_epoch, agreed.sync_state_set_epoch
+        if named != self._named:
+            self._named, self._unanswered, self._renewing = named, 0, False
+        wanted = agreed if self._renewing else self._wanted
+        if wanted is None or wanted.sync_state_set_epoch != agreed.sync_state_set_epoch:
             return None
-        return self._requests.alter(leader, broker_id, group.master_epoch, wanted, now)
+        if wanted.sync_state_set == agreed.sync_state_set and not self._renewing:
+            return None
+        self._unanswered += 1
+        return self._requests.alter(leader, broker_id, group.master_epoch, wanted, now, renew=self._renewing)
 
     def accepted(self, answer: RemotingCommand) -> bool:
-        """Whether the controllers agreed; then the group state has the new set. Raises `FormatError`."""
+        """Whether the controllers agreed to the last request; then the group state has the new set. Raises
+        `FormatError`."""
+        self._unanswered -= 1
         if answer.code != ResponseCode.SUCCESS:
             return False
         self.slot.succeeded()
@@ -57,8 +75,12 @@ class SyncSetProposal:
         return True
 
     def certainly_refused(self, answer: RemotingCommand) -> bool:
-        """Whether nothing was changed; then the proposal is dropped, and replication makes a new one."""
+        """Whether nothing was changed, and no earlier request can change anything; then the proposal is dropped, and
+        replication makes a new one."""
+        if answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
+            self._renewing = False  # controllers that cannot renew: the next change of the set settles it
         if answer.code not in _UNCHANGED:
             return False
         self._wanted = None
-        return True
+        self._renewing = self._unanswered > 0
+        return not self._renewing

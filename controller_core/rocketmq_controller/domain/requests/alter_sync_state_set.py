@@ -6,7 +6,7 @@ the checks of epochs, so a master of an older epoch that sends the present set g
 
 Differs from 5.3.3: a replica of which a new controller leader cannot know yet counts as alive (no spurious 2006 after
 a change of leader), a member that a strict group keeps need not be alive, and an epoch that would leave Java's int is
-refused.
+refused. With renewEpoch the present set is no reason to refuse: it gets a new epoch, whoever of its members lives.
 """
 
 from rocketmq_controller.domain import events
@@ -45,9 +45,9 @@ def alter_sync_state_set(
     """
     if group is None or not group.replicas:
         return _UNKNOWN_SET
-    if body.sync_state_set == group.sync_state_set:
-        return _EQUAL
-    return _wrong_master(group, request, body) or _wrong_members(group, body, view) or _altered(group, body)
+    if body.sync_state_set != group.sync_state_set:
+        return _wrong_master(group, request, body) or _wrong_members(group, body, view) or _altered(group, body)
+    return (_wrong_master(group, request, body) or _altered(group, body)) if request.renew_epoch else _EQUAL
 
 
 def _wrong_master(group: BrokerGroup, request: AlterSyncStateSetRequestHeader, body: SyncStateSet) -> Decision | None:

@@ -52,8 +52,10 @@ def _replicas_info(group: BrokerGroup, view: LivenessView) -> ReplicasInfo:
     in_sync: list[InSyncReplica] = []
     not_in_sync: list[InSyncReplica] = []
     for broker_id, replica in sorted(group.replicas.items()):
+        alive = view.alive(group.broker_name, broker_id)
         shown = InSyncReplica(
-            alive=view.alive(group.broker_name, broker_id),
+            alive=alive,
+            unheard=not alive and view.unheard(group.broker_name, broker_id),
             broker_address=replica.address,
             broker_id=broker_id,
             broker_name=group.broker_name,
