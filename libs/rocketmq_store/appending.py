@@ -35,7 +35,7 @@ class Appender:
 
     def append(self, draft: Draft, now_ms: int, *, again: bool) -> Appended:
         size = self._size(draft, again=again)
-        offset = self._reserve(size)
+        offset = self._reserve(size)  # first: a record holds its own offset
         timestamp = max(now_ms, self.store_timestamp)
         record, waiting = self._make(draft, offset, timestamp, 0)
         self._log.put(record)
@@ -56,6 +56,7 @@ class Appender:
             )
         start = offset = self._reserve(size)
         timestamp = max(now_ms, self.store_timestamp)
+        # All records are made before the first is written: if one is refused, none is stored.
         records: list[bytes] = []
         made: list[Waiting] = []
         ids: list[str] = []
@@ -122,6 +123,7 @@ class Appender:
     def _settle(self, waiting: Waiting, timestamp: int) -> None:
         """The record is in the log."""
         self.store_timestamp = timestamp
+        # Only now: a draft that is refused must not leave a gap in the offsets of its queue.
         if waiting.queue is not None:
             waiting.queue.next_offset = waiting.queue_offset + 1
         self._dispatcher.appended(waiting)

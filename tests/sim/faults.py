@@ -137,7 +137,7 @@ class Storm:
         others = self.rng.sample(one.others, self.rng.randint(0, len(one.others)))
         closes = self.rng.random() < 0.5
         for other in others:
-            self.world.reset(*((one.name, other) if closes else (other, one.name)))
+            self.world.connections.reset(*((one.name, other) if closes else (other, one.name)))
 
     def foreign_reset(self) -> None:
         """A device on the path cuts connections, and maybe the links: each end believes sooner or later that the other
@@ -146,7 +146,7 @@ class Storm:
         others = self.rng.choice((one.others, self.rng.sample(one.others, self.rng.randint(0, len(one.others)))))
         first = self.rng.random() < 0.5
         for other in others:
-            self.world.cut(*((one.name, other) if first else (other, one.name)))
+            self.world.connections.cut(*((one.name, other) if first else (other, one.name)))
         if self.rng.random() < 0.7:
             self._block({pair for other in others for pair in ((one.name, other), (other, one.name))})
 
@@ -212,18 +212,18 @@ class Storm:
         self.world.after(self.rng.uniform(0.1, 2), space)
 
     def wipe(self) -> None:
-        self.world.wipe(self._member())
+        self.world.stores.wipe(self._member())
 
     def restore(self) -> None:
         """Somebody copies a member's files, and replaces them by the copy some time later."""
         member = self._member()
         copy = member.disk.copy()
-        if member.name in self.world.suspects:
+        if member.name in self.world.stores.suspects:
             return
 
         def replace() -> None:
             if not self.over:
-                self.world.wipe(member, copy)
+                self.world.stores.wipe(member, copy)
 
         self.world.after(self.rng.choice((0.1, 1.0, 5.0)) * self.rng.uniform(0.5, 1.5), replace)
 
@@ -250,8 +250,8 @@ class Storm:
             if leader is None or leader.machine is None or leader is member or self.over:
                 return
             known = leader.machine._known.get(Node(member.name))
-            if known is not None and known.acked > reported and self.world.may_lose(member):
-                self.world.set_back(member, leader, copy)
+            if known is not None and known.acked > reported and self.world.stores.may_lose(member):
+                self.world.stores.set_back(member, leader, copy)
 
         self.world.after(self.rng.uniform(0.2, 3), restore)
 
@@ -261,8 +261,8 @@ class Storm:
         member = self._counted(leader)
         if leader is None or member is None or member.machine is None or member.disk.capacity is not None:
             return
-        if self.world.may_lose(member):
-            self.world.alter(member, leader)
+        if self.world.stores.may_lose(member):
+            self.world.stores.alter(member, leader)
 
     def lean_on_promises(self) -> None:
         """The leader is cut off, and the others restart at once, maybe with a shorter time-out: only their disks know
@@ -295,7 +295,7 @@ class Storm:
         if former and (self.rng.random() < 0.3 or len(self.world.members) >= MOST_MEMBERS):
             member = self.rng.choice(former)
             if self.rng.random() < 0.5:
-                self.world.wipe(member)
+                self.world.stores.wipe(member)
         elif len(self.world.members) < MOST_MEMBERS:
             member = self.world.newcomer()
         else:
@@ -316,7 +316,7 @@ class Storm:
     def _outlives_removal(self, left: frozenset[str]) -> bool:
         """Whether a majority of those that are left has its store. The leader refuses what it knows to be otherwise,
         but it may learn too late that a store has just been lost."""
-        waiting = {m.name for m in self.world.members.values() if self.world.lacks_store(m)}
+        waiting = {m.name for m in self.world.members.values() if self.world.stores.lacks(m)}
         return 2 * len(left - waiting) > len(left)
 
     def replace(self) -> None:

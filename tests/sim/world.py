@@ -1,5 +1,4 @@
-"""A whole quorum in virtual time, from one seed: members, network, disks, faults and clients, and the checks after each
-step.
+"""A whole quorum in virtual time, from one seed: its members, clients and time, and the checks after each step.
 
 `run(seed)` of `run.py` is what the tests and `python -m tests.sim` call. Everything random comes from the seed, so
 a seed is a story that can be repeated. What the members replicate is a `Workload`: numbered commands by default, the
@@ -10,10 +9,7 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-from pysyncobj.node import Node
-
-from rocketmq_controller.raft import Change, Limits, MembershipError, NotLeaderError, RaftError, Role, Timings
+from rocketmq_controller.raft import Change, Limits, MembershipError, NotLeaderError, RaftError, Timings
 from rocketmq_controller.raft.configuration import of_voters
 from rocketmq_controller.raft.consensus.machine import RaftMachine
 from rocketmq_controller.raft.errors import DivergedError, WireError
@@ -21,23 +17,11 @@ from rocketmq_controller.raft.network import messages
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
 from tests.sim.clients import Numbered, Serving, Workload
-from tests.sim.disk import SimCrash, SimDisk
+from tests.sim.connections import Connections
+from tests.sim.damaged_stores import DamagedStores
+from tests.sim.disk import SimCrash
 from tests.sim.member import Member, timings_of
 from tests.sim.network import Network
-
-FOUND_WITHIN = 3.0
-"""Seconds within which a leader finds a changed store. After that, an operator empties it."""
-
-
-class Suspect(msgspec.Struct, frozen=True):
-    """A member whose store was changed behind its back. Only the leader that knows what it had can find that, so it
-    reaches no other member until then. If that leader goes first, nobody knows, and an operator empties the store."""
-
-    leader: str
-    term: int
-    until: float
-    altered: int
-    """Index of an entry with other bytes; 0: the store is an older copy."""
 
 
 class World:
@@ -58,10 +42,11 @@ class World:
         self.clients_stop = False
         self.calm = False
         self.lost = 0
-        self.suspects: dict[str, Suspect] = {}
+        self.stores = DamagedStores(self)
         names = ["a", "b", "c", "d", "e"][: rng.choices((1, 3, 5), (1, 7, 2))[0]]
         self.checker = Checker(of_voters(dict.fromkeys(names, ("", 0))))
         self.network = Network(names, rng, lambda: self.now, self.after, self._deliver)
+        self.connections = Connections(self)
         self._limits = Limits(
             batch_entries=rng.choice((1, 3, 4096)),
             window_batches=rng.choice((1, 2, 16)),
@@ -95,8 +80,7 @@ class World:
         self.now, _, action = heapq.heappop(self._events)
         self.steps += 1
         action()
-        for name, suspect in list(self.suspects.items()):
-            self._watch(self.members[name], suspect)
+        self.stores.check()
         self.checker.leases(list(self.members.values()))
 
     def run_for(self, seconds: float) -> None:
@@ -140,7 +124,7 @@ class World:
         if machine is None or leader.paused:
             return False
         try:
-            self._guarded(leader, lambda: machine.change_members(change, lambda _value, _error: None))
+            self.guarded(leader, lambda: machine.change_members(change, lambda _value, _error: None))
         except (RaftError, MembershipError) as error:
             self.log("%s refuses %s: %s", leader.name, change, error)
             return False
@@ -170,95 +154,22 @@ class World:
         self._checked(member)
         for other in member.others:
             if self.members[other].machine is not None:
-                self._connect_later(member.name, other)
+                self.connections.connect_later(member.name, other)
         self.wake(member)
 
     def crash(self, member: Member, *, power: bool) -> None:
         if member.machine is not None:
             self._crashed(member, power=power)
 
-    def may_lose(self, member: Member) -> bool:
-        """Whether the quorum outlives it if the member's disk is emptied: a majority still knows everything."""
-        for held in self.checker.possible():
-            waiting = {m.name for m in self.members.values() if self.lacks_store(m)} | {member.name}
-            if member.name in held.voters and len(waiting & held.voters) > (len(held.voters) - 1) // 2:
-                return False
-        return self.begun
-
     @property
     def begun(self) -> bool:
         """Some member leads or has led: the quorum exists."""
         return bool(self.checker.leaders)
 
-    def lacks_store(self, member: Member) -> bool:
-        """Its store does not vote and count, or must not."""
-        return member.waits or member.name in self.suspects
-
-    def wipe(self, member: Member, copy: SimDisk | None = None) -> None:
-        """The process is killed and comes back on an empty disk, or with an older copy of its files."""
-        if self.may_lose(member):
-            self._replace_disk(member, copy)
-
-    def _replace_disk(self, member: Member, copy: SimDisk | None = None) -> None:
-        self.crash(member, power=False)
-        self.log("%s has a new disk, %s", member.name, "with an older copy of its files" if copy else "empty")
-        self._cleared(member)
-        member.new_disk(copy)
-        self.inform(member)
-        # Who is no member any more must not begin a quorum of its own, whatever the file says.
-        member.joins = not any(member.name in held.ids for held in self.checker.possible())
-        self.checker.forget_votes(member.name)
-
-    def set_back(self, member: Member, leader: Member, copy: SimDisk) -> None:
-        """The process is killed and comes back on an older copy of its disk."""
-        self.crash(member, power=False)
-        self.log("%s is set back", member.name)
-        member.set_back(copy)
-        self.checker.forget_votes(member.name)
-        self._suspect(member, leader, altered=0)
-
-    def alter(self, member: Member, leader: Member) -> None:
-        """The process is killed and comes back with other bytes in the last entry of its log. A leader that lacks the
-        entry could not find that, so then the disk is emptied at once."""
-        self.crash(member, power=False)
-        entry = member.alter()
-        if entry is None:
-            return
-        index, term = entry
-        self.log("%s: entry %d of term %d has other bytes", member.name, index, term)
-        self.checker.altered[member.name] = index
-        self._suspect(member, leader, altered=index)
-        if leader.machine is None or leader.machine.term_at(index) != term:
-            self._replace_disk(member)
-
-    def _suspect(self, member: Member, leader: Member, *, altered: int) -> None:
-        assert leader.machine is not None
-        until = self.now + FOUND_WITHIN
-        self.suspects[member.name] = Suspect(leader.name, leader.machine.term, until, altered)
-
-    def _watch(self, member: Member, suspect: Suspect) -> None:
-        machine, leader = member.machine, self.members[suspect.leader].machine
-        late = self.calm or self.now > suspect.until
-        if late or leader is None or leader.role is not Role.LEADER or leader.term != suspect.term:
-            self._replace_disk(member)
-        elif machine is None:
-            return
-        elif suspect.altered:
-            if machine.first_index >= suspect.altered:  # a snapshot took the entry's place
-                self._cleared(member)
-        elif member.waits:
-            self._cleared(member)
-        elif self.network.whole(suspect.leader, member.name) and Node(member.name) in leader.counting:
-            raise Violation(f"NewStoresWait: {suspect.leader} counts {member.name}, whose store was set back")
-
-    def _cleared(self, member: Member) -> None:
-        self.suspects.pop(member.name, None)
-        self.checker.altered.pop(member.name, None)
-
     def stop(self, member: Member) -> None:
         """The process ends in order, except for the hand-over."""
         if member.machine is not None and not member.paused:
-            self._guarded(member, member.machine.goodbye)
+            self.guarded(member, member.machine.goodbye)
             self.crash(member, power=False)
 
     def _crashed(self, member: Member, *, power: bool) -> None:
@@ -269,7 +180,7 @@ class World:
             self.network.disconnect_end(member.name, other)
             # A killed process's kernel says so; a machine without power says nothing, and TCP finds out.
             delay = self.rng.uniform(3, 5) if power and self.rng.random() < 0.5 else self.rng.uniform(0.0005, 0.05)
-            self._notice_end(other, member.name, delay)
+            self.connections.notice_end(other, member.name, delay)
         self.after(self.rng.choice((0.03, 0.3, 3)) * self.rng.uniform(0.3, 1), lambda: self.start(member))
 
     def _gives_up(self, member: Member, error: DiskFullError) -> None:
@@ -302,10 +213,10 @@ class World:
             if member.paused:  # by a slow disk
                 member.notices.append(notice)
             elif member.machine is not None:
-                self._guarded(member, lambda notice=notice, machine=member.machine: notice(machine))
+                self.guarded(member, lambda notice=notice, machine=member.machine: notice(machine))
         self.wake(member)
 
-    def _guarded(self, member: Member, action: Callable[[], object]) -> None:
+    def guarded(self, member: Member, action: Callable[[], object]) -> None:
         """Run code of a member: its disk may crash inside, and what happened is checked."""
         if member.machine is None:
             return
@@ -319,7 +230,7 @@ class World:
             if member.name not in self.checker.altered:
                 raise Violation(f"LogMatching: {member.name} ends: {error}") from error
             self.log("%s ends: %s", member.name, error)
-            self._replace_disk(member)
+            self.stores.replace_disk(member)
         else:
             self._checked(member)
             if member.held_up:  # the disk took that long: whatever comes now has to wait
@@ -330,19 +241,8 @@ class World:
         if member.machine is not None and member.state is not None:
             self.checker.member(member.name, member.machine)
             member.waits = not member.machine.is_sound()
-            self._follow_members(member, member.machine)
+            self.connections.follow_members(member, member.machine)
             self.workload.check(member.name, member.state.inner)
-
-    def _follow_members(self, member: Member, machine: RaftMachine) -> None:
-        """Connections to the members that the machine talks to, and to no others."""
-        before, member.connects_to = member.connects_to, machine.peers
-        if before is machine.peers:
-            return
-        for node in sorted(set(before) - set(machine.peers), key=str):
-            if self.network.disconnect_end(member.name, node.id):
-                self._notice_end(node.id, member.name, self.rng.uniform(0.001, 0.1))
-        for node in sorted(set(machine.peers) - set(before), key=str):
-            self._connect_later(member.name, node.id)
 
     def wake(self, member: Member) -> None:
         if member.machine is None or member.turn_due or member.paused:
@@ -367,7 +267,7 @@ class World:
             machine.tick()
             member.log_role()
 
-        self._guarded(member, tick)
+        self.guarded(member, tick)
         if member.machine is None:
             return
         if self.story is not None and before != (machine.role, machine.term, machine.leader):
@@ -396,7 +296,7 @@ class World:
             if member.paused:
                 self.after(0.05, run)
                 return
-            self._guarded(member, job)
+            self.guarded(member, job)
             self.wake(member)
 
         self.after(self._beside_rng.choice((0.0, 0.003, 0.1, 1.0)), run)
@@ -426,85 +326,9 @@ class World:
                 self._arm(member, machine)
 
         try:
-            self._guarded(member, receive)
+            self.guarded(member, receive)
         except WireError as error:
             raise Violation(f"NoWireErrors: {member.name} refuses {message} of {sender}: {error}") from error
-
-    def _connect_later(self, one: str, other: str) -> None:
-        self.after(self.rng.uniform(0.0005, 0.1), lambda: self._connect(one, other))
-
-    def _connect(self, one: str, other: str) -> None:
-        ends = (self.members[one], self.members[other])
-        if any(end.machine is None for end in ends) or self.network.whole(one, other):
-            return
-        if any(self._is_kept_from(end, peer) for end, peer in ((one, other), (other, one))):
-            self._connect_later(one, other)
-            return
-        if not all(self._knows(end, peer) for end, peer in ((ends[0], other), (ends[1], one))):
-            return  # the handshake is refused; tried again when one of them thinks otherwise
-        if any(end.paused for end in ends) or self._is_blocked(one, other):
-            self._connect_later(one, other)
-            return
-        for end, peer in ((one, other), (other, one)):
-            self._end_of_connection(end, peer)
-        self.network.connect(one, other)
-        for end, peer in ((ends[0], other), (ends[1], one)):
-            machine = end.machine
-            if machine is not None:
-                node = next(node for node in machine.peers if node.id == peer)
-                self._guarded(end, lambda machine=machine, node=node: machine.on_connected(node))
-                self.wake(end)
-
-    def _is_kept_from(self, name: str, peer: str) -> bool:
-        suspect = self.suspects.get(name)
-        return suspect is not None and peer != suspect.leader
-
-    @staticmethod
-    def _knows(member: Member, peer: str) -> bool:
-        return member.machine is not None and Node(peer) in member.machine.peers
-
-    def _is_blocked(self, one: str, other: str) -> bool:
-        return (one, other) in self.network.blocked or (other, one) in self.network.blocked
-
-    def reset(self, closer: str, other: str) -> None:
-        """`closer` closes its connection to `other`, which learns of it later."""
-        if not self.network.whole(closer, other) or self.members[closer].paused:
-            return
-        self.log("%s closes its connection to %s", closer, other)
-        self._end_of_connection(closer, other)
-        self._notice_end(other, closer, self.rng.uniform(0.0005, 0.2))
-
-    def cut(self, first: str, later: str) -> None:
-        """Neither side closed the connection, and each believes that the other did; one of them soon."""
-        if self.network.whole(first, later):
-            self.log("somebody cuts %s from %s", first, later)
-            self._notice_end(first, later, self.rng.uniform(0.0, 0.01))
-            self._notice_end(later, first, self.rng.choice((0.01, 3.0)) * self.rng.random())
-
-    def _notice_end(self, end: str, peer: str, delay: float) -> None:
-        generation = self.network.view(end, peer)
-        if generation is not None:
-            self.after(delay, lambda: self._notice(end, peer, generation))
-
-    def _notice(self, end: str, peer: str, generation: int) -> None:
-        if self.network.view(end, peer) == generation:
-            self._end_of_connection(end, peer)
-            self._connect_later(end, peer)
-
-    def _end_of_connection(self, end: str, peer: str) -> None:
-        member = self.members[end]
-        if not self.network.disconnect_end(end, peer) or member.machine is None:
-            return
-
-        def notice(machine: RaftMachine) -> None:
-            machine.on_disconnected(Node(peer))
-
-        if member.paused:
-            member.notices.append(notice)
-        else:
-            machine = member.machine
-            self._guarded(member, lambda: notice(machine))
-            self.wake(member)
 
     # -- clients
 

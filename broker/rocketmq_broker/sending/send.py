@@ -113,6 +113,7 @@ class SendProcessor:
         target, queue_id = self._place(header, peer)
         if refusal is not None:
             raise self._refused(refusal)
+        # refused before the append: what is in the log reaches consumers, whatever the producer was answered
         if self._waiting.full:
             traffic.counts.sends_refused += 1
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, OVERLOAD)
@@ -129,8 +130,10 @@ class SendProcessor:
         self._on_appended()
         # encoded now, so that the wait keeps neither the request nor its body
         frame = self._encode_answer(request, outgoing, queue_id, appended)
+        # WAIT=false asks for an answer without copies, but a strict PUT_OK always promises them
         if request.is_oneway or not (outgoing.wait or self._strict):
             return frame  # the server does not write it to a oneway request
+        # by a new look at the clock: if the lease ended during the append, another replica may be master already
         if not self._strict and self._role.acknowledges_alone(self._clock()):
             traffic.answered(0.0)
             return frame

@@ -396,6 +396,7 @@ class MasterConnection:
             return
         self._flushed = end
         self._ack(end)
+        # One sync covers all that arrived during the last one.
         if self.session.max_offset > end:
             self._flush()
 

@@ -191,6 +191,7 @@ class HaServer:
         if master is None or max_offset <= master.max_offset:
             return
         master.max_offset = max_offset
+        # A single message does not wait for the end of the turn, and a burst costs two packets per slave.
         if self._turn is None:
             self._turn = self.loop.call_soon(self._end_of_turn, max_offset)
             self._send_new_bytes()
@@ -211,7 +212,7 @@ class HaServer:
     def _send_new_bytes(self) -> None:
         for connection in list(self.connections):
             connection.pump()
-        self._recompute()
+        self._recompute()  # where one copy is enough, the log's end alone acknowledges
 
     def watch_catch_up(self, number: int, offset: int | None) -> None:
         """Report to `on_replicas_caught_up` which replicas have everything up to `offset` (None: the present end of the
@@ -294,6 +295,7 @@ class HaServer:
         slave, master = connection.session.slave, self.mastership
         if slave is None or master is None:
             return
+        # An acknowledgement of a settled member does not change the set. They come for every message, reviews need not.
         if master.sync_set.changed or slave.broker_id not in master.sync_set.members:
             self._review()
 
@@ -355,6 +357,7 @@ class HaServer:
         master = self.mastership
         if master is None:
             return
+        # Slaves that are behind get it with their next batch.
         for connection in list(self.connections):
             if connection.session.confirm_sent < master.confirm and connection.session.position >= master.max_offset:
                 connection.heartbeat()

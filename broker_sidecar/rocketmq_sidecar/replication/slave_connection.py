@@ -110,7 +110,7 @@ class SlaveConnection:
             for index, packet in enumerate(packets):
                 if isinstance(packet, SlaveHandshake):
                     self._on_handshake(packet)
-                elif self.session.position < 0:
+                elif self.session.position < 0:  # the first one says where to begin
                     self.session.on_ack(packet, now)
                     self._server.connected(self)
                 elif index + 1 == len(packets):  # the last acknowledgement includes the others
@@ -206,7 +206,7 @@ class SlaveConnection:
         self.sent += size
         if size > INLINE:
             self._slice, self._at = self._server.readable(batch.offset, size), 0
-            self._send(header, more=True)
+            self._send(header, more=True)  # the kernel keeps it for the packet that sendfile fills
         elif size:
             self._send(b"".join((header, self._server.read(batch.offset, size))))
         else:

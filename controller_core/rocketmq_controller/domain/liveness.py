@@ -17,17 +17,7 @@ heartbeat, so it is not called dead before: not when its connection closes, not 
 not by a new leader, which cannot know what its predecessor answered. A broker that declares 0 has no lease now, but
 would have one as master: a new leader waits for it through the grace period.
 
-An entry belongs to one connection, and only what comes over it changes the entry: port 9878 has no passwords, and
-anyone can send heartbeats in a broker's name. A heartbeat over another connection is remembered as a rival's. A rival
-takes over the entry when the entry's connection closes or has been silent for half its limit, at most 5 s; until then
-no other connection can register for the broker either. So a broker that reconnects is not declared dead when its old
-connection closes, and a stranger that sends one heartbeat and hangs up harms no broker. A rival gets no write lease.
-
-A connection is at home if it comes from the host of the broker's registered address. An entry that was heard from there
-is not given to a connection from elsewhere, however long its own is silent or closed, until the entry is forgotten or
-the registered address changes; and a connection at home takes the entry at once from one that is not. So a stranger on
-another host that keeps sending heartbeats in a dead master's name does not delay the election. Where brokers register
-names, or connect through address translation, no connection is at home, and only the rules above apply.
+An entry belongs to one connection. `rivals` decides which one, where several send heartbeats in a broker's name.
 
 An official broker cannot report that its log may lack what it acknowledged; its sidecar does that, over a connection of
 its own and perhaps before the broker's first heartbeat (`on_log_doubt`). Such a report is no sign of life. It applies
@@ -47,7 +37,6 @@ Differs from 5.3.3 (rocketmq-all-5.3.3: DefaultBrokerHeartbeatManager.java):
   new ones refused. Registered ones are always admitted: the replicated state bounds their number.
 """
 
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -62,6 +51,8 @@ from rocketmq_controller.domain.broker_entry import (
 )
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import BrokerLiveInfo
+from rocketmq_controller.domain.rivals import MAX_RIVALS, Connections, Place, is_impostor, is_rival, newest_rival
+from rocketmq_controller.domain.stalls import Stalls
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     NEW_LEADER_WAITS_MS,
@@ -79,17 +70,11 @@ CATCHING_UP = 1.0
 MISSED_HEARTBEATS = 3
 MAX_STRANGERS = 1000
 """Entries of brokers that are not registered."""
-MAX_RIVALS = 4
-"""Other connections whose heartbeats in a broker's name are remembered."""
 FORGET_AFTER = 600.0
 """Seconds after which a dead entry is dropped."""
-_MAX_STALLS = 1000
-"""Stalls of this process that are remembered; each is followed by a moment of listening."""
 _SAMPLES = 5
 _MAX_TIMEOUT = 60.0
 """Of what brokers declare: one heartbeat must not keep a broker alive, and its group without election, for long."""
-_RIVAL_WAIT = 5.0
-"""Seconds of silence after which a connection loses its entry to a rival in any case: the rival may be the broker."""
 _MAX_LEASE = NEW_LEADER_WAITS_MS / 1000
 
 
@@ -130,18 +115,14 @@ class HeartbeatTable:
     def __init__(self, *, suspect_timeout: float = DEFAULT_SUSPECT_TIMEOUT, max_strangers: int = MAX_STRANGERS) -> None:
         self.suspect_timeout = suspect_timeout
         self._max_strangers = max_strangers
-        self._entries: dict[tuple[str, int], BrokerEntry] = {}
-        self._strangers: set[tuple[str, int]] = set()
+        self._entries: dict[Place, BrokerEntry] = {}
+        self._strangers: set[Place] = set()
         """Entries of brokers that are not registered."""
-        self._by_connection: dict[int, set[tuple[str, int]]] = {}
+        self._connections = Connections()
+        self._stalls = Stalls()
         self._leading_since = self._grace_until = float("-inf")
-        self._listening_since = float("-inf")
-        self._stalled = 0.0
-        """Seconds for which this process was stalled, in total."""
         self.doubts: dict[tuple[str, int, str], float] = {}
         """(brokerName, brokerId, host) of brokers whose sidecars doubt their logs -> time of the last such report."""
-        self._stalls: deque[tuple[float, float]] = deque(maxlen=_MAX_STALLS)
-        """(end, `_stalled` by then) of each stall, oldest first."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -166,13 +147,13 @@ class HeartbeatTable:
         entry = self._admit(key, now, registered=registered)
         if entry is None:
             return _FULL
-        if _is_impostor(entry, connection_id, origin):
+        if is_impostor(entry, connection_id, origin):
             return _NOT_AT_HOME
         if self._is_rival(entry, connection_id, now, origin):
-            self._record_rival(entry, Rival(now, request, origin.host), connection_id)
+            self._connections.record_rival(entry, Rival(now, request, origin.host), connection_id)
             return _NO_LEASE if (request.write_lease_millis or 0) > 0 else _ALIVE
         if origin.at_home and entry.home != origin.home:
-            self._drop_rivals(entry)
+            self._connections.drop_rivals(entry)
         home = origin.home if origin.at_home else ""
         return self._accept(entry, Rival(now, request, origin.host), connection_id, home=home)
 
@@ -208,7 +189,7 @@ class HeartbeatTable:
         entry.strict = request.strict_durability is True
         entry.unproven = request.unproven is True
         entry.learner = request.is_learner is True
-        if entry.alive and not moved and entry.last_heartbeat >= self._listening_since + CATCHING_UP:
+        if entry.alive and not moved and entry.last_heartbeat >= self._stalls.listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
         came_alive = (
@@ -218,7 +199,7 @@ class HeartbeatTable:
         entry.home, entry.host = home, heartbeat.host
         if loser is not None and before is not None and not outdone:
             # The loser was silent but may be the broker, and the winner a stranger that hangs up next.
-            self._record_rival(entry, before, loser)
+            self._connections.record_rival(entry, before, loser)
         return _CAME_ALIVE if came_alive else _ALIVE
 
     def touch(
@@ -233,7 +214,7 @@ class HeartbeatTable:
         nothing: anyone may ask.
         """
         entry = self._admit(key, now, registered=True)
-        if entry is None or _is_impostor(entry, connection_id, origin):
+        if entry is None or is_impostor(entry, connection_id, origin):
             return
         if not (entry.alive and entry.connection_id not in {None, connection_id}):
             if entry.connection_id != connection_id:
@@ -285,8 +266,8 @@ class HeartbeatTable:
     def on_connection_closed(self, connection_id: int, now: float) -> tuple[BrokerKey, ...]:
         """The living brokers on this connection: dead at once, unless a lease lasts or a stall of ours caused it."""
         dead: list[BrokerKey] = []
-        proves_death = now >= self._listening_since + DEFAULT_GRACE
-        for place in self._by_connection.pop(connection_id, ()):
+        proves_death = now >= self._stalls.listening_since + DEFAULT_GRACE
+        for place in self._connections.close(connection_id):
             entry = self._entries[place]
             if entry.connection_id != connection_id:
                 entry.rivals.pop(connection_id, None)
@@ -308,7 +289,7 @@ class HeartbeatTable:
         To be called on every member, a few times a second.
         """
         silent: list[BrokerKey] = []
-        forgotten: list[tuple[str, int]] = []
+        forgotten: list[Place] = []
         for place, entry in self._entries.items():
             if entry.alive:
                 if self._silent(entry, now) and not self._taken_over(entry, now):
@@ -330,9 +311,7 @@ class HeartbeatTable:
     def on_stall(self, now: float, seconds: float) -> None:
         """This process was stalled for `seconds` until `now`: silence counts from here, closed connections only later.
         Where a broker is silent across several stalls, the time between the stalls counts."""
-        self._listening_since = now
-        self._stalled += seconds
-        self._stalls.append((now, self._stalled))
+        self._stalls.add(now, seconds)
 
     def view(self, now: float) -> "TableView":
         """The table as it is at `now`; to be used within the same call stack."""
@@ -361,18 +340,9 @@ class HeartbeatTable:
         return entry.takes_leases is not False and self.in_grace(now)
 
     def _silent(self, entry: BrokerEntry, now: float) -> bool:
-        if entry.last_heartbeat < self._listening_since:  # it may have to reconnect first
-            return self._listened_since_stall(entry, now) > max(entry.limit, DEFAULT_GRACE)
+        if entry.last_heartbeat < self._stalls.listening_since:  # it may have to reconnect first
+            return self._stalls.listened(entry.last_heartbeat, now) > max(entry.limit, DEFAULT_GRACE)
         return now - entry.last_heartbeat > entry.limit
-
-    def _listened_since_stall(self, entry: BrokerEntry, now: float) -> float:
-        """Seconds without a stall, since the end of the first stall after its last heartbeat."""
-        first = (self._listening_since, self._stalled)
-        for stall in reversed(self._stalls):
-            if stall[0] <= entry.last_heartbeat:
-                break
-            first = stall
-        return now - first[0] - (self._stalled - first[1])
 
     def _limit(self, entry: BrokerEntry) -> float:
         interval = entry.interval
@@ -400,25 +370,15 @@ class HeartbeatTable:
         return len(self._strangers) < self._max_strangers
 
     def _is_rival(self, entry: BrokerEntry, connection_id: int, now: float, origin: Origin) -> bool:
-        if not entry.alive or entry.connection_id is None or entry.connection_id == connection_id:
-            return False
-        if origin.at_home and entry.home != origin.home:
-            return False
-        return now - max(entry.last_heartbeat, self._listening_since) < min(entry.limit / 2, _RIVAL_WAIT)
-
-    def _record_rival(self, entry: BrokerEntry, heartbeat: Rival, connection_id: int) -> None:
-        if entry.rivals.pop(connection_id, None) is None and len(entry.rivals) >= MAX_RIVALS:
-            longest_silent = next(iter(entry.rivals))
-            del entry.rivals[longest_silent]
-            self._unlink(entry, longest_silent)
-        entry.rivals[connection_id] = heartbeat
-        self._link(entry, connection_id)
+        silent = now - max(entry.last_heartbeat, self._stalls.listening_since)
+        return is_rival(entry, connection_id, origin, silent=silent)
 
     def _taken_over(self, entry: BrokerEntry, now: float) -> bool:
         """Whether a rival that is not silent took over the entry of a living broker whose own connection ended."""
-        if not entry.rivals:
+        rival = newest_rival(entry)
+        if rival is None:
             return False
-        connection_id, heartbeat = max(entry.rivals.items(), key=lambda rival: rival[1].received_at)
+        connection_id, heartbeat = rival
         if now - heartbeat.received_at > self._limit(entry):
             return False
         self._accept(entry, heartbeat, connection_id, home=entry.home)
@@ -427,12 +387,7 @@ class HeartbeatTable:
     def _mark_alive(self, entry: BrokerEntry, connection_id: int, now: float) -> bool:
         """Record a sign of life; True if the broker was not alive before, or without a connection."""
         came_alive = entry.connection_id is None or not self.is_alive(entry, now)
-        if entry.connection_id != connection_id:
-            if entry.connection_id is not None:
-                self._unlink(entry, entry.connection_id)
-            entry.rivals.pop(connection_id, None)
-            entry.connection_id = connection_id
-            self._link(entry, connection_id)
+        self._connections.give(entry, connection_id)
         entry.last_heartbeat = now
         entry.alive = True
         return came_alive
@@ -441,34 +396,12 @@ class HeartbeatTable:
         # Its report is void: when it returns its log may be shorter, and its heartbeat interval another one.
         entry.alive = False
         entry.intervals = ()
-        self._drop_rivals(entry)
+        self._connections.drop_rivals(entry)
         entry.forget_report()
 
-    def _drop_rivals(self, entry: BrokerEntry) -> None:
-        for connection_id in entry.rivals:
-            self._unlink(entry, connection_id)
-        entry.rivals.clear()
-
-    def _forget(self, place: tuple[str, int]) -> None:
-        entry = self._entries.pop(place)
+    def _forget(self, place: Place) -> None:
         self._strangers.discard(place)
-        for connection_id in (entry.connection_id, *entry.rivals):
-            if connection_id is not None:
-                self._unlink(entry, connection_id)
-
-    def _link(self, entry: BrokerEntry, connection_id: int) -> None:
-        self._by_connection.setdefault(connection_id, set()).add((entry.key.broker_name, entry.key.broker_id))
-
-    def _unlink(self, entry: BrokerEntry, connection_id: int) -> None:
-        places = self._by_connection[connection_id]
-        places.discard((entry.key.broker_name, entry.key.broker_id))
-        if not places:
-            del self._by_connection[connection_id]
-
-
-def _is_impostor(entry: BrokerEntry, connection_id: int, origin: Origin) -> bool:
-    known_at_home = entry.home != "" and entry.home == origin.home
-    return known_at_home and not origin.at_home and entry.connection_id != connection_id
+        self._connections.forget(self._entries.pop(place))
 
 
 class TableView:

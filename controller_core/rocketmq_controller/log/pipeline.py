@@ -124,7 +124,7 @@ class Pipeline:
                 answer(UPGRADING)
                 return
             batch = self._fill(broker_name, decision)
-        elif broker_name in self._ahead:
+        elif broker_name in self._ahead:  # it changes nothing, but rests on what has not committed yet
             batch = self._ahead[broker_name]
         else:
             answer(decision)
@@ -169,17 +169,18 @@ class Pipeline:
     def _settled(self, sequence: int, outcome: "frozenset[str] | RaftError") -> None:
         batch = self._in_flight.pop(sequence)
         for name in batch.groups:
-            if self._ahead.get(name) is batch:
+            if self._ahead.get(name) is batch:  # a later batch may hold a newer value
                 del self._ahead[name]
         if isinstance(outcome, RaftError):
             log.warning("proposal lost", events=len(batch.events), in_flight=len(self._in_flight), reason=str(outcome))
-            # What was decided on it and not proposed yet is void as well.
+            # What was decided on it and not proposed yet is void as well, and surely without effect.
             filling, self._filling = self._filling, None
             self._start_over()
             _answer_all(batch, UNKNOWN)
             if filling is not None:
                 _answer_all(filling, NOT_LEADER)
             return
+        # After a refusal, decisions rest on committed state again once nothing is in flight.
         self._draining = self._draining and bool(self._in_flight)
         if outcome:
             log.error("committed events were void: decided on another state", groups=sorted(outcome))

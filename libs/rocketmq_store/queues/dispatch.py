@@ -157,6 +157,7 @@ class Dispatcher:
         position, timestamp = self.position, self.store_timestamp
         waiting = self._waiting
         span_end = position + DISPATCH_SPAN
+        # At least one message, also one that is longer than the span.
         limit = min(confirm_offset, max(span_end, waiting[0].end)) if waiting else confirm_offset
         try:
             while waiting and waiting[0][0] <= limit:

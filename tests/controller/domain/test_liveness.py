@@ -7,6 +7,7 @@ from rocketmq_controller.domain import liveness
 from rocketmq_controller.domain.broker_entry import BrokerKey, Origin
 from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.requests.elect_master import groups_needing_election, needs_election
+from rocketmq_controller.domain.rivals import MAX_RIVALS
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     CLOCKS_DIFFER,
@@ -324,7 +325,7 @@ def test_stranger_that_takes_over_while_the_broker_pauses_and_hangs_up_ends_no_b
     assert (info.max_offset, info.connection_id) == (900, 1)
     assert table.expired(8.1) == (key(),), "it does not win time by it"
     assert table.on_connection_closed(1, 8.2) == ()
-    assert table._by_connection == {}
+    assert len(table._connections) == 0
 
 
 def test_one_heartbeat_does_not_keep_a_broker_alive_for_long() -> None:
@@ -348,7 +349,7 @@ def test_rivals_are_bounded_and_the_latest_is_kept() -> None:
     for stranger in range(100, 200):
         table.on_heartbeat(heartbeat(), stranger, 5.1)
     table.on_heartbeat(heartbeat(), 2, 5.2)
-    assert len(table._by_connection) == 1 + liveness.MAX_RIVALS
+    assert len(table._connections) == 1 + MAX_RIVALS
     assert table.on_connection_closed(1, 5.3) == ()
     info = table.view(5.3).info(NAME, 1)
     assert info is not None
@@ -356,7 +357,7 @@ def test_rivals_are_bounded_and_the_latest_is_kept() -> None:
     for stranger in range(100, 200):
         table.on_connection_closed(stranger, 5.4)
     assert table.on_connection_closed(2, 5.5) == (key(),)
-    assert table._by_connection == {}
+    assert len(table._connections) == 0
 
 
 def test_rival_gets_no_lease_and_ends_none() -> None:
@@ -814,7 +815,7 @@ def test_many_hosts_that_doubt_a_log_are_bounded_and_forgotten() -> None:
     for number in range(100):
         table.on_log_doubt(NAME, 1, f"10.6.6.{number}", 0.0, unproven=True)
     table.on_log_doubt(NAME, 1, HOME.host, 1.0, unproven=True)
-    assert len(table.doubts) == liveness.MAX_RIVALS
+    assert len(table.doubts) == MAX_RIVALS
     table.on_heartbeat(heartbeat(), 1, 1.0, origin=HOME)
     assert unproven(table, 1.0)
     table.expired(liveness.FORGET_AFTER + 2)

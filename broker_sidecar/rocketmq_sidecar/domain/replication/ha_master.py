@@ -169,6 +169,7 @@ class MasterSession:
             master.sync_set.acknowledged_epoch(broker_id, now)
         if offset >= master.max_offset:
             master.sync_set.caught_up(broker_id, now)
+        # It has what the log held at the last batch: it was caught up then, even if the log grows without a pause.
         elif self._sent_max and offset >= self._sent_max:
             master.sync_set.caught_up(broker_id, self._sent_at)
         if broker_id not in master.sync_set.members and master.qualifies(offset):
