@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_broker.consuming import pull
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import (
@@ -101,6 +102,37 @@ async def test_it_moves_no_consumer_that_is_ahead_of_its_log(tmp_path: Path, off
         assert (answer.code, next_offset(answer)) == (ResponseCode.PULL_NOT_FOUND, offset)
         empty = await group.pull(offset, queue_id=1)
         assert (empty.code, next_offset(empty)) == (ResponseCode.PULL_NOT_FOUND, offset)
+
+
+async def test_a_consumer_behind_its_log_is_moved_to_what_there_is(tmp_path: Path) -> None:
+    """As at a master; or it would wait as long as there is none."""
+    async with acting(tmp_path) as group:
+        queue = group.app.store._queues.find("T", 0)
+        assert queue is not None
+        queue.min_offset = 2
+        answer = await group.pull(1)
+        assert (answer.code, next_offset(answer)) == (ResponseCode.PULL_OFFSET_MOVED, 2)
+        assert (await group.pull(2)).code == 0
+
+
+async def test_when_acting_ends_consumers_with_old_routes_do_not_spin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slave with slaveReadEnable sends them to the master, which they take this slave for."""
+    async with acting(tmp_path, slaveReadEnable=True) as group:
+        group.sidecar.send(MasterKnown(True))
+        await until(group, acting=False)
+        assert (await group.pull(0)).code == 0
+        assert (await group.pull(3)).code == ResponseCode.PULL_NOT_FOUND
+        pulling = asyncio.ensure_future(group.pull(3, suspend_ms=60_000))
+        await held(group, 1)
+        assert not pulling.done()
+        monkeypatch.setattr(pull, "ROUTES_SECONDS", 0.0)
+        for known in (False, True):
+            group.sidecar.send(MasterKnown(known))
+            await until(group, acting=not known)
+        assert (await group.pull(3)).code == ResponseCode.PULL_RETRY_IMMEDIATELY, "its routes are new by then"
+        assert (await pulling).code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_only_the_least_of_the_registered_acts(tmp_path: Path) -> None:
