@@ -1,6 +1,6 @@
 """What the API server must refuse, and with which words: tables for test_crds.py.
 
-Every rule of crds/*.yaml is broken by at least one case; the test counts.
+Every rule of crds/*.yaml is broken by at least one case; tests/operator/resources/test_crds.py counts.
 """
 
 from collections.abc import Mapping
