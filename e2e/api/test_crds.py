@@ -189,6 +189,7 @@ def test_columns_of_a_group(namespace: Namespace) -> None:
     condition = {"reason": "x", "message": "", "lastTransitionTime": "2026-11-21T00:00:00Z"}
     status = {
         "master": f"{name}-1",
+        "actingMaster": f"{name}-2",
         "masterEpoch": 7,
         "inSync": "2/3",
         "phase": "Degraded",
@@ -206,8 +207,8 @@ def test_columns_of_a_group(namespace: Namespace) -> None:
     assert heads == ["NAME", "READY", "MASTER", "EPOCH", "INSYNC", "PHASE", "AGE"]
     assert row[:-1] == [name, "False", f"{name}-1", "7", "2/3", "Degraded"]
     heads, row = table(namespace.kubectl("get", "brokergroup", name, "-o", "wide"))
-    assert heads[7:] == ["ENGINE", "REPLICAS", "DURABILITY", "CLUSTER", "IMAGE", "LOGS"]
-    assert row[7:] == ["native", "3", "strict", "DefaultCluster", "example.org/broker:1", "Different"]
+    assert heads[7:] == ["ACTING", "ENGINE", "REPLICAS", "DURABILITY", "CLUSTER", "IMAGE", "LOGS"]
+    assert row[7:] == [f"{name}-2", "native", "3", "strict", "DefaultCluster", "example.org/broker:1", "Different"]
 
 
 def test_columns_of_controllers_and_name_servers(namespace: Namespace) -> None:
