@@ -141,6 +141,7 @@ class SidecarApp:
             broker_set=settings.name,
             broker_id=broker_id,
             role=role,
+            acting=self.agent.broker.acting,
             fenced=self.admin.fence is not None,
             unproven=unproven,
             master_epoch=0 if group is None else group.master_epoch,

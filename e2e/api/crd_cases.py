@@ -1,6 +1,6 @@
 """What the API server must refuse, and with which words: tables for test_crds.py.
 
-Every rule of crds/*.yaml is broken by at least one case; the test counts.
+Every rule of crds/*.yaml is broken by at least one case; tests/operator/resources/test_crds.py counts.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,8 @@ STRUCTURE = (
     Refused("BrokerGroup", {"replicas": 10}, "should be less than or equal to 9"),
     Refused("BrokerGroup", {"replicas": "3"}, "must be of type integer"),
     Refused("BrokerGroup", {"durability": "some"}, 'supported values: "strict", "relaxed"'),
+    Refused("BrokerGroup", {"actingMaster": "writes"}, 'supported values: "off", "reads"'),
+    Refused("BrokerGroup", {"actingMaster": False}, "must be of type string"),
     Refused("BrokerGroup", {"updateStrategy": "x"}, 'supported values: "supervised", "unsupervised"'),
     Refused("BrokerGroup", {"brokerName": "a#b"}, "spec.brokerName in body should match"),
     Refused("BrokerGroup", {"clusterName": ""}, "spec.clusterName in body should be at least 1 chars long"),
@@ -141,12 +143,12 @@ RULES = (
     Refused("BrokerGroup", {"minInSyncReplicas": 1}, "minInSyncReplicas is at least 2 with durability strict"),
     Refused("BrokerGroup", {"priorities": [1, 2, 3, 4]}, "priorities must not be longer than replicas"),
     Refused("BrokerGroup", {"config": {"allAckInSyncStateSet": "true"}}, "which always implies it"),
-    Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
     Refused(
         "BrokerGroup",
         {"engine": "apache", "config": {"lockInStrictMode": "true"}},
-        "config.lockInStrictMode needs config.enableSlaveActingMaster with engine apache",
+        "config.lockInStrictMode needs actingMaster: reads",
     ),
+    Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
     Refused("BrokerGroup", {"config": {"file-reserved": "1"}}, "config: a key is letters and digits"),
     Refused("BrokerGroup", {"podTemplate": {"labels": {"app.kubernetes.io/name": "x"}}}, "labels that begin with"),
     Refused("BrokerGroup", {"podTemplate": {"labels": {"rocketmq-ha.io/group": "x"}}}, "labels that begin with"),
@@ -259,6 +261,9 @@ ACCEPTED = (
     Accepted("BrokerGroup", {"nameServerRef": {"name": "main", "namespace": "infra"}}),
     Accepted("BrokerGroup", {"replicas": 1, "durability": "relaxed", "config": {"allAckInSyncStateSet": "true"}}),
     Accepted("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2g", "directMemory": "1Gi", "options": ["-Da=b"]}}),
+    Accepted("BrokerGroup", {"engine": "apache", "actingMaster": "reads", "config": {"lockInStrictMode": "true"}}),
+    Accepted("BrokerGroup", {"actingMaster": "off"}, before={"actingMaster": "reads"}),
+    Accepted("BrokerGroup", {"config": {"lockInStrictMode": "true"}}),
     Accepted("BrokerGroup", {"replicas": 5, "priorities": [3, 2, 1], "minInSyncReplicas": 3}),
     Accepted("BrokerGroup", {"verification": {"schedule": "*/5 3-6 * * MON,FRI"}}),
     Accepted("BrokerGroup", {"verification": {**_DAILY, "fullSchedule": "@weekly", "sample": 0}}, name="x" * 40),

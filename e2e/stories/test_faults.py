@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.kit.group import BROKERS, Group, wait
-from e2e.stories.conftest import RELEASE
+from e2e.stories.conftest import RELEASE, Installation
+from e2e.stories.plugin import plugin
 from rocketmq_resources import names
 
 GAP_POD_DELETED = 5.0
@@ -23,6 +24,8 @@ AWAY_SECONDS = float(os.environ.get("CONTROLLERS_AWAY_SECONDS", "45"))
 `CONTROLLERS_AWAY_SECONDS=300 make e2e E2E_ARGS="-k kept_away"`."""
 GAP_AWAY = 2.0
 CONTROLLERS = "main"
+CONTROLLERS_UNREACHABLE = 3
+"""Exit code of the plugin that shows what the operator wrote."""
 OPERATOR = f"deployment/{RELEASE}-operator"
 
 
@@ -109,6 +112,35 @@ def test_controllers_kept_away(group: Group) -> None:
     assert [group.status()[key] for key in ("master", "masterEpoch")] == [
         status[key] for key in ("master", "masterEpoch")
     ]
+
+
+@pytest.mark.timeout(900)
+def test_a_slave_acts_for_a_master_that_cannot_be_replaced(installation: Installation, group: Group) -> None:
+    """Controllers and master are away: consumers are served, and everybody who asks is told by whom."""
+    group.patch(actingMaster="reads")
+    group.whole()
+    ids, began, slaves = group.ids(), group.mark(), group.slaves()
+    try:
+        with _without_controllers(group):
+            kill(group, group.master(), "broker")
+            wait(lambda: _acts(group) == "True ServesConsumers", "an acting master", 60.0, lambda: str(group.status()))
+            acting = str(group.status()["actingMaster"])
+            assert acting in slaves
+            told = plugin(installation, "status", group.name, codes=(0, CONTROLLERS_UNREACHABLE))
+            assert f"{acting} serves consumers" in told
+        group.whole()
+        wait(lambda: _acts(group) == "False MasterServes", "the end of it", 60.0, lambda: str(group.status()))
+        assert "actingMaster" not in group.status()
+        group.judge(began)
+        assert group.ids() == ids
+    finally:
+        group.patch(actingMaster="off")
+        group.whole()
+
+
+def _acts(group: Group) -> str:
+    condition = group.condition("ActingMaster")
+    return f"{condition.get('status')} {condition.get('reason')}"
 
 
 @contextmanager

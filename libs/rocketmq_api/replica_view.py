@@ -53,6 +53,7 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = "native"
     version: str = ""
     address: str = ""
+    acting_master: bool = False
 
 
 class NewMaster(msgspec.Struct, frozen=True):

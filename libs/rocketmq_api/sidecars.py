@@ -93,4 +93,5 @@ def view_of(replica: pb.Replica) -> ReplicaView:
         engine=replica.engine,
         version=replica.version,
         address=replica.address,
+        acting_master=replica.acting_master,
     )

@@ -200,6 +200,8 @@ class Alive(Message, frozen=True, tag=True, array_like=True):
     counts: Counts | None = None
     refuses: str | None = None
     """Why the store takes nothing at present, such as a full disk; None if it does."""
+    acting: bool = False
+    """A slave that serves consumers in a master's place."""
 
 
 # sidecar -> broker

@@ -1,6 +1,7 @@
 """A BrokerGroup as a value: what its fields mean for the plan, and the rules that a plan relies on."""
 
 from rocketmq_resources import names
+from rocketmq_resources.acting import is_true
 from rocketmq_resources.common import Resource, memory_promised, parse_metadata, size_in_bytes
 from rocketmq_resources.decoding import Json, SpecError, decode, mapping
 from rocketmq_resources.reserved_keys import BROKER, check_promises
@@ -86,7 +87,12 @@ class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
     @property
     def strict_locks(self) -> bool:
         """Consumers in order hold a queue only with the votes of most replicas."""
-        return _is_true(self.spec.config.get("lockInStrictMode"))
+        return is_true(self.spec.config.get("lockInStrictMode"))
+
+    @property
+    def acts(self) -> bool:
+        """While there is no master, a slave acts for it."""
+        return self.spec.acting_master != "off"
 
     def priority(self, ordinal: int) -> int | None:
         """brokerElectionPriority of the replica; None: RocketMQ's default, after all replicas with a number."""
@@ -141,17 +147,12 @@ def _check_engine(group: BrokerGroup) -> None:
         return
     if spec.replication_secret_name is not None:
         raise SpecError("spec.replicationSecretName", "official brokers replicate without a secret: remove it")
-    if group.strict_locks and not _is_true(spec.config.get("enableSlaveActingMaster")):
+    if group.strict_locks and not group.acts:
         raise SpecError(
             "spec.config.lockInStrictMode",
-            "official brokers lock no queue then: set enableSlaveActingMaster too, without which they do not know each "
-            "other",
+            "official brokers lock no queue then: set spec.actingMaster to reads too, without which they do not know "
+            "each other",
         )
-
-
-def _is_true(value: str | None) -> bool:
-    """As Java reads it."""
-    return value is not None and value.lower() == "true"
 
 
 def _check_verification(name: str, verification: Verification) -> None:

@@ -1,6 +1,7 @@
 """A ControllerCluster as a value."""
 
 from rocketmq_resources import names
+from rocketmq_resources.acting import shows_acting_masters
 from rocketmq_resources.common import Resource, parse_metadata, size_in_bytes
 from rocketmq_resources.decoding import Json, SpecError, decode, mapping
 from rocketmq_resources.reserved_keys import CONTROLLER, check_promises
@@ -48,6 +49,11 @@ class ControllerCluster(Resource[ControllerClusterSpec], frozen=True):
         if not self.spec.embedded_in_name_server:
             return None
         return names.embedded_namesrv_addr(self.name, self.namespace, self.spec.members)
+
+    @property
+    def shows_acting_masters(self) -> bool:
+        """Of embedded name servers."""
+        return shows_acting_masters(self.spec.config)
 
     @property
     def storage_bytes(self) -> int:

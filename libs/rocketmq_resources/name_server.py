@@ -1,6 +1,7 @@
 """A NameServer as a value."""
 
 from rocketmq_resources import names
+from rocketmq_resources.acting import shows_acting_masters
 from rocketmq_resources.common import Resource, parse_metadata
 from rocketmq_resources.decoding import Json, SpecError, decode, mapping
 from rocketmq_resources.reserved_keys import NAME_SERVER, check_promises
@@ -14,6 +15,10 @@ class NameServer(Resource[NameServerSpec], frozen=True):
     def namesrv_addr(self) -> str:
         """`host:port;...` of all replicas."""
         return names.namesrv_addr(self.name, self.namespace, self.spec.replicas)
+
+    @property
+    def shows_acting_masters(self) -> bool:
+        return shows_acting_masters(self.spec.config)
 
 
 def parse_name_server(body: Json) -> NameServer:

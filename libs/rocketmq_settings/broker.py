@@ -58,7 +58,8 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         bool,
         key(
             "While the group has no master, its slave with the lowest brokerId serves consumers. Equal on all "
-            "replicas; the name servers need supportActingMaster."
+            "replicas; the name servers need supportActingMaster.",
+            set_by="spec.actingMaster",
         ),
     ] = False
     sync_broker_member_group_period: Annotated[

@@ -12,6 +12,7 @@ import structlog
 
 from rocketmq_api.channels import ClientTls
 from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.controllers.quorums import Quorum
 from rocketmq_operator.controllers.sidecars import Sidecars
 from rocketmq_operator.controllers.tls_files import TlsFiles
 from rocketmq_operator.domain.manifests.verification.cron_jobs import candidates
@@ -25,6 +26,7 @@ from rocketmq_operator.domain.observed import (
     Pod,
     StatefulSet,
 )
+from rocketmq_operator.domain.plan.groups.acting import may_act
 from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.ledger import Ledger
 from rocketmq_resources import names
@@ -58,23 +60,21 @@ class Observer:
         quorum = self._quorums.of_group(group)
         if quorum is not None:
             await quorum.wait_for_answer()
-        sidecars = await self._sidecars.poll(self._pods(key), await self._certificate(group))
+        sidecars = await self._sidecars.poll(
+            self._pods(key), await self._certificate(group), again=may_act(group, _controllers(quorum, group))
+        )
         # No await from here on: the rest is read at one moment.
-        controllers = Controllers(missing=quorum is None)
-        if quorum is not None:
-            view = quorum.groups.get(group.broker_name)
-            if view is not None and view.cluster_name != group.cluster_name:
-                view = None
-            controllers = Controllers(reachable=quorum.synced, group=view)
+        name_servers = self._name_servers(group)
         return ObservedGroup(
             group=group,
             stateful_set=self._stateful_set(key, group.name),
             pods=self._pods(key),
             claims=self._claims(key),
-            controllers=controllers,
+            controllers=_controllers(quorum, group),
             controller_addr=self._controller_addr(group),
             broker_suspect_timeout_ms=self._broker_suspect_timeout_ms(group),
-            namesrv_addr=self._namesrv_addr(group),
+            namesrv_addr=group.spec.namesrv_addr or (None if name_servers is None else name_servers.namesrv_addr),
+            acting_master_shown=None if name_servers is None else name_servers.shows_acting_masters,
             sidecars=sidecars,
             refused=self._ledger.refusals(),
             disruption_budget=self._cache.get(Key("PodDisruptionBudget", group.namespace, group.name)) is not None,
@@ -152,18 +152,28 @@ class Observer:
         cluster = None if group.controller is None else self._cluster(group.controller)
         return None if cluster is None else cluster.spec.tuning.broker_suspect_timeout_ms
 
-    def _namesrv_addr(self, group: BrokerGroup) -> str | None:
-        if group.spec.namesrv_addr is not None:
-            return group.spec.namesrv_addr
+    def _name_servers(self, group: BrokerGroup) -> NameServer | ControllerCluster | None:
+        """The resource that has them; None: they are outside, or it does not exist."""
         if group.name_server is not None:
             body = self._cache.body(Key("NameServer", *group.name_server))
-            return None if body is None else _parsed(lambda: parse_name_server(body).namesrv_addr)
-        cluster = None if group.controller is None else self._cluster(group.controller)
-        return None if cluster is None else cluster.namesrv_addr
+            return None if body is None else _parsed(lambda: parse_name_server(body))
+        if group.embedded_name_servers and group.controller is not None:
+            return self._cluster(group.controller)
+        return None
 
     def _cluster(self, reference: tuple[str, str]) -> ControllerCluster | None:
         body = self._cache.body(Key("ControllerCluster", *reference))
         return None if body is None else _parsed(lambda: parse_controller_cluster(body))
+
+
+def _controllers(quorum: Quorum | None, group: BrokerGroup) -> Controllers:
+    """What they report now."""
+    if quorum is None:
+        return Controllers(missing=True)
+    view = quorum.groups.get(group.broker_name)
+    if view is not None and view.cluster_name != group.cluster_name:
+        view = None
+    return Controllers(reachable=quorum.synced, group=view)
 
 
 def _parsed(parse: Callable[[], T]) -> T | None:

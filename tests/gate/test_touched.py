@@ -15,6 +15,7 @@ from tests.paths import ROOT
         (["controller_core/rocketmq_controller/app.py"], ["tests/controller", "tests/scenarios"]),
         (["libs/rocketmq_store/flush.py", "tests/store/kit.py"], ["tests/store"]),
         (["libs/rocketmq_resources/names.py"], ["tests/operator"]),
+        (["e2e/api/crd_cases.py"], ["tests/operator"]),
         (["constraints.txt", "libs"], []),
     ],
 )

@@ -16,6 +16,7 @@ FOLDERS = {
     "broker_sidecar": ("sidecar",),
     "controller_core": ("controller", "scenarios"),
     "demo": ("demo",),
+    "e2e": ("operator",),  # its table of cases for the CRDs
     "helm": ("helm",),
     "kubectl": ("kubectl",),
     "nameserver": ("namesrv",),

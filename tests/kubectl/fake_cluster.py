@@ -209,8 +209,8 @@ def a_pod(name: str, component: names.Component, owner: str, ip: str, ordinal: i
 
 def conditions(**changed: str) -> list[Body]:
     usual = {
-        "Ready": "True", "Available": "True", "SyncStateSetHealthy": "True", "Progressing": "False", "Paused": "False",
-        "Degraded": "False",
+        "Ready": "True", "Available": "True", "ActingMaster": "False", "SyncStateSetHealthy": "True",
+        "Progressing": "False", "Paused": "False", "Degraded": "False",
     }  # fmt: skip
     return [
         {"type": kind, "status": status, "reason": "AsExpected", "message": "", "lastTransitionTime": CREATED}

@@ -60,6 +60,11 @@ class Stage:
         pod: dict[str, Any] = self._cluster.api.objects[f"{PODS}/{GROUP}-{ordinal}"]
         pod["status"]["containerStatuses"][0]["ready"] = False
 
+    def replica_lives(self, ordinal: str) -> None:
+        """As master."""
+        self._cluster.group.replicas[int(ordinal)].liveness = cpb.LIVENESS_ALIVE
+        self._cluster.group.master_broker_id = int(ordinal) + 1
+
     def pod_is_gone(self, ordinal: str) -> None:
         """Also from the status; its volume is kept."""
         self.replica_dies(ordinal)
@@ -79,6 +84,9 @@ class Stage:
 
     def spec(self, field: str, value: str) -> None:
         self._cluster.resource["spec"][field] = {"true": True, "false": False}.get(value, value)
+
+    def status(self, field: str, value: str) -> None:
+        self._cluster.resource["status"][field] = value
 
     def condition(self, kind: str, status: str, reason: str, *message: str) -> None:
         self._cluster.resource["status"]["conditions"] = [

@@ -72,6 +72,13 @@ async def refused_by(client: RemotingClient, member: Member, code: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def says(member: Member, *, acts: bool) -> None:
+    """Its sidecar says so, soon."""
+    async with asyncio.timeout(PATIENCE):
+        while (view := await member.view()) is None or view.acting_master is not acts:
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.parametrize("compatible", [True, False], ids=["322-105", "904-901"])
 async def test_consumers_read_on_without_controllers_and_master(
     tmp_path: Path, ports: PortPool, compatible: bool
@@ -102,6 +109,8 @@ async def test_consumers_read_on_without_controllers_and_master(
             master.kill()
             await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
             await refused_by(client, other, ResponseCode.SYSTEM_BUSY)
+            await says(acting, acts=True)
+            await says(other, acts=False)
             async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
                 reader = Reader(consumer)
                 await reader.until(set(sender.acknowledged) - done)
@@ -114,6 +123,7 @@ async def test_consumers_read_on_without_controllers_and_master(
                 replicas.controllers.start()
                 master.start_again()
                 await replicas.settled()
+                await says(acting, acts=False)
                 async with Sender(replicas.name_server) as after:
                     after.number = sender.number
                     await after.more(50)

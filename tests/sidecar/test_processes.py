@@ -1,6 +1,7 @@
 """Real sidecars and controllers as processes, and a fake broker beside each sidecar."""
 
 import asyncio
+import re
 import socket
 import sys
 import time
@@ -19,6 +20,7 @@ from rocketmq_demo.processes import OwnedProcess, clean_environment
 from rocketmq_formats import properties
 from rocketmq_formats.replica_link import LogState
 from rocketmq_sidecar.__main__ import main
+from rocketmq_sidecar.domain.acting import ACTING
 from tests.gate.patience import patient
 from tests.processes.kit import replica_info
 from tests.sidecar.control.fake_broker import FILE_SIZE, HOST, FakeBroker
@@ -197,6 +199,22 @@ async def test_a_damaged_log_hands_over_and_is_not_elected_again(trio: Trio) -> 
     second.sidecar.kill9()
     await trio.wait(lambda: trio.masters not in ([], [second]), "the third one is master")
     assert trio.masters[0] is not damaged
+
+
+async def test_a_slave_that_acts_for_a_master_is_seen(trio: Trio) -> None:
+    """By /readyz, /metrics and gRPC; that it acts is the broker's word."""
+    await settled(trio)
+    slave = trio.slaves[0]
+    await trio.wait(lambda: slave.http("/readyz") == (200, "ok\n"), "it is ready")
+    slave.broker.acting = True
+    await trio.wait(lambda: slave.http("/readyz") == (200, f"{ACTING}\n"), "it says so, and stays ready")
+    metric = re.compile(r"^rocketmq_sidecar_acting_master{.*} 1\.0$", re.MULTILINE)
+    assert metric.search((await asyncio.to_thread(slave.http, "/metrics"))[1])
+    async with SidecarClient(f"{HOST}:{slave.grpc_port}", timeout=30.0) as client:
+        view = await client.get_replica()
+        assert (view.role, view.acting_master) == (ReplicaRole.SLAVE, True)
+    slave.broker.acting = False
+    await trio.wait(lambda: slave.http("/readyz") == (200, "ok\n"), "there is a master again")
 
 
 async def test_hung_sidecar_loses_its_lease_before_another_is_elected(trio: Trio) -> None:

@@ -215,7 +215,7 @@ class Replica:
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
             # at once, whatever else is running
-            self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses))
+            self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses, self._role.acting))
             return
         if isinstance(message, Others):
             self._on_others(message)

@@ -25,6 +25,7 @@ from rocketmq_sidecar.control.controller_link import ControllerLink
 from rocketmq_sidecar.control.meta_files import IdentityFiles, SavedIdentity
 from rocketmq_sidecar.control.replication_worker import ReplicationPort, ReplicationWorker
 from rocketmq_sidecar.control.waiters import Waiters
+from rocketmq_sidecar.domain.acting import ACTING, with_acting
 from rocketmq_sidecar.domain.actions import (
     Action,
     Actions,
@@ -162,11 +163,14 @@ class Agent:
         if self.machine is None:
             return self.trouble
         following = self.machine.role.slave_of is not None
-        return self.machine.unready(self._clock()) or (self.trouble if following else None)
+        reason = self.machine.unready(self._clock()) or (self.trouble if following else None)
+        return with_acting(reason, acting=self.broker.acting)
 
     def remark(self) -> str | None:
         """What an operator should know although this replica is not `unready`."""
-        return None if self.machine is None else self.machine.remark(self._clock())
+        if self.machine is None:
+            return None
+        return self.machine.remark(self._clock()) or (ACTING if self.broker.acting else None)
 
     # broker_side.BrokerEvents
 

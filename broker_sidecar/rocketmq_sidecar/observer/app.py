@@ -58,7 +58,11 @@ class ObserverApp:
             self.observer, brokers=self._hand_over_brokers, controllers=self._controllers, now_ms=wall_clock
         )
         self.probes = ProbePort(
-            settings, unready=self.observer.unready, hung=self.observer.hung, snapshot=self.snapshot
+            settings,
+            unready=self.observer.unready,
+            hung=self.observer.hung,
+            snapshot=self.snapshot,
+            remark=self.observer.remark,
         )
         self._served = ObservedLog(self.observer)
         self._grpc_port = LateGrpcPort(settings, self.admin, self.observer.unready, self._served)
@@ -111,6 +115,7 @@ class ObserverApp:
             broker_set=settings.name,
             broker_id=observer.broker_id,
             role=role if role in {"master", "slave"} else "none",
+            acting=observer.standing.acting,
             fenced=observer.files.fence is not None,
             unproven=observer.proof.unproven is not None,
             master_epoch=0 if group is None else group.master_epoch,

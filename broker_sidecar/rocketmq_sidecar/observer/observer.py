@@ -96,6 +96,10 @@ class Observer:
         """None, or why this replica does not serve."""
         return self.standing.unready
 
+    def remark(self) -> str | None:
+        """What an operator should know although this replica serves."""
+        return self.standing.remark
+
     async def _run(self) -> None:
         while True:
             before = self.standing, self.group
@@ -212,7 +216,13 @@ class Observer:
         )
         if self.standing != before:
             level = log.info if self.standing.ready else log.warning
-            level("replica", role=self.standing.role.value, standing=self.standing.text, ready=self.standing.ready)
+            level(
+                "replica",
+                role=self.standing.role.value,
+                standing=self.standing.text,
+                ready=self.standing.ready,
+                acting=self.standing.acting,
+            )
 
     async def _keep_master_link(self, broker: BrokerStatus) -> None:
         group = self.group if self._controllers_error is None else None

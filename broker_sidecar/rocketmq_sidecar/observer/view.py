@@ -48,5 +48,6 @@ def replica_view(
         ready_reason=standing.unready or "",
         engine="apache",
         version=__version__,
+        acting_master=standing.acting,
         address="" if group is None or broker_id is None else group.addresses.get(broker_id, ""),
     )

@@ -157,6 +157,7 @@ def message_of(view: ReplicaView) -> pb.Replica:
         engine=view.engine,
         version=view.version,
         address=view.address,
+        acting_master=view.acting_master,
     )
 
 

@@ -40,6 +40,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     broker_connected: bool
     controller_known: bool
     """Whether a leading controller is known."""
+    acting: bool = False
+    """Whether it is a slave that serves consumers in a master's place."""
     fenced: bool = False
     """Whether an operator has fenced the replica; unrelated to the role."""
     unproven: bool = False
@@ -91,6 +93,7 @@ class _Gauges(Collector):
             ("lease_seconds", "Time until the write lease ends", now.lease_seconds),
             ("max_offset", "End of the commit log in bytes", now.max_offset),
             ("confirm_offset", "What consumers may see, in bytes", now.confirm_offset),
+            ("acting_master", "1 while this slave serves consumers in a master's place", now.acting),
             ("fenced", "1 while an operator has sends refused", now.fenced),
             ("log_unproven", "1 while the log may lack what was acknowledged", now.unproven),
             ("broker_connected", "1 while the broker is connected", now.broker_connected),

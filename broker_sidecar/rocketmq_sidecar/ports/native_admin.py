@@ -67,6 +67,7 @@ class NativeAdmin:
             view,
             broker_id=session.broker_id,
             role=self.role,
+            acting_master=agent.broker.acting,
             master_broker_id=group.master_id,
             master_epoch=group.master_epoch,
             sync_state_set=tuple(sorted(group.agreed.sync_state_set)),

@@ -89,8 +89,18 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
         """Its pod, else its address; marked if it is dead and not replaced yet."""
         if self.master_broker_id is None:
             return ""
-        dead = any(replica.broker_id == self.master_broker_id and replica.alive is False for replica in self.replicas)
-        return (self.master or self.master_address) + (" (dead)" if dead else "")
+        return (self.master or self.master_address) + (" (dead)" if self._master_is_dead else "")
+
+    @property
+    def acting_master(self) -> str | None:
+        """The pod that serves consumers because there is no master, as the operator found it a moment ago. Only
+        sidecars know; a status from before there was a master again does not count."""
+        missing = self.source is Source.STATUS or self.master_broker_id is None or self._master_is_dead
+        return self.status.acting_master or None if missing else None
+
+    @property
+    def _master_is_dead(self) -> bool:
+        return any(replica.broker_id == self.master_broker_id and replica.alive is False for replica in self.replicas)
 
     def find(self, wanted: str) -> Replica | None:
         """The replica with this pod name or broker id."""

@@ -54,6 +54,7 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = ""
     phase_reason: str = ""
     master: str = ""
+    acting_master: str = ""
     master_broker_id: int | None = None
     master_epoch: int | None = None
     sync_state_set_epoch: int | None = None

@@ -82,7 +82,7 @@ def _groups_table(session: Session, pictures: Sequence[Picture], *, named: bool,
             *((picture.group.namespace,) if named else ()),
             picture.group.name,
             _ready(picture.status),
-            picture.master_text,
+            _master(picture),
             picture.master_epoch,
             picture.in_sync_text + (" (old)" if picture.remark else ""),
             picture.status.phase,
@@ -92,6 +92,12 @@ def _groups_table(session: Session, pictures: Sequence[Picture], *, named: bool,
         for picture in pictures
     ]
     return output.table(headers, rows)
+
+
+def _master(picture: Picture) -> str:
+    """With the pod that acts for it."""
+    acting = f"{picture.acting_master} acts" if picture.acting_master else ""
+    return ", ".join(part for part in (picture.master_text, acting) if part)
 
 
 def _wide(picture: Picture) -> tuple[object, ...]:
@@ -146,6 +152,12 @@ def _facts(session: Session, picture: Picture) -> str:
                 else "none",
             ),
             (
+                "Acting",
+                f"{picture.acting_master} serves consumers until there is a master; messages are refused"
+                if picture.acting_master
+                else None,
+            ),
+            (
                 "Epochs",
                 f"master {output.cell(picture.master_epoch)}, SyncStateSet {output.cell(picture.sync_state_set_epoch)}",
             ),
@@ -175,7 +187,7 @@ def _replicas(picture: Picture) -> str:
     return output.table(REPLICA_HEADERS, rows)
 
 
-GOOD = {"Degraded": "False", "Paused": "False", "Progressing": "False"}
+GOOD = {"ActingMaster": "False", "Degraded": "False", "Paused": "False", "Progressing": "False"}
 """The good status of a condition; True for the others."""
 
 
@@ -215,6 +227,7 @@ def _document(shown_group: Picture) -> Document:
     spec = shown_group.group.spec
     return {
         **picture.document(shown_group),
+        "actingMaster": shown_group.acting_master,
         "engine": spec.engine,
         "durability": spec.durability,
         "minInSyncReplicas": shown_group.group.min_in_sync_replicas,

@@ -52,6 +52,8 @@ from rocketmq_settings.sidecar import (
 )
 
 UpdateStrategy = Literal["supervised", "unsupervised"]
+ActingMaster = Literal["off", "reads"]
+"""The keys of each: `manifests.groups.config_file`."""
 JvmSize = Annotated[str, Meta(max_length=16, pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
 JvmOption = Annotated[str, Meta(max_length=512, pattern=r"^-[A-Za-z]\S*$")]
 RocketMQName = Annotated[str, Meta(min_length=1, max_length=127, pattern="^[A-Za-z0-9][-A-Za-z0-9._]*$")]
@@ -243,9 +245,9 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         ),
         Rule(
             "self.engine == 'native' || !('lockInStrictMode' in self.config) || self.config.lockInStrictMode != 'true' "
-            "|| ('enableSlaveActingMaster' in self.config && self.config.enableSlaveActingMaster == 'true')",
-            "config.lockInStrictMode needs config.enableSlaveActingMaster with engine apache: without it official "
-            "brokers do not know each other, and lock no queue",
+            "|| self.actingMaster != 'off'",
+            "config.lockInStrictMode needs actingMaster: reads with engine apache: without it official brokers do not "
+            "know each other, and lock no queue",
             "config",
         ),
         Rule(
@@ -328,6 +330,15 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "and 1 with relaxed."
         ),
     ] = None
+    acting_master: Annotated[
+        ActingMaster,
+        field(
+            "What happens to consumers while the group has no master and none can be elected. off (in quotes: YAML "
+            "reads the bare word as false): they wait. reads: the slave with the lowest brokerId serves them; messages "
+            "are refused, and delayed ones wait. Needs name servers that show it: those of this operator do, others "
+            "with supportActingMaster=true. A change restarts the replicas one by one, the master last."
+        ),
+    ] = "off"
     storage: Annotated[BrokerStorage, field("The volumes of each replica.")] = BrokerStorage()
     resources: Annotated[
         BrokerResources, field("Requests and limits of each container, as in a container's resources.")
@@ -427,9 +438,10 @@ class BrokerGroupCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (takes messages, every replica in sync), Available (takes messages), SyncStateSetHealthy (as "
-                "many in sync as wanted), LogsAligned (the last comparison found no difference), Progressing (a change "
-                "is under way), Paused, Degraded (something is missing or was refused)."
+                "Ready (takes messages, every replica in sync), Available (takes messages), ActingMaster (there is no "
+                "master, and a slave serves consumers), SyncStateSetHealthy (as many in sync as wanted), LogsAligned "
+                "(the last comparison found no difference), Progressing (a change is under way), Paused, Degraded "
+                "(something is missing or was refused)."
             ),
         ]
     ]
@@ -448,6 +460,9 @@ class BrokerGroupStatus(TypedDict, total=False):
     ]
     phaseReason: PhaseReason
     master: Annotated[str, field("Name of the master's pod; absent without a master.")]
+    actingMaster: Annotated[
+        str, field("Name of the pod whose slave serves consumers because there is no master; absent if none does.")
+    ]
     masterBrokerId: Annotated[int, field("brokerId of the master.")]
     masterEpoch: Annotated[int, field("Grows by one with each election.")]
     syncStateSetEpoch: Annotated[int, field("Grows by one with each change of the SyncStateSet.")]
@@ -506,6 +521,12 @@ BROKER_GROUP: Final = CustomResource(
         Column("InSync", ".status.inSync", description="Replicas in the SyncStateSet, of those wanted."),
         PHASE,
         AGE,
+        Column(
+            "Acting",
+            ".status.actingMaster",
+            description="The slave that serves consumers while there is no master.",
+            wide=True,
+        ),
         Column("Engine", ".spec.engine", wide=True),
         Column("Replicas", ".spec.replicas", "integer", wide=True),
         Column("Durability", ".spec.durability", wide=True),

@@ -182,7 +182,8 @@ class ControllerClusterSpec(Spec, frozen=True, rename="camel", kw_only=True):
         Config,
         config_keys(
             "Configuration keys of the controllers (and of embedded name servers), for example {logLevel: debug}. Keys "
-            "that a field or the operator sets are refused. A change restarts the members one by one.",
+            "that a field or the operator sets are refused. supportActingMaster and notifyMinBrokerIdChanged of "
+            "embedded name servers are true unless they are set here. A change restarts the members one by one.",
             CONTROLLER,
             example="isProcessReadEvent",
         ),

@@ -8,9 +8,12 @@ from typing import Final, Literal
 
 Part = Literal["default", "bounds"]
 
+_ACTING: Final = "The field also says what an acting master does; the key only whether there is one."
 _REPLICAS: Final = "A group has at most nine pods; the key also counts replicas elsewhere."
 
 DIFFERENCES: Final[Mapping[tuple[str, Part], str]] = {
+    ("spec.actingMaster", "bounds"): _ACTING,
+    ("spec.actingMaster", "default"): _ACTING,
     ("spec.failover.heartbeatIntervalMs", "default"): (
         "A quarter of the default lease, which is also what a native replica makes of the key's default, Java's 1000."
     ),

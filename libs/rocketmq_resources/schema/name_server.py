@@ -47,10 +47,11 @@ class NameServerSpec(Spec, frozen=True, rename="camel", kw_only=True):
     config: Annotated[
         Config,
         config_keys(
-            'Configuration keys of the name servers, for example {supportActingMaster: "true"}. Keys that a field or '
-            "the operator sets are refused. A change restarts the replicas one by one.",
+            'Configuration keys of the name servers, for example {orderMessageEnable: "true"}. Keys that a field or '
+            "the operator sets are refused. supportActingMaster and notifyMinBrokerIdChanged are true unless they are "
+            "set here. A change restarts the replicas one by one.",
             RESERVED,
-            example="supportActingMaster",
+            example="orderMessageEnable",
         ),
     ] = msgspec.field(default_factory=dict)
 

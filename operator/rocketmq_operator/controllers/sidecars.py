@@ -1,12 +1,14 @@
 """The state that each replica's sidecar reports: read once per pod, and after each change by the operator.
 
-A sidecar keeps its fence through restarts of its pod, so there is nothing to watch. Used by `observe` and `execute`.
+A sidecar keeps its fence through restarts of its pod, so there is nothing to watch, unless a slave may act for a
+missing master. Used by `observe` and `execute`.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 import structlog
 
 from rocketmq_api.channels import ApiError, ClientTls
@@ -32,13 +34,20 @@ class Sidecars:
         self._tls: dict[str, tuple[str, ClientTls | None]] = {}
         """By uid of the pod: its sidecar's address, and the certificate for calls to it."""
 
-    async def poll(self, pods: Iterable[Pod], tls: ClientTls | None = None) -> Mapping[str, SidecarState]:
-        """Poll sidecars that have not answered yet; returns all known states. `tls`: for sidecars that require it."""
+    async def poll(
+        self, pods: Iterable[Pod], tls: ClientTls | None = None, *, again: bool = False
+    ) -> Mapping[str, SidecarState]:
+        """Poll sidecars that have not answered yet; returns all known states.
+
+        Args:
+            tls: for sidecars that require it.
+            again: poll the others too. Those that do not answer are not taken to act any longer.
+        """
         wanted = [pod for pod in pods if pod.running and pod.ip and not pod.deleting]
         self._tls.update((pod.uid, (sidecar_address(pod), tls if pod.grpc_tls else None)) for pod in wanted)
-        silent = [pod for pod in wanted if not self._complete(pod.uid) and self._due(pod.uid)]
-        if silent:
-            await asyncio.gather(*(self._poll_pod(pod) for pod in silent))
+        asked = [pod for pod in wanted if (again or not self._complete(pod.uid)) and self._due(pod.uid)]
+        if asked:
+            await asyncio.gather(*(self._poll_pod(pod) for pod in asked))
         return {pod.uid: self._known[pod.uid] for pod in wanted if pod.uid in self._known}
 
     async def set_fenced(self, uid: str, address: str, *, fenced: bool, reason: str) -> None:
@@ -77,10 +86,14 @@ class Sidecars:
                 self._keep(pod.uid, await client.get_replica())
         except (ApiError, OSError) as error:
             log.debug("sidecar does not answer", pod=pod.name, error=str(error))
+            if (known := self._known.get(pod.uid)) is not None:
+                self._known[pod.uid] = msgspec.structs.replace(known, acting=False)
 
     def _client(self, address: str, timeout: float = TIMEOUT) -> SidecarClient:
         tls = next((tls for at, tls in self._tls.values() if at == address), None)
         return SidecarClient(address, tls=tls, timeout=timeout)
 
     def _keep(self, uid: str, replica: ReplicaView) -> None:
-        self._known[uid] = SidecarState(broker_id=replica.broker_id, fenced=replica.fenced)
+        self._known[uid] = SidecarState(
+            broker_id=replica.broker_id, fenced=replica.fenced, acting=replica.acting_master
+        )

@@ -93,6 +93,8 @@ class SidecarState(msgspec.Struct, frozen=True, kw_only=True):
 
     broker_id: int | None = None
     fenced: bool = False
+    acting: bool = False
+    """It serves consumers in a master's place. Asked for only while there may be no master."""
 
 
 class Controllers(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +124,8 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """From the spec of the group's ControllerCluster; None: it does not exist, or the controllers are outside."""
     namesrv_addr: str | None = None
     """None: the group's NameServer (or ControllerCluster with embedded ones) does not exist."""
+    acting_master_shown: bool | None = None
+    """Whether routes of its name servers show an acting master; None: they are outside, or do not exist."""
     sidecars: Mapping[str, SidecarState] = {}
     """By uid of the pod; without pods whose sidecar was not called yet or did not answer."""
     refused: Mapping[str, str] = {}

@@ -21,7 +21,7 @@ from rocketmq_formats.remoting.client import (
     SubscriptionData,
 )
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.replica_link import Following, MasterKnown, Release
+from rocketmq_formats.replica_link import Alive, Following, MasterKnown, Probe, Release
 from rocketmq_formats.store.config_files import (
     NEVER,
     ActingCommit,
@@ -83,6 +83,18 @@ async def test_it_is_read_whatever_slave_read_enable_says(tmp_path: Path) -> Non
         answer = await group.pull(0)
         assert (answer.code, next_offset(answer)) == (0, 3)
         assert (answer.ext_fields or {})["suggestWhichBrokerId"] == "0"
+
+
+async def test_its_sidecar_hears_of_it(tmp_path: Path) -> None:
+    async def said(group: Group) -> bool:
+        group.sidecar.send(Probe())
+        return (await group.sidecar.receive(Alive)).acting
+
+    async with acting(tmp_path) as group:
+        assert await said(group)
+        group.sidecar.send(MasterKnown(True))
+        await until(group, acting=False)
+        assert not await said(group)
 
 
 async def test_a_pull_at_the_end_waits_as_at_a_master(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ CONTROLLERS: dict[str, Object] = {
         "raftSecretName": "mine",
         "grpcTlsSecretName": "tls",
         "resources": {"limits": {"memory": "256Mi"}},
-        "config": {"electMasterMaxRetryCount": "5", "supportActingMaster": "true"},
+        "config": {"electMasterMaxRetryCount": "5", "notifyMinBrokerIdChanged": "false"},
         "tuning": {"raftElectionTimeoutMs": 1000, "enableElectUncleanMaster": True},
         "scheduling": FULL_SCHEDULING,
         "podTemplate": FULL_TEMPLATE,
@@ -68,7 +68,7 @@ CONTROLLERS: dict[str, Object] = {
 }
 NAME_SERVERS: dict[str, Object] = {
     "name-server": {},
-    "name-server-single": {"replicas": 1, "config": {"supportActingMaster": "true"}, "podTemplate": FULL_TEMPLATE},
+    "name-server-single": {"replicas": 1, "config": {"orderMessageEnable": "true"}, "podTemplate": FULL_TEMPLATE},
 }
 GROUPS: dict[str, Object] = {
     "group": {"controllerRef": {"name": "main"}, "nameServerRef": {"name": "main"}},
@@ -79,6 +79,7 @@ GROUPS: dict[str, Object] = {
         "brokerName": "broker-a",
         "replicas": 5,
         "minInSyncReplicas": 3,
+        "actingMaster": "reads",
         "image": {"broker": "registry.example.org/broker:1", "sidecar": "registry.example.org/sidecar:1"},
         "storage": {
             "size": "100Gi",

@@ -37,6 +37,7 @@ def test_pods_are_not_restarted_for(change: Object) -> None:
         {"priorities": [1]},
         {"durability": "relaxed"},
         {"minInSyncReplicas": 3},
+        {"actingMaster": "reads"},
         {"failover": {"leaseTimeoutMs": 1000}},
         {"image": {"broker": "other"}},
         {"image": {"sidecar": "other"}},
@@ -54,8 +55,9 @@ def test_pods_are_new_revisions_for(change: Object) -> None:
 def test_replicas_are_told_how_many_they_are(engine: str) -> None:
     """lockInStrictMode needs it, so only with that do running replicas restart when the number changes."""
     for strict in (False, True):
-        config = {"lockInStrictMode": "true", "enableSlaveActingMaster": "true"} if strict else {}
-        spec = {"engine": engine, "config": config}
+        spec: Object = {"engine": engine, "actingMaster": "reads"}
+        if strict:
+            spec["config"] = {"lockInStrictMode": "true"}
         three, five = made({**spec, "replicas": 3}), made({**spec, "replicas": 5}, replicas=3)
         for objects, number in ((three, "3"), (five, "5")):
             for text in cases.one(objects, "ConfigMap")["data"].values():

@@ -13,6 +13,7 @@ from rocketmq_namesrv.settings import NameServerSettings
 from rocketmq_operator.domain.manifests.groups.config_file import COMMIT_LOG_FILE_SIZE
 from rocketmq_operator.domain.manifests.objects import properties_text
 from rocketmq_resources import names, reserved_keys
+from rocketmq_resources.acting import NAME_SERVER_DEFAULTS
 from rocketmq_runtime.config.settings import build_settings, from_environment
 from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.table import OF_THE_BROKER, OF_THE_SIDECAR, keys
@@ -78,6 +79,37 @@ def test_the_spec_is_in_the_configuration() -> None:
     default = 2**31 - 1
     priorities = [replica("group-full", ordinal)[1].broker_election_priority for ordinal in range(5)]
     assert priorities == [1, 2, default, default, default]
+
+
+def test_a_slave_acts_for_a_missing_master_if_the_spec_says_so() -> None:
+    assert not replica("group")[0].enable_slave_acting_master
+    assert replica("group-full")[0].enable_slave_acting_master
+    assert "enableSlaveActingMaster" not in file_of({}), "a group of before the field keeps its pods"
+    native, apache = file_of({"actingMaster": "reads"}), file_of({"actingMaster": "reads", "engine": "apache"})
+    assert native["enableSlaveActingMaster"] == apache["enableSlaveActingMaster"] == "true"
+    assert "slaveReadEnable" not in native
+    assert apache["slaveReadEnable"] == "true", "else an official broker is not read while it acts"
+    config = {"slaveReadEnable": "false"}
+    assert file_of({"actingMaster": "reads", "engine": "apache", "config": config})["slaveReadEnable"] == "false"
+
+
+def file_of(change: Object) -> dict[str, str]:
+    objects = cases.group_objects(cases.group({**cases.GROUPS["group"], **change}))
+    return properties.parse(cases.one(objects, "ConfigMap")["data"]["broker-a-0.conf"].encode())
+
+
+def test_name_servers_show_acting_masters_unless_told_not_to() -> None:
+    configs: list[tuple[Object, bool]] = [({}, True), ({"supportActingMaster": "false"}, False)]
+    for config, shown in configs:
+        server = cases.name_server_objects_of(cases.name_server({"config": config}))
+        cluster = cases.cluster_objects(cases.cluster({"embeddedInNameServer": True, "config": config}))
+        for objects, name in ((server, "namesrv.conf"), (cluster, "controller.conf")):
+            file = properties.parse(cases.one(objects, "ConfigMap")["data"][name].encode())
+            loaded = build_settings(NameServerSettings, file, {}).settings
+            assert loaded.support_acting_master is shown
+            assert loaded.notify_min_broker_id_changed
+    alone = cases.cluster_objects(cases.cluster(cases.CONTROLLERS["controllers"]))
+    assert "supportActingMaster" not in cases.one(alone, "ConfigMap")["data"]["controller.conf"]
 
 
 def test_the_size_of_log_files_is_fixed_unless_the_user_fixed_another() -> None:
@@ -172,8 +204,8 @@ def test_a_name_server_takes_its_file(name: str) -> None:
 
 
 def test_what_we_set_users_may_not() -> None:
-    """Every key that we write is refused in spec.config, except the one that may be fixed at creation, and one that
-    spec.config may set with durability: relaxed, where we do not."""
+    """Every key that we write is refused in spec.config, except the one that may be fixed at creation, one that
+    spec.config may set with durability: relaxed, where we do not, and what spec.config may switch off."""
     bare = cases.group_objects(cases.group(cases.GROUPS["group"] | {"priorities": [1]}))
     ours = keys_of(bare, "broker-a-0.conf")
     apache = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
@@ -183,9 +215,9 @@ def test_what_we_set_users_may_not() -> None:
     assert "allAckInSyncStateSet" not in keys_of(relaxed, "broker-a-0.conf")
     embedded = {**cases.CONTROLLERS["controllers-full"], "config": {}}
     ours = keys_of(cases.cluster_objects(cases.cluster(embedded)), "controller.conf")
-    assert ours - reserved_keys.CONTROLLER.keys() == set()
+    assert ours - reserved_keys.CONTROLLER.keys() == NAME_SERVER_DEFAULTS.keys()
     ours = keys_of(cases.name_server_objects_of(cases.name_server({})), "namesrv.conf")
-    assert ours - reserved_keys.NAME_SERVER.keys() == set()
+    assert ours - reserved_keys.NAME_SERVER.keys() == NAME_SERVER_DEFAULTS.keys()
 
 
 def keys_of(objects: list[Object], file: str) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.api.crd_cases import RULES
 from rocketmq_resources import names
 from rocketmq_resources.reserved_keys import BROKER
 from rocketmq_resources.schema import crd
@@ -35,6 +36,13 @@ def walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema]]:
     for key, suffix in (("items", "[]"), ("additionalProperties", "{}")):
         if key in schema:
             yield from walk(path + suffix, schema[key])
+
+
+def rules(kind: names.Kind) -> Iterator[tuple[str, dict[str, str]]]:
+    """Every CEL rule, with its path."""
+    for path, schema in walk("", root(kind)):
+        for rule in schema.get("x-kubernetes-validations", ()):
+            yield path, rule
 
 
 def test_the_files_are_up_to_date() -> None:
@@ -83,10 +91,29 @@ def test_what_a_user_writes_is_bounded(kind: names.Kind) -> None:
 
 @each_kind
 def test_every_rule_has_a_message_on_one_line(kind: names.Kind) -> None:
-    for path, schema in walk("", root(kind)):
-        for rule in schema.get("x-kubernetes-validations", ()):
-            assert rule["message"], f"{path}: {rule['rule']}"
-            assert "\n" not in rule["message"]
+    for path, rule in rules(kind):
+        assert rule["message"], f"{path}: {rule['rule']}"
+        assert "\n" not in rule["message"]
+
+
+@each_kind
+def test_no_rule_is_without_a_case(kind: names.Kind) -> None:
+    """An API server tries the cases (e2e/api/test_crds.py); that none is missing is known without one."""
+    untried = [
+        f"{path}: {rule['message']}"
+        for path, rule in rules(kind)
+        if not rule["rule"].startswith("!('")  # reserved keys, which are tried all at once
+        and not any(case.kind == kind and case.because in rule["message"] for case in RULES)
+    ]
+    assert untried == []
+
+
+@each_kind
+def test_no_case_is_without_a_rule(kind: names.Kind) -> None:
+    """A case that expects the words of an older rule."""
+    messages = [rule["message"] for _, rule in rules(kind)]
+    cases = [case for case in RULES if case.kind == kind]
+    assert [case for case in cases if not any(case.because in message for message in messages)] == []
 
 
 @each_kind

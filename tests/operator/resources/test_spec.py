@@ -102,6 +102,23 @@ def test_priorities_go_by_the_pods_number() -> None:
     assert [made.priority(ordinal) for ordinal in range(3)] == [10, 20, None]
 
 
+@pytest.mark.parametrize("engine", ["native", "apache"])
+def test_a_slave_acts_if_the_field_says_so(engine: str) -> None:
+    assert not group({"engine": engine}).acts
+    acting = group({"engine": engine, "actingMaster": "reads", "config": {"lockInStrictMode": "true"}})
+    assert acting.acts
+    assert acting.strict_locks
+    with pytest.raises(SpecError, match=r"enableSlaveActingMaster: is set by spec\.actingMaster"):
+        group({"engine": engine, "config": {"enableSlaveActingMaster": "true"}})
+
+
+def test_our_name_servers_show_acting_masters_unless_they_shall_not() -> None:
+    for make in (name_server, cluster):
+        assert make().shows_acting_masters
+        assert make({"config": {"supportActingMaster": "TRUE"}}).shows_acting_masters
+        assert not make({"config": {"supportActingMaster": "false"}}).shows_acting_masters
+
+
 def test_references_may_lead_to_other_namespaces() -> None:
     made = group({"controllerRef": {"name": "c", "namespace": "infra"}, "nameServerRef": {"name": "n"}})
     assert made.controller == ("infra", "c")
@@ -152,6 +169,9 @@ def test_memory_promised_to_the_broker(broker: Spec, size: int | None) -> None:
         ({"config": {"allAckInSyncStateSet": "false"}}, "spec.config.allAckInSyncStateSet"),
         ({"engine": "apache", "config": {"lockInStrictMode": "True"}}, "spec.config.lockInStrictMode"),
         ({"config": {"totalReplicas": "3"}}, "spec.config.totalReplicas"),
+        ({"config": {"enableSlaveActingMaster": "true"}}, "spec.config.enableSlaveActingMaster"),
+        ({"actingMaster": "writes"}, "spec.actingMaster"),
+        ({"actingMaster": False}, "spec.actingMaster"),
         ({"config": {"fileReservedTime": 48}}, "spec.config[...]"),
         ({"verification": {}}, "spec.verification"),
         ({"jvm": {"heap": "much"}}, "spec.jvm.heap"),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from rocketmq_api.group_view import GroupView, Liveness, MemberView, QuorumView, ReplicaStanding
@@ -117,12 +118,21 @@ def test_a_healthy_group_fills_every_column_and_every_field_of_a_replica() -> No
     assert {condition["type"] for condition in conditions} == {
         "Ready",
         "Available",
+        "ActingMaster",
         "SyncStateSetHealthy",
         "LogsAligned",
         "Progressing",
         "Paused",
         "Degraded",
     }
+
+
+def test_an_acting_master() -> None:
+    world = group_world({"actingMaster": "reads"}, told=False)
+    sidecars = {**world.sidecars, "u1": SidecarState(broker_id=2, acting=True)}
+    status = status_of(msgspec.structs.replace(world, sidecars=sidecars))
+    assert problems("BrokerGroup", "status", status) == []
+    assert status["actingMaster"] == "a-1"
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -70,6 +70,8 @@ class FakeBroker(asyncio.Protocol):
         self.held: Hold | None = None
         self.refuses: str | None = None
         """Why its store takes nothing."""
+        self.acting = False
+        """What it says of itself."""
         self.log = LogState()
         self.max_offset = 0
         self.changed = asyncio.Event()
@@ -216,7 +218,7 @@ class FakeBroker(asyncio.Protocol):
             case Truncate():
                 self.send(Truncated(message.offset))
             case Probe():
-                self.send(Alive(refuses=self.refuses))
+                self.send(Alive(refuses=self.refuses, acting=self.acting))
             case _:
                 pass
 

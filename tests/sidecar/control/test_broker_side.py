@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from rocketmq_formats.replica_link import FromSidecar, Prepare, Replicated
+from rocketmq_formats.replica_link import Alive, Counts, FromSidecar, Prepare, Replicated
 from rocketmq_sidecar.control.broker_link import BrokerLink
 from rocketmq_sidecar.control.broker_side import MAX_UNREPORTED_BYTES, REPLICATED_SECONDS, BrokerEvents, BrokerSide
 from rocketmq_sidecar.control.replication_worker import ReplicationPort
@@ -27,12 +27,22 @@ class Link:
         self.said.clear()
 
 
+class Events:
+    """The agent, which does not care here."""
+
+    def on_store(self, refuses: str | None) -> None:
+        pass
+
+    def on_disconnect(self) -> None:
+        pass
+
+
 def side() -> tuple[BrokerSide, Link]:
     def replication() -> ReplicationPort:
         raise AssertionError("not asked for here")
 
     made = BrokerSide(
-        SidecarSettings(controller_addr="127.0.0.1:1"), cast("BrokerEvents", None), replication, lambda: 0.0
+        SidecarSettings(controller_addr="127.0.0.1:1"), cast("BrokerEvents", Events()), replication, lambda: 0.0
     )
     link = Link()
     made.link = cast("BrokerLink", link)
@@ -67,3 +77,13 @@ async def test_no_large_part_of_the_log_stays_unreported() -> None:
     assert link.said == []
     broker.replicated(MAX_UNREPORTED_BYTES + 1, 0)
     assert link.said == [Replicated(MAX_UNREPORTED_BYTES + 1, 0)]
+
+
+async def test_a_broker_acts_as_long_as_it_says_so() -> None:
+    broker, _ = side()
+    assert not broker.acting
+    for acting in (True, False, True):
+        broker.on_message(Alive(Counts(), acting=acting))
+        assert broker.acting is acting
+    broker.on_disconnect("it was killed")
+    assert not broker.acting

@@ -8,6 +8,7 @@ import pytest
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import EpochEntry, EpochEntryCache, InSyncReplica, ReplicasInfo
 from rocketmq_formats.remoting.ha_info import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo
+from rocketmq_sidecar.domain.acting import ACTING
 from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
 from rocketmq_sidecar.domain.observing.status import (
     BrokerStatus,
@@ -110,6 +111,21 @@ def test_an_unproven_log_serves_only_as_slave_of_a_living_master() -> None:
         waiting = judged(broker_id=2, broker=SLAVE, group=group, unproven="lost power")
         assert (waiting.role, waiting.unready) == (Role.NONE, "lost power")
         assert judged(broker_id=2, broker=SLAVE, group=nobody).ready
+
+
+def test_a_slave_that_runs_a_master_s_services_acts() -> None:
+    acting = msgspec.structs.replace(SLAVE, active=True)
+    kept = judged(broker_id=2, broker=acting, controllers_error="no controller answers")
+    assert (kept.role, kept.acting, kept.ready) == (Role.SLAVE, True, True)
+    assert kept.remark == ACTING
+    lost = judged(broker_id=2, broker=acting, group=msgspec.structs.replace(GROUP, master_id=None))
+    assert (lost.acting, lost.remark) == (True, None)
+    assert lost.unready == f"the group has no master; {ACTING}"
+    assert judged(broker_id=2, broker=acting, trouble="another replica's store").acting
+    for broker_id, broker in ((1, MASTER), (2, SLAVE), (2, None)):
+        standing = judged(broker_id=broker_id, broker=broker)
+        assert not standing.acting
+        assert standing.remark is None
 
 
 def test_what_a_master_acknowledged_is_what_its_slaves_in_sync_have() -> None:

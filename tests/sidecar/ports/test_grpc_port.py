@@ -49,6 +49,7 @@ FULL = ReplicaView(
     ready_reason="becoming master",
     version="1",
     address="10.0.0.1:10911",
+    acting_master=True,
 )
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 from prometheus_client import generate_latest
 
 from rocketmq_formats.replica_link import N_ANSWERS, Counts
@@ -45,6 +46,14 @@ def test_a_replica_is_shown_with_its_names() -> None:
         f"rocketmq_sidecar_in_sync_replicas{{{COMMON}}} 2.0",
     } <= lines
     assert not [line for line in lines if "disk" in line or "slave_" in line]
+
+
+def test_a_slave_shows_that_it_acts_for_a_missing_master() -> None:
+    slave = msgspec.structs.replace(snapshot(), role="slave")
+    assert f"rocketmq_sidecar_acting_master{{{COMMON}}} 0.0" in shown(slave)
+    acting = shown(msgspec.structs.replace(slave, acting=True))
+    assert f"rocketmq_sidecar_acting_master{{{COMMON}}} 1.0" in acting
+    assert f'rocketmq_sidecar_role{{{COMMON},role="slave"}} 1.0' in acting, "the log's role is another fact"
 
 
 def test_a_master_shows_its_slaves_and_its_disk() -> None:

@@ -54,6 +54,11 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
     def serves_as_master(self) -> bool:
         return self.outward_id == 0 and self.active
 
+    @property
+    def acts_as_master(self) -> bool:
+        """A slave that serves consumers in a master's place: a slave runs a master's services only then."""
+        return self.outward_id != 0 and self.active
+
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The group by the leading controller's answer (1006)."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from rocketmq_sidecar.domain.acting import ACTING, with_acting
 from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
 
 REPLICATES_MS = 20_000
@@ -34,11 +35,18 @@ class Standing(msgspec.Struct, frozen=True):
     text: str
     """Its role, or why it does not serve, in one line."""
     ready: bool
+    acting: bool = False
+    """It serves consumers in a master's place, also where it is not ready."""
 
     @property
     def unready(self) -> str | None:
         """Why it does not serve."""
-        return None if self.ready else self.text
+        return None if self.ready else with_acting(self.text, acting=self.acting)
+
+    @property
+    def remark(self) -> str | None:
+        """What an operator should know although it serves."""
+        return ACTING if self.ready and self.acting else None
 
 
 def judge(
@@ -69,8 +77,8 @@ def judge(
     if unproven is not None and group is not None and group.master_id not in group.alive:
         standing = _no_role(unproven)
     if trouble is not None:
-        return Standing(standing.role, trouble, ready=False)
-    return standing
+        standing = Standing(standing.role, trouble, ready=False)
+    return msgspec.structs.replace(standing, acting=broker.acts_as_master)
 
 
 def _standing(

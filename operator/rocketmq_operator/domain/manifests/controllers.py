@@ -19,6 +19,7 @@ from rocketmq_operator.domain.manifests.objects import (
 )
 from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
 from rocketmq_resources import names
+from rocketmq_resources.acting import NAME_SERVER_DEFAULTS
 from rocketmq_resources.controller_cluster import ControllerCluster
 from rocketmq_resources.decoding import Json
 
@@ -107,7 +108,7 @@ def _config(cluster: ControllerCluster, replicas: int) -> str:
         ours["listenPort"] = names.PORT_NAMESRV
         ours["kvConfigPath"] = f"{names.PATH_DATA}/namesrv/kvConfig.json"
         ours["configStorePath"] = f"{names.PATH_DATA}/namesrv/namesrv.properties"
-    return properties_text(spec.config, ours)
+    return properties_text(NAME_SERVER_DEFAULTS if spec.embedded_in_name_server else {}, spec.config, ours)
 
 
 def _pod(owner: Owner, cluster: ControllerCluster, images: Images, config: str) -> Json:

@@ -15,6 +15,7 @@ from rocketmq_operator.domain.manifests.objects import (
 )
 from rocketmq_operator.domain.manifests.stateful_sets import stateful_set
 from rocketmq_resources import names
+from rocketmq_resources.acting import NAME_SERVER_DEFAULTS
 from rocketmq_resources.decoding import Json
 from rocketmq_resources.name_server import NameServer
 
@@ -47,6 +48,7 @@ def name_server_objects(server: NameServer, images: Images, access: Access | Non
 
 def _config(server: NameServer) -> str:
     return properties_text(
+        NAME_SERVER_DEFAULTS,
         server.spec.config,
         {
             "listenPort": names.PORT_NAMESRV,

@@ -1,5 +1,6 @@
 """The configuration file of a replica: one for both of its processes, in the keys of either engine."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -7,11 +8,18 @@ import msgspec
 from rocketmq_operator.domain.manifests.objects import PropertyValue, properties_text
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
+from rocketmq_resources.schema.broker_group import ActingMaster
 
 COMMIT_LOG_FILE_SIZE: Final = 256 * 1024 * 1024
 """mappedFileSizeCommitLog unless spec.config says otherwise when the group is made. It can never change, so it depends
 on nothing that can: neither on the volume, which grows, nor on the version. Java's 1 GiB would leave a volume of a few
 GiB no room to forget old files in; files of 256 MiB serve large ones as well."""
+
+_ACTING: Final[Mapping[ActingMaster, Mapping[str, PropertyValue]]] = {
+    "off": {},
+    "reads": {"enableSlaveActingMaster": True},
+}
+"""Keys of both engines by spec.actingMaster. `off` writes none: a new operator restarts no replica for it."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):
@@ -36,7 +44,9 @@ def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue
     spec = group.spec
     return {
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_SIZE,
+        **_read_while_acting(group),
         **spec.config,
+        **_ACTING[spec.acting_master],
         "brokerClusterName": group.cluster_name,
         "brokerName": group.broker_name,
         "namesrvAddr": endpoints.namesrv_addr,
@@ -57,6 +67,12 @@ def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue
         "durability": spec.durability,
         **(_apache(group) if spec.engine == "apache" else {"sidecarSocketPath": names.PATH_SOCKET}),
     }
+
+
+def _read_while_acting(group: BrokerGroup) -> dict[str, PropertyValue]:
+    """An official broker that acts refuses pulls without this key. It also lets consumers far behind read at slaves, so
+    spec.config may say otherwise."""
+    return {"slaveReadEnable": True} if group.acts and group.spec.engine == "apache" else {}
 
 
 def _apache(group: BrokerGroup) -> dict[str, PropertyValue]:

@@ -6,6 +6,7 @@ Used by `group_status`.
 import msgspec
 
 from rocketmq_operator.domain.conditions import Condition, condition, pod_problems, rfc3339
+from rocketmq_operator.domain.plan.groups.acting import acting_condition, acting_pods
 from rocketmq_operator.domain.plan.groups.state import GroupState
 from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
@@ -27,6 +28,7 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
     return (
         _ready(state, available, healthy),
         available,
+        acting_condition(state),
         healthy,
         _aligned(state, now),
         _progressing(state, outlook),
@@ -65,7 +67,9 @@ def _available(state: GroupState) -> Condition:
     elif state.view is None:
         reason, message = "NotRegistered", "no replica is registered yet"
     elif master is None:
-        reason, message = "NoMaster", "no replica is master"
+        acting = acting_pods(state)
+        serves = f"; {acting[0]} serves consumers" if acting else ""
+        reason, message = "NoMaster", f"no replica is master{serves}"
     elif copies < group.min_in_sync_replicas:
         reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
     else:

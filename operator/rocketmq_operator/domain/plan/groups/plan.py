@@ -4,6 +4,7 @@ import msgspec
 
 from rocketmq_operator.domain.actions import HandOver
 from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.plan.groups.acting import ask_again, not_shown
 from rocketmq_operator.domain.plan.groups.conditions import Outlook
 from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
 from rocketmq_operator.domain.plan.groups.fencing import fence
@@ -17,7 +18,7 @@ from rocketmq_operator.domain.plan.groups.status import events_of, group_status
 from rocketmq_operator.domain.plan.groups.storage import grow
 from rocketmq_operator.domain.plan.groups.verification import check_verification
 from rocketmq_operator.domain.plan.groups.write_lease import lease_outlives_suspicion, lease_too_long
-from rocketmq_operator.domain.plan.step import NOTHING, Plan, PlanSettings, Step, combine
+from rocketmq_operator.domain.plan.step import Plan, PlanSettings, Step, combine
 
 
 def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memory: ObjectMemory | None = None) -> Plan:
@@ -28,7 +29,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
         step = delete(state, now)
         return _plan(state, step, now)
     if group.spec.paused:
-        return _plan(state, NOTHING, now)
+        return _plan(state, ask_again(state), now)
     refusal, scaled = lease_too_long(state), scale(state)
     step = combine(
         (
@@ -44,6 +45,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
             clean_up(state, scaled.replicas),
             forget_orphans(state),
             check_verification(state, now),
+            ask_again(state),
         )
     )
     if refusal.blocked is not None:
@@ -56,7 +58,8 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
 
 
 def _plan(state: GroupState, step: Step, now: float) -> Plan:
-    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=lease_outlives_suspicion(state))
+    advice = lease_outlives_suspicion(state) or not_shown(state)
+    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=advice)
     status = group_status(state, outlook, now=now)
     return Plan(
         actions=step.actions,

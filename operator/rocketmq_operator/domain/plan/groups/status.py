@@ -7,6 +7,7 @@ from typing import Final
 
 from rocketmq_operator.domain.actions import Event
 from rocketmq_operator.domain.conditions import condition, find, merge
+from rocketmq_operator.domain.plan.groups.acting import acting_pods
 from rocketmq_operator.domain.plan.groups.conditions import Outlook, conditions_of
 from rocketmq_operator.domain.plan.groups.identity import role_of
 from rocketmq_operator.domain.plan.groups.state import GroupState, Member, broker_address
@@ -57,6 +58,8 @@ def group_status(state: GroupState, outlook: Outlook, *, now: float) -> Json:
     }
     if state.stateful_set is not None:
         status |= {"image": state.stateful_set.image, **_revisions(state)}
+    if acting := acting_pods(state):
+        status["actingMaster"] = acting[0]
     if view is not None:
         master = state.live_master
         status |= {"masterEpoch": view.master_epoch, "syncStateSetEpoch": view.sync_state_set_epoch}
@@ -110,6 +113,9 @@ def events_of(group: BrokerGroup, status: Json) -> tuple[Event, ...]:
         epoch = status.get("masterEpoch")
         message = f"{new} is master (epoch {epoch})" + (f", it was {old}" if old else "")
         events.append(Event("MasterChanged", message))
+    acting = find(status.get("conditions"), "ActingMaster")
+    if acting.get("status") == "True" and status.get("actingMaster") != before.get("actingMaster"):
+        events.append(Event("ActingMaster", str(acting.get("message")), warning=True))
     for kind, bad in (("Degraded", "True"), ("Available", "False")):
         was, is_ = find(before.get("conditions"), kind), find(status.get("conditions"), kind)
         if (is_.get("status"), is_.get("reason")) == (was.get("status"), was.get("reason")):

@@ -1,0 +1,90 @@
+"""What the operator finds out about an acting master: from sidecars, asked again, and from the name servers' specs."""
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from rocketmq_operator.controllers import sidecars as sidecars_module
+from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
+from rocketmq_operator.controllers.sidecars import Sidecars
+from rocketmq_operator.controllers.tls_files import TlsFiles
+from rocketmq_operator.domain.observed import Pod
+from rocketmq_operator.kubernetes.cache import Cache
+from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.observe import Observer
+from rocketmq_resources.broker_group import parse_broker_group
+from tests.sidecar.ports.test_grpc_port import FULL, Admin, opened
+
+POD = Pod(name="g-1", ordinal=1, uid="p", ip="127.0.0.1", running=True)
+
+
+async def test_a_sidecar_is_asked_again_while_its_broker_may_act(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sidecars_module, "POLL_INTERVAL", 0.0)
+    admin, sidecars = Admin(), Sidecars()
+
+    async def acts(*, again: bool) -> bool:
+        return (await sidecars.poll([POD], again=again))["p"].acting
+
+    async with opened(admin) as address:
+        monkeypatch.setattr(sidecars_module, "sidecar_address", lambda _pod: address)
+        assert await acts(again=False)
+        admin.view = msgspec.structs.replace(FULL, acting_master=False)
+        assert await acts(again=False), "it has answered, and is not asked"
+        assert not await acts(again=True)
+        admin.view = FULL
+        assert await acts(again=True)
+    assert not await acts(again=True), "it does not answer"
+    assert (await sidecars.poll([POD]))["p"].broker_id == FULL.broker_id, "what lasts is kept"
+
+
+class NoQuorum:
+    """Stands for the registry: no ControllerCluster is watched."""
+
+    def of_group(self, _group: object) -> None:
+        return None
+
+
+class NoCertificate:
+    async def of(self, _group: object) -> None:
+        return None
+
+
+def body(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "address", "shown"),
+    [
+        ({"nameServerRef": {"name": "plain"}}, "plain-namesrv-0.plain-namesrv.ns.svc:9876", True),
+        ({"nameServerRef": {"name": "hiding"}}, "hiding-namesrv-0.hiding-namesrv.ns.svc:9876", False),
+        ({"nameServerRef": {"name": "missing"}}, None, None),
+        ({"namesrvAddr": "n:9876"}, "n:9876", None),
+        ({}, "main-controller-0.main-controller.ns.svc:9876", False),
+        ({"controllerRef": {"name": "missing"}}, None, None),
+    ],
+)
+async def test_what_the_name_servers_are_told_to_show(
+    spec: dict[str, Any], address: str | None, shown: bool | None
+) -> None:
+    cache = Cache(lambda _key: None)
+    hiding = {"supportActingMaster": "false"}
+    cache.put(body("NameServer", "plain", {"replicas": 1}))
+    cache.put(body("NameServer", "hiding", {"replicas": 1, "config": hiding}))
+    cache.put(body("ControllerCluster", "main", {"embeddedInNameServer": True, "config": hiding}))
+    observer = Observer(
+        cache,
+        Ledger(cache),
+        cast("QuorumRegistry", NoQuorum()),
+        Sidecars(),
+        cast("TlsFiles", NoCertificate()),
+    )
+    group = parse_broker_group(body("BrokerGroup", "g", {"controllerRef": {"name": "main"}, **spec}))
+    observed = await observer.group(group)
+    assert observed.acting_master_shown is shown
+    assert (observed.namesrv_addr or "").split(";")[0] == (address or "")
