@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from rocketmq_broker.domain.consuming import escaped as facts
 from rocketmq_broker.domain.consuming.arrivals import Ages
 from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory, Levels, State
 from rocketmq_broker.domain.role import ReplicaRole, Role
@@ -28,10 +29,13 @@ from rocketmq_formats.store.config_files import (
     ConsumerOffsetsFile,
     DelayOffsetsFile,
     EntryTexts,
+    Escaped,
     SubscriptionGroupsFile,
+    decode_escaped,
     decode_history,
     encode_ages,
     encode_config,
+    encode_escaped,
     encode_levels,
 )
 from rocketmq_formats.store.delay_levels import MAX_LEVELS
@@ -52,6 +56,7 @@ class DelayOffsets:
 
     def __init__(self) -> None:
         self._history = DeliveryHistory()
+        self._escaped: dict[int, Escaped] = {}
         self.version = DataVersion()
         self.changes = self.versioned = 0
         """As in `ConsumerOffsets`."""
@@ -79,17 +84,48 @@ class DelayOffsets:
         if changed or place - self._counted >= COUNTED_BYTES:
             self._changed()
 
-    def replace(self, states: Iterable[State], version: DataVersion) -> None:
-        """A slave's states and their version become its master's, or those of a file."""
+    @property
+    def escaped(self) -> Mapping[int, Escaped]:
+        """By level, what is at other groups. It may be of another log (`domain/consuming/escaped.py`)."""
+        return self._escaped
+
+    @property
+    def officials(self) -> Levels:
+        """`table` for official brokers, which know of nothing else: with what escaped."""
+        table = dict(self.table)
+        if self._history.states:
+            for level, fact in self._escaped.items():
+                table[level] = max(table.get(level, 0), fact.next)
+        return table
+
+    def escape(self, level: int, fact: Escaped) -> None:
+        """One more message is at another group."""
+        self._escaped[level] = fact
+        self._changed()
+
+    def join(self, escaped: Mapping[int, Escaped]) -> None:
+        """What another member knows has escaped."""
+        joined = facts.joined(self._escaped, escaped)
+        if joined != self._escaped:
+            self._escaped = joined
+            self._changed()
+
+    def replace(
+        self, states: Iterable[State], version: DataVersion, escaped: Mapping[int, Escaped] | None = None
+    ) -> None:
+        """A slave's states and their version become its master's, or those of a file; what escaped is added."""
         history = DeliveryHistory(states)
         if history.states != self._history.states:
             self._history = history
             self._changed()
+        self.join(escaped or {})
         self.version, self.versioned = version, self.changes
 
     def cut(self, end: int) -> bool:
         """The log is cut at `end`, or will be; whether that changed anything."""
-        changed = self._history.cut(end)
+        left = facts.cut(self._escaped, end)
+        changed = self._history.cut(end) or left != self._escaped
+        self._escaped = left
         if changed:
             self._changed()
         return changed
@@ -143,7 +179,9 @@ class ConsumerTables:
             self.offsets.load(offsets.data_version, offsets.offset_table)
         delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
         if delays is not None:
-            self.delays.replace(states_of(delays, AT_THE_END), delays.data_version)
+            self.delays.replace(
+                states_of(delays, AT_THE_END), delays.data_version, decode_escaped(delays.escaped or {})
+            )
         self._offsets_changes.loaded()
         self._delays_changes.loaded()
 
@@ -199,13 +237,23 @@ class ConsumerTables:
         """Body of the answer to 45: a `DelayOffsetWrapper`, with bare integer keys, as Java's slave expects."""
         self.settle_delays()
         self._delays_changes.version()
-        table = b",".join([b"%d:%d" % item for item in sorted(self.delays.table.items())])
-        return b'{"ages":%b,"dataVersion":%b,"history":%b,"offsetTable":{%b}}' % (
+        table = b",".join([b"%d:%d" % item for item in sorted(self.delays.officials.items())])
+        return b'{"ages":%b,"dataVersion":%b,"escaped":%b,"history":%b,"offsetTable":{%b}}' % (
             encode_body(encode_ages(self.delay_ages())),
             encode_body(self.delays.version),
+            encode_body(encode_escaped(self.delays.escaped) or {}),
             encode_body(_texts(self.delays.history)),
             table,
         )
+
+    async def delays_saved(self) -> None:
+        """Until what is known now of delayed messages is on disk.
+
+        Raises:
+            StorageError: it is not; the write is retried.
+        """
+        self._save_delays()
+        await self._delays_file.saved()
 
     async def log_cut(self, end: int) -> None:
         """The log is cut at `end`, or will be: forget, durably, what was delivered behind it.
@@ -251,9 +299,12 @@ class ConsumerTables:
         return partial(_offsets_text, self.offsets.version, texts)
 
     def _delays_now(self) -> Callable[[], bytes]:
-        table = dict(sorted(self.delays.table.items()))
-        history = _texts(self.delays.history)
-        file = DelayOffsetsFile(data_version=self.delays.version, offset_table=table, history=history)
+        file = DelayOffsetsFile(
+            data_version=self.delays.version,
+            offset_table=dict(sorted(self.delays.officials.items())),
+            history=_texts(self.delays.history),
+            escaped=encode_escaped(self.delays.escaped),
+        )
         return partial(encode_config, file)
 
 
