@@ -93,9 +93,8 @@ class DelayOffsets:
     def officials(self) -> Levels:
         """`table` for official brokers, which know of nothing else: with what escaped."""
         table = dict(self.table)
-        if self._history.states:
-            for level, fact in self._escaped.items():
-                table[level] = max(table.get(level, 0), fact.next)
+        for level, fact in self._escaped.items():
+            table[level] = max(table.get(level, 0), fact.next)
         return table
 
     def escape(self, level: int, fact: Escaped) -> None:
@@ -316,8 +315,10 @@ def states_of(file: DelayOffsetsFile, place: int) -> list[State]:
     """
     table = {level: offset for level, offset in file.offset_table.items() if 1 <= level <= MAX_LEVELS and offset >= 0}
     states = decode_history(file.history or {})
+    if states or file.escaped is not None:
+        return sorted(states.items())
     # an official broker that used this folder has dropped the history
-    return sorted(states.items()) or [(place, table)]
+    return [(place, table)]
 
 
 def _texts(states: Iterable[State]) -> dict[str, str]:
