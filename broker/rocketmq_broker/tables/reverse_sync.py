@@ -85,7 +85,14 @@ class ReverseSync:
             for address in addresses:
                 asking.create_task(self._ask(epoch, address, silent))
                 if self._escaped is not None:
-                    asking.create_task(self._escaped.ask(address, epoch))
+                    asking.create_task(self._ask_escaped(self._escaped, address, epoch, silent))
+
+    @staticmethod
+    async def _ask_escaped(escaped: EscapedSync, address: str, epoch: int, silent: set[str]) -> None:
+        question = f"{address} (what escaped)"
+        silent.add(question)
+        await escaped.ask(address, epoch)
+        silent.discard(question)
 
     async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
         try:
