@@ -145,7 +145,7 @@ class DelayService:
         remains so until that master is there."""
         if epoch > self._role.epoch and self._way is _Way.ESCAPE:
             self._yields_until = self._loop.time() + YIELD_SECONDS
-            await self.sent(SENDING_SECONDS)
+        await self.sent(SENDING_SECONDS)
 
     async def sent(self, seconds: float = STOP_SECONDS) -> None:
         """Until nothing is escaping, at most for `seconds`."""
@@ -336,7 +336,9 @@ class DelayService:
             return None
         view = self._store.record_of(SCHEDULE_TOPIC, level - 1, progress.next)
         try:
-            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+            # other members may have whole what is damaged here
+            check_crc = self._way is _Way.ESCAPE
+            record = None if view is None else read_record(view, 0, len(view), check_crc=check_crc)
         except RecordError as error:
             return self._pass_over(level, str(error))
         if view is None and self._store.units.is_sought(SCHEDULE_TOPIC, level - 1, progress.next):

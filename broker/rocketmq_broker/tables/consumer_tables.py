@@ -89,25 +89,13 @@ class DelayOffsets:
         """By level, what is at other groups. It may be of another log (`domain/consuming/escaped.py`)."""
         return self._escaped
 
-    @property
-    def officials(self) -> Levels:
-        """`table` for official brokers, which know of nothing else: with what escaped."""
-        table = dict(self.table)
-        for level, fact in self._escaped.items():
-            table[level] = max(table.get(level, 0), fact.next)
-        return table
-
     def escape(self, level: int, fact: Escaped) -> None:
         """One more message is at another group."""
-        self._escaped[level] = fact
-        self._changed()
+        self._take_facts({**self._escaped, level: fact})
 
     def join(self, escaped: Mapping[int, Escaped]) -> None:
         """What another member knows has escaped."""
-        joined = facts.joined(self._escaped, escaped)
-        if joined != self._escaped:
-            self._escaped = joined
-            self._changed()
+        self._take_facts(facts.joined(self._escaped, escaped))
 
     def replace(
         self, states: Iterable[State], version: DataVersion, escaped: Mapping[int, Escaped] | None = None
@@ -122,12 +110,18 @@ class DelayOffsets:
 
     def cut(self, end: int) -> bool:
         """The log is cut at `end`, or will be; whether that changed anything."""
-        left = facts.cut(self._escaped, end)
-        changed = self._history.cut(end) or left != self._escaped
-        self._escaped = left
-        if changed:
+        before = self.changes
+        if self._history.cut(end):
             self._changed()
-        return changed
+        self._take_facts(facts.cut(self._escaped, end))
+        return self.changes != before
+
+    def _take_facts(self, escaped: dict[int, Escaped]) -> None:
+        """Changes the file, not the version: an official member must not believe that `table` is newer."""
+        if escaped != self._escaped:
+            self._escaped = escaped
+            self.versioned += self.versioned == self.changes
+            self.changes += 1
 
     def _changed(self) -> None:
         self.changes += 1
@@ -236,7 +230,7 @@ class ConsumerTables:
         """Body of the answer to 45: a `DelayOffsetWrapper`, with bare integer keys, as Java's slave expects."""
         self.settle_delays()
         self._delays_changes.version()
-        table = b",".join([b"%d:%d" % item for item in sorted(self.delays.officials.items())])
+        table = b",".join([b"%d:%d" % item for item in sorted(self.delays.table.items())])
         return b'{"ages":%b,"dataVersion":%b,"escaped":%b,"history":%b,"offsetTable":{%b}}' % (
             encode_body(encode_ages(self.delay_ages())),
             encode_body(self.delays.version),
@@ -300,7 +294,7 @@ class ConsumerTables:
     def _delays_now(self) -> Callable[[], bytes]:
         file = DelayOffsetsFile(
             data_version=self.delays.version,
-            offset_table=dict(sorted(self.delays.officials.items())),
+            offset_table=dict(sorted(self.delays.table.items())),
             history=_texts(self.delays.history),
             escaped=encode_escaped(self.delays.escaped),
         )

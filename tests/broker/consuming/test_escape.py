@@ -167,6 +167,18 @@ async def test_a_message_that_cannot_be_delivered_waits_for_a_master(members: Me
     assert slave.stored() == [b"1"]
 
 
+async def test_a_message_that_is_damaged_here_waits_for_a_master(members: Members) -> None:
+    slave = members.new()
+    slave.arrives(b"whole", b"damaged")
+    slave.close()
+    (log,) = (slave.root / "commitlog").iterdir()
+    log.write_bytes(log.read_bytes().replace(b"damaged", b"DAMAGED", 1))
+    again = members.with_log_of(slave)
+    again.act()
+    await asyncio.sleep(100)
+    assert again.outlet.taken == [b"whole"]
+
+
 async def test_the_progress_survives_a_kill(members: Members) -> None:
     slave = members.new()
     slave.arrives(b"0", b"1", b"2")
@@ -252,21 +264,34 @@ async def test_what_is_on_its_way_when_this_slave_is_elected_is_not_delivered_ag
 
 async def test_the_question_of_a_new_master_ends_the_escape(members: Members) -> None:
     slave = members.new()
-    slave.arrives(b"0", b"1")
+    slave.arrives(b"0", b"1", b"2")
     slave.outlet.seconds = 0.1
     slave.act()
     await asyncio.sleep(1.05)
     await slave.service.before_next_master(1)
-    assert slave.outlet.taken == [], "that master is over"
+    assert slave.outlet.taken == [b"0"], "the answer has what was on its way"
+    await asyncio.sleep(0.05)
+    assert len(slave.outlet.tried) == 2, "that master is over"
     await slave.service.before_next_master(2)
-    assert (slave.outlet.taken, slave.on_disk[1][:2]) == ([b"0"], (0, 1)), "the answer has what was on its way"
+    assert (slave.outlet.taken, slave.on_disk[1][:2]) == ([b"0", b"1"], (0, 2))
     asked = slave.now
     await asyncio.sleep(YIELD_SECONDS - 1)
-    assert len(slave.outlet.tried) == 1
+    assert len(slave.outlet.tried) == 2
     await asyncio.sleep(2)
-    at, body = slave.outlet.tried[1]
-    assert body == b"1", "no master has come"
+    at, body = slave.outlet.tried[2]
+    assert body == b"2", "no master has come"
     assert at >= asked + YIELD_SECONDS - 0.2
+
+
+async def test_the_answer_has_what_was_on_its_way_when_this_slave_follows_already(members: Members) -> None:
+    slave = members.new()
+    slave.arrives(b"0")
+    slave.outlet.seconds = 0.1
+    slave.act()
+    await asyncio.sleep(1.05)
+    slave.follow()
+    await slave.service.before_next_master(2)
+    assert slave.delays.escaped[1][:2] == (0, 1)
 
 
 async def test_a_hanging_send_delays_a_new_master_no_longer(members: Members) -> None:
