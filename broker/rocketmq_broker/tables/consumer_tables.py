@@ -120,7 +120,8 @@ class DelayOffsets:
         """Changes the file, not the version: an official member must not believe that `table` is newer."""
         if escaped != self._escaped:
             self._escaped = escaped
-            self.versioned += self.versioned == self.changes
+            if self.versioned == self.changes:
+                self.versioned += 1
             self.changes += 1
 
     def _changed(self) -> None:

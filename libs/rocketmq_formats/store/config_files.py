@@ -19,6 +19,7 @@ from msgspec import field
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.store.delay_levels import MAX_LEVELS
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 TOPICS_FILE: Final = "topics.json"
@@ -199,14 +200,12 @@ def decode_escaped(texts: Mapping[str, str]) -> dict[int, Escaped]:
     """The opposite of `encode_escaped`.
 
     Raises:
-        ConfigFileError: other texts, too many, or an end that is not behind the beginning.
+        ConfigFileError: other texts, levels that there cannot be, or an end that is not behind the beginning.
     """
-    if len(texts) > MAX_HISTORY:
-        raise ConfigFileError(f"delay offsets: {len(texts)} levels have escaped, more than {MAX_HISTORY}")
     result: dict[int, Escaped] = {}
     for level, text in texts.items():
         numbers = _ESCAPED.fullmatch(text)
-        if not (_NUMBER.fullmatch(level) and numbers):
+        if not (_NUMBER.fullmatch(level) and 1 <= int(level) <= MAX_LEVELS and numbers):
             raise ConfigFileError(f"delay offsets: not what escaped: {level[:80]!r}: {text[:80]!r}")
         fact = Escaped(*map(int, numbers.groups()))
         if fact.first >= fact.next:

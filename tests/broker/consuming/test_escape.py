@@ -81,8 +81,13 @@ def test_facts_are_kept_as_text() -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigFileError):
         decode_escaped({"1": text})
+
+
+@pytest.mark.parametrize("level", ["x", "0", "256", "-1"])
+def test_levels_that_there_cannot_be_are_refused(level: str) -> None:
+    """Else the facts of several members could be more than the file may have, and the next start would refuse it."""
     with pytest.raises(ConfigFileError):
-        decode_escaped({"x": "1:2:3:4"})
+        decode_escaped({level: "1:2:3:4"})
 
 
 async def test_due_messages_escape_in_order(members: Members) -> None:
