@@ -229,6 +229,7 @@ class Services:
 
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch."""
+        self._core.tables.on_role_change()
         self._core.clients.on_role_change()
         self._delay.on_role_change()
         self._copies.on_role_change()

@@ -45,6 +45,9 @@ class CopyTablesRequestHeader(Header, frozen=True):
     """`copy_proof`; empty: none."""
     epoch: Int64 = 0
     """The masterEpoch in which the slave follows; 0 from slaves of an older release."""
+    acting_proof: Token = ""
+    """`acting_proof` of the body. It is empty, or `ActingCommits`, which the master takes over; masters of an older
+    release do not."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):
@@ -133,6 +136,16 @@ def copy_proof(key: bytes, nonce: str, report: CopyTablesRequestHeader) -> str:
 def is_copy_proof(key: bytes, nonce: str, report: CopyTablesRequestHeader) -> bool:
     """Whether `report` carries its proof."""
     return hmac.compare_digest(report.proof, copy_proof(key, nonce, report))
+
+
+def acting_proof(key: bytes, nonce: str, body: bytes) -> str:
+    """The proof that a holder of `key` sends `body`, its `ActingCommits`, over the connection with `nonce`."""
+    return challenge.proof(key, b"acting", nonce.encode() + b"\0" + body).hex()
+
+
+def is_acting_proof(key: bytes, nonce: str, body: bytes, proof: str) -> bool:
+    """Whether `proof` is that of `body`."""
+    return hmac.compare_digest(proof, acting_proof(key, nonce, body))
 
 
 def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:

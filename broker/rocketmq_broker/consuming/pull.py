@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 SAME_GROUP: Final = FAQ
 MAX_SUSPEND_SECONDS: Final = 120.0
 """Longest wait, whatever the client asks for."""
+ROUTES_SECONDS: Final = 30.0
+"""How often Java clients ask for routes."""
 WAKE_SECONDS: Final = 0.01
 """How long one turn of the loop answers woken pulls; the rest follow in the next turns."""
 
@@ -91,6 +93,10 @@ class PullProcessor:
         self._traffic = traffic
         self._clock = clock or time.perf_counter
         self._loop = asyncio.get_running_loop()
+        self._acted = False
+        self._routes_old_until = float("-inf")
+        """Loop time. Until then consumers may still take this slave, which acted, for the master: one that is sent to
+        the master would ask here again at once, and again."""
         self._ripe: deque[HeldPull] = deque()
         """Woken, not examined yet."""
         self._last: tuple[object, GetResult, bytes] | None = None
@@ -137,6 +143,9 @@ class PullProcessor:
 
     def on_role_change(self) -> None:
         """Where only the master has pulls wait: answer all held ones, so that consumers turn to it."""
+        acted, self._acted = self._acted, self._role.acting
+        if acted and not self._acted:
+            self._routes_old_until = self._loop.time() + ROUTES_SECONDS
         closed = self._closed_to_readers
         if closed or self._master_elsewhere:
             for pull in self._held.all():
@@ -317,9 +326,10 @@ class PullProcessor:
         suggested = 0
         if self._role.role is Role.SLAVE and result.status is not GetStatus.FOUND:
             # only the master has the ends of its queues: send the consumer there, or let it wait for a master
-            if result.status not in _KNOWN_TO_SLAVES:
+            moved = self._role.acting and result.status is GetStatus.OFFSET_TOO_SMALL
+            if result.status not in _KNOWN_TO_SLAVES and not moved:
                 code, next_offset = ResponseCode.PULL_NOT_FOUND, header.queue_offset
-            if self._role.master_known:
+            if self._role.master_known and self._loop.time() >= self._routes_old_until:
                 code = ResponseCode.PULL_RETRY_IMMEDIATELY
         elif self._settings.slave_read_enable and result.lagging:
             group = self._groups.find(header.consumer_group)

@@ -26,6 +26,7 @@ from rocketmq_formats.store.config_files import (
     CONSUMER_OFFSETS_FILE,
     DELAY_OFFSETS_FILE,
     SUBSCRIPTION_GROUPS_FILE,
+    ActingCommits,
     ConsumerOffsetsFile,
     DelayOffsetsFile,
     EntryTexts,
@@ -144,7 +145,7 @@ class ConsumerTables:
             state_version=lambda: role.epoch,
             now_ms=now_ms,
         )
-        self.offsets = ConsumerOffsets()
+        self.offsets = ConsumerOffsets(acts=lambda: role.acting)
         self.delays = DelayOffsets()
         self.settle_delays: Callable[[], None] = _nothing
         """Brings `delays` up to date; set by the service that delivers."""
@@ -153,8 +154,11 @@ class ConsumerTables:
         self._config = settings.root / "config"
         self._group_texts = EntryTexts()
         self.groups_file = TableFile(self._config / SUBSCRIPTION_GROUPS_FILE, self._groups_now)
-        self._offsets_changes = _Changes(self.offsets, role)
-        self._delays_changes = _Changes(self.delays, role)
+        self._offsets_changes = _Changes(self.offsets)
+        self._delays_changes = _Changes(self.delays)
+        self._mastership: int | None = None
+        """The epoch in which this replica is master."""
+        self._acting_saved = 0
         self._offsets_file = TableFile(self._config / CONSUMER_OFFSETS_FILE, self._offsets_now)
         self._delays_file = TableFile(self._config / DELAY_OFFSETS_FILE, self._delays_now)
 
@@ -170,7 +174,8 @@ class ConsumerTables:
         self.groups.on_change(self.groups_file.changed)
         offsets = load_table(self._config / CONSUMER_OFFSETS_FILE, ConsumerOffsetsFile)
         if offsets is not None:
-            self.offsets.load(offsets.data_version, offsets.offset_table)
+            self.offsets.load(offsets.data_version, offsets.offset_table, offsets.acting)
+            self._acting_saved = self.offsets.acting.changes
         delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
         if delays is not None:
             self.delays.replace(
@@ -193,34 +198,48 @@ class ConsumerTables:
         for file in (self.groups_file, self._offsets_file, self._delays_file):
             await file.close()
 
+    def on_role_change(self) -> None:
+        """Master, slave or neither now, or another epoch."""
+        before = self._mastership
+        self._mastership = self._role.epoch if self._role.role is Role.MASTER else None
+        if self._mastership is None and before is not None:
+            for changes in (self._offsets_changes, self._delays_changes):
+                changes.version(before)  # the last ones that this master made
+        elif self._mastership is not None and before is None:
+            self.offsets.master_again()
+
     # bodies for slaves
 
     def encode_offsets(self) -> Steps[bytes]:
         """Body of the answer to 43: a `ConsumerOffsetWrapper`, written from the numbers' texts."""
         texts = yield from self.offsets.texts()
-        self._offsets_changes.version()
-        version = self.offsets.version
+        version = self.offsets_version()
+        acting = self.offsets.acting.commits
         entries, parts = list(texts.items()), []
         for first in range(0, len(entries), SLICE):
             parts += [b"%b:{%b}" % (encode_body(key), text) for key, text in entries[first : first + SLICE]]
             yield
-        return b'{"dataVersion":%b,"groupTopicMap":{},"offsetTable":{%b}}' % (encode_body(version), b",".join(parts))
+        return b'{%b"dataVersion":%b,"groupTopicMap":{},"offsetTable":{%b}}' % (
+            b"" if acting is None else b'"acting":%b,' % encode_body(acting),
+            encode_body(version),
+            b",".join(parts),
+        )
 
     def offsets_version(self) -> DataVersion:
-        """The version of all that the table has now."""
-        self._offsets_changes.version()
+        """The version of the table: of all that it has now at a master, elsewhere of what was copied last."""
+        self._offsets_changes.version(self._mastership)
         return self.offsets.version
 
     def acting_ended(self) -> None:
-        """What was committed at the acting master is newer than the table of the master that died."""
-        self._offsets_changes.version(own=True)
+        """Put on disk what was committed at the acting master: the next one is still to get it."""
+        self._save_offsets()
 
     def encode_changed_offsets(self, changed: Changed) -> bytes:
         """A `ConsumerOffsetChanges` of what has just changed."""
-        self._offsets_changes.version()
+        version = self.offsets_version()
         table = b",".join([b"%b:{%b}" % (encode_body(key), self.offsets.text(key)) for key in changed.keys])
         return b'{"dataVersion":%b,"full":%b,"more":%b,"offsetTable":{%b},"removed":%b}' % (
-            encode_body(self.offsets.version),
+            encode_body(version),
             b"true" if changed.begins else b"false",
             b"true" if changed.until < self.offsets.changes else b"false",
             table,
@@ -230,7 +249,7 @@ class ConsumerTables:
     def encode_delays(self) -> bytes:
         """Body of the answer to 45: a `DelayOffsetWrapper`, with bare integer keys, as Java's slave expects."""
         self.settle_delays()
-        self._delays_changes.version()
+        self._delays_changes.version(self._mastership)
         table = b",".join([b"%d:%d" % item for item in sorted(self.delays.table.items())])
         return b'{"ages":%b,"dataVersion":%b,"escaped":%b,"history":%b,"offsetTable":{%b}}' % (
             encode_body(encode_ages(self.delay_ages())),
@@ -257,7 +276,7 @@ class ConsumerTables:
         """
         if self.delays.cut(end):
             log.info("deliveries of delayed messages behind the end of the log are forgotten", end=end)
-            self._delays_changes.version()
+            self._delays_changes.version(self._mastership)
             self._delays_changes.to_save()
             self._delays_file.changed()
         await self._delays_file.saved()
@@ -272,13 +291,14 @@ class ConsumerTables:
         self._timers[act] = self._loop.call_later(seconds, run)
 
     def _save_offsets(self) -> None:
-        self._offsets_changes.version()
-        if self._offsets_changes.to_save():
+        self._offsets_changes.version(self._mastership)
+        acting_saved, self._acting_saved = self._acting_saved, self.offsets.acting.changes
+        if self._offsets_changes.to_save() or acting_saved != self._acting_saved:
             self._offsets_file.changed()
 
     def _save_delays(self) -> None:
         self.settle_delays()
-        self._delays_changes.version()
+        self._delays_changes.version(self._mastership)
         if self._delays_changes.to_save():
             self._delays_file.changed()
 
@@ -290,7 +310,7 @@ class ConsumerTables:
 
     def _offsets_now(self) -> Steps[Callable[[], bytes]]:
         texts = yield from self.offsets.texts()
-        return partial(_offsets_text, self.offsets.version, texts)
+        return partial(_offsets_text, self.offsets.version, self.offsets.acting.commits, texts)
 
     def _delays_now(self) -> Callable[[], bytes]:
         file = DelayOffsetsFile(
@@ -320,9 +340,9 @@ def _texts(states: Iterable[State]) -> dict[str, str]:
     return {str(place): encode_levels(levels) for place, levels in states}
 
 
-def _offsets_text(version: DataVersion, texts: Mapping[str, bytes]) -> bytes:
+def _offsets_text(version: DataVersion, acting: ActingCommits | None, texts: Mapping[str, bytes]) -> bytes:
     """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts."""
-    frame = encode_config(ConsumerOffsetsFile(data_version=version))
+    frame = encode_config(ConsumerOffsetsFile(data_version=version, acting=acting))
     head, _, tail = frame.rpartition(b"{}")
     lines = b",".join([b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in sorted(texts.items())])
     return b"%b{%b\n\t}%b" % (head, lines, tail) if lines else frame
@@ -331,25 +351,22 @@ def _offsets_text(version: DataVersion, texts: Mapping[str, bytes]) -> bytes:
 class _Changes:
     """Which changes of a table have a version, which are in its file."""
 
-    def __init__(self, table: ConsumerOffsets | DelayOffsets, role: ReplicaRole) -> None:
-        self._table, self._role = table, role
+    def __init__(self, table: ConsumerOffsets | DelayOffsets) -> None:
+        self._table = table
         self._saved = table.changes
 
     def loaded(self) -> None:
         """What the table holds is what the file holds."""
         self._saved = self._table.versioned = self._table.changes
 
-    def version(self, *, own: bool = False) -> None:
-        """The changes since the last call make a version; a slave's version is its master's, unless they are the
-        slave's `own`. Only a master's is of a new epoch: an old table does not become newer than a table of that epoch
-        by a change here."""
+    def version(self, mastership: int | None) -> None:
+        """The changes since the last call make a version, if this replica is master of the epoch `mastership`. Anyone
+        else's version is that of the last complete copy: half of a later one, or a commit at an acting slave, makes
+        no table that is newer than a master's."""
         table = self._table
-        if table.versioned != table.changes:
+        if mastership is not None and table.versioned != table.changes:
             table.versioned = table.changes
-            if own or self._role.acting or self._role.role is not Role.SLAVE:
-                before = table.version
-                epoch = self._role.epoch if self._role.role is Role.MASTER else 0
-                table.version = before.next(max(epoch, before.state_version), now_ms())
+            table.version = table.version.next(max(mastership, table.version.state_version), now_ms())
 
     def to_save(self) -> bool:
         """Whether the file lacks changes; marks them as saved."""

@@ -3,7 +3,8 @@
 A slave may be behind the master that died by what was under way, or by more outside the SyncStateSet or beside an
 official master; a master that restarted knows what its file kept. Another member may know better. All that live are
 asked at once (43), and each table that is newer than what is held by then is merged into it. Versions decide, table by
-table, never single offsets: the highest offset is not the newest one after an operator's reset.
+table, never single offsets: the highest offset is not the newest one after an operator's reset. What was committed at
+an acting slave has no version: it is joined to the newest table at the end (`domain/tables/acting_commits.py`).
 
 A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk meanwhile.
 
@@ -20,12 +21,13 @@ from typing import Final
 
 import structlog
 
+from rocketmq_broker.domain.tables.acting_commits import without
 from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
 from rocketmq_broker.tables.escaped_sync import EscapedSync
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.replica_link import Others
-from rocketmq_formats.store.config_files import ConsumerOffsetsFile, decode_config
+from rocketmq_formats.store.config_files import ActingCommits, ConsumerOffsetsFile, decode_config
 from rocketmq_formats.table_copies import newer_offsets_request
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
@@ -48,6 +50,8 @@ class ReverseSync:
         self._escaped = escaped
         self._held = offsets.version
         """What was copied; commits that come meanwhile do not make it newer."""
+        self._acting: list[ActingCommits] = []
+        """Of the members that answered."""
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._taking = asyncio.Lock()
@@ -63,6 +67,7 @@ class ReverseSync:
     async def run(self, epoch: int) -> None:
         """Returns, in any case, after `PATIENCE_SECONDS` at most. Cancelled: nothing is taken over any longer."""
         self._held = self._offsets.version
+        self._acting.clear()
         silent = {"the sidecar has not named the other members"}
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -73,6 +78,8 @@ class ReverseSync:
                 await self._ask_all(epoch, addresses, silent)
         except TimeoutError:
             log.warning("newer tables may be missing", epoch=epoch, no_answer=sorted(silent))
+        for acting in self._acting:
+            self._offsets.take_acting(acting)
 
     async def _addresses(self, epoch: int) -> Iterable[str]:
         while self._others is None or self._others.epoch != epoch:
@@ -116,7 +123,11 @@ class ReverseSync:
         async with self._taking:
             await asyncio.sleep(0)  # the patience may have ended while another table was decoded
             theirs = decode_config(ConsumerOffsetsFile, body)
-            version = theirs.data_version
+            version, table = theirs.data_version, theirs.offset_table
+            if theirs.acting is not None:
+                log.info("a member was acting master, its commits are taken over", address=address)
+                self._acting.append(theirs.acting)
+                table = without(table, theirs.acting)
             if version <= self._held:
                 return
             if version.state_version > epoch or max(version.counter, version.timestamp) > MAX_COUNTER:
@@ -124,7 +135,7 @@ class ReverseSync:
                     "a member's consumer offsets have an impossible version", address=address, version=str(version)
                 )
                 return
-            entries = list(theirs.offset_table.items())
+            entries = list(table.items())
             for first in range(0, len(entries), SLICE):
                 self._offsets.merge(dict(entries[first : first + SLICE]))
                 await asyncio.sleep(0)

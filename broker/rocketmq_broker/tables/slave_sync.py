@@ -7,8 +7,10 @@ small, up to Java's 10 s as they grow. What was not copied when that master died
 lost (offsets: consumers repeat messages). Topics and groups are taken over when their version differs.
 
 Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
-reset, and keeping the higher one would undo it at the next failover. Delay offsets are the master's too, with the
-places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of delayed messages.
+reset, and keeping the higher one would undo it at the next failover. What was committed here while this replica acted
+as master is told to a native master first, with each request until its whole table has come. Delay offsets are the
+master's too, with the places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of
+delayed messages.
 Message request modes (402) and timers (60, 61) are not copied: this broker has neither.
 Source: rocketmq-all-5.3.3: SlaveSynchronize.java.
 """
@@ -28,7 +30,7 @@ from rocketmq_broker.tables.consumer_tables import ConsumerTables, states_of
 from rocketmq_broker.tables.table_file import TableFile
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError, FormatError
-from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.broker_admin import SubscriptionGroupWrapper
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import decode_header
@@ -46,6 +48,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    acting_proof,
     copy_proof,
     split_tables,
 )
@@ -139,6 +142,8 @@ class SlaveSync:
         """As copied last."""
         self._offsets_changes = 0
         """Of the table when it was copied last."""
+        self._acting_told: int | None = None
+        """`ActingRecord.changes` when the master was told of the commits; None: there were none."""
         self._offsets_differ = False
         """The table was changed here since it was copied as a whole."""
         self._failing = False
@@ -241,10 +246,15 @@ class SlaveSync:
             parts=True,
             epoch=self._role.epoch,
         )
+        acting = self._tables.offsets.acting
+        commits = acting.commits
+        self._acting_told = None if commits is None else acting.changes
+        body = b"" if commits is None else encode_body(commits)
         key = self._role.copy_key
         if key is not None and self._nonce:
-            header = msgspec.structs.replace(header, proof=copy_proof(key.key, self._nonce, header))
-        return await self._call(master, request(RequestCode.COPY_TABLES, header))
+            proof = acting_proof(key.key, self._nonce, body) if body else ""
+            header = msgspec.structs.replace(header, proof=copy_proof(key.key, self._nonce, header), acting_proof=proof)
+        return await self._call(master, request(RequestCode.COPY_TABLES, header, body))
 
     async def _take_changes(self, master: str, answer: RemotingCommand) -> None:
         news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
@@ -274,6 +284,8 @@ class SlaveSync:
         offsets.take_changes(changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more)
         if not changes.more:
             offsets.copied(changes.data_version)
+            if self._acting_told == offsets.acting.changes:
+                offsets.acting.clear()
         self._offsets_changes = offsets.changes
 
     def _compare_offsets(self) -> None:
@@ -350,6 +362,8 @@ class SlaveSync:
             wrapper = decode_config(ConsumerOffsetsFile, body)
             offsets.merge(wrapper.offset_table)
             offsets.copied(wrapper.data_version)
+            if self._official == master:
+                offsets.acting.clear()  # it cannot be told of them
             self._copied[code], self._offsets_changes = body, offsets.changes
         return len(body)
 

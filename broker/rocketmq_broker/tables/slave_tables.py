@@ -46,7 +46,8 @@ class SlaveTables:
         held = decode_header(NewerOffsetsRequestHeader, request.ext_fields or {}).version
         version = self._tables.offsets_version()
         if version <= held:
-            return _body(request, encode_body(ConsumerOffsetsFile(data_version=version)))
+            acting = self._tables.offsets.acting.commits
+            return _body(request, encode_body(ConsumerOffsetsFile(data_version=version, acting=acting)))
 
         async def make(pace: Pace) -> RemotingCommand:
             return _body(request, await in_steps(self._tables.encode_offsets(), pace))

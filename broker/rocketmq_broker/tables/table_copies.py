@@ -32,15 +32,18 @@ from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import Barrier, no_barrier
 from rocketmq_broker.tables.waiting_commits import WaitingCommits
 from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import Copied
 from rocketmq_formats.steps import Steps
+from rocketmq_formats.store.config_files import ActingCommits, decode_config
 from rocketmq_formats.table_copies import (
     NOTHING,
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    is_acting_proof,
 )
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.peer import Deferred
@@ -304,6 +307,9 @@ class TableCopies:
                 log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
             return self._refusal(request, held, peer)
         self._held[number] = held
+        if request.body:
+            self._take_acting(request.body, header, peer)
+            request.body = b""  # a request that waits must not keep it
         self._join_asked(number)
         self._progressed.set()
         self._commits.check()
@@ -317,6 +323,25 @@ class TableCopies:
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
         self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
         return DEFERRED
+
+    def _take_acting(self, body: bytes, header: CopyTablesRequestHeader, peer: Peer) -> None:
+        """The slave has acted as master. Nothing that is wrong here keeps it from copying."""
+        key, proof = self._role.copy_key, header.acting_proof
+        if key is not None and (proof or key.required) and not is_acting_proof(key.key, self._nonce(peer), body, proof):
+            if self._may_log(Doubt.UNPROVEN):
+                log.warning("commits at an acting slave refused: no proof", broker_id=header.broker_id)
+            return
+        try:
+            commits = decode_config(ActingCommits, body)
+        except FormatError as error:
+            if self._may_log("acting"):
+                log.warning("commits at an acting slave refused", broker_id=header.broker_id, reason=str(error))
+            return
+        offsets = self._tables.offsets
+        before = offsets.changes
+        offsets.take_acting(commits)
+        if offsets.changes != before:
+            log.info("a slave was acting master, its commits are taken over", broker_id=header.broker_id)
 
     def _topics_changed(self) -> None:
         self._topics += 1

@@ -31,6 +31,8 @@ MAX_LENGTH: Final = 64 * 1024 * 1024
 """Largest file read, in bytes; a topic takes about 230."""
 TOPIC_GROUP_SEPARATOR: Final = "@"
 MAX_HISTORY: Final = 256
+NEVER: Final = -1
+"""`ActingCommit.before` of a queue that had no offset."""
 
 F = TypeVar("F", bound=Body)
 
@@ -52,6 +54,27 @@ class TopicsFile(Body, frozen=True):
     topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
 
 
+class ActingCommit(NamedTuple):
+    """An offset that a group committed at a slave which acted as master."""
+
+    queue_id: int
+    offset: int
+    """The last one."""
+    before: int
+    """What the queue had before the first one; `NEVER`: none."""
+    reset: bool = False
+    """One of the commits went back."""
+
+
+class ActingCommits(Body, frozen=True):
+    """What was committed at a slave while it acted as master, and no master has taken over yet."""
+
+    base: DataVersion
+    """Of the table at the first commit: what the slave had copied by then."""
+    commits: Mapping[str, tuple[ActingCommit, ...]]
+    """By `topic@group`."""
+
+
 class ConsumerOffsetsFile(Body, frozen=True):
     """consumerOffset.json: `topic@group` -> queue id -> next offset to consume.
 
@@ -60,6 +83,8 @@ class ConsumerOffsetsFile(Body, frozen=True):
 
     data_version: DataVersion = DataVersion()
     offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    acting: ActingCommits | None = None
+    """Ours; Java's reader skips it. `offset_table` may have these too."""
 
 
 class SubscriptionGroupsFile(Body, frozen=True):

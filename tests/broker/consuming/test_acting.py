@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_broker.consuming import pull
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import (
@@ -21,6 +22,15 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.replica_link import Following, MasterKnown, Release
+from rocketmq_formats.store.config_files import (
+    NEVER,
+    ActingCommit,
+    ActingCommits,
+    ConsumerOffsetsFile,
+    decode_config,
+)
+from rocketmq_formats.table_copies import newer_offsets_request
+from rocketmq_formats.topics import DataVersion
 from tests.broker.broker_kit import Group, running, send_request
 
 MASTER = "127.0.0.1:1"
@@ -92,6 +102,37 @@ async def test_it_moves_no_consumer_that_is_ahead_of_its_log(tmp_path: Path, off
         assert (answer.code, next_offset(answer)) == (ResponseCode.PULL_NOT_FOUND, offset)
         empty = await group.pull(offset, queue_id=1)
         assert (empty.code, next_offset(empty)) == (ResponseCode.PULL_NOT_FOUND, offset)
+
+
+async def test_a_consumer_behind_its_log_is_moved_to_what_there_is(tmp_path: Path) -> None:
+    """As at a master; or it would wait as long as there is none."""
+    async with acting(tmp_path) as group:
+        queue = group.app.store._queues.find("T", 0)
+        assert queue is not None
+        queue.min_offset = 2
+        answer = await group.pull(1)
+        assert (answer.code, next_offset(answer)) == (ResponseCode.PULL_OFFSET_MOVED, 2)
+        assert (await group.pull(2)).code == 0
+
+
+async def test_when_acting_ends_consumers_with_old_routes_do_not_spin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slave with slaveReadEnable sends them to the master, which they take this slave for."""
+    async with acting(tmp_path, slaveReadEnable=True) as group:
+        group.sidecar.send(MasterKnown(True))
+        await until(group, acting=False)
+        assert (await group.pull(0)).code == 0
+        assert (await group.pull(3)).code == ResponseCode.PULL_NOT_FOUND
+        pulling = asyncio.ensure_future(group.pull(3, suspend_ms=60_000))
+        await held(group, 1)
+        assert not pulling.done()
+        monkeypatch.setattr(pull, "ROUTES_SECONDS", 0.0)
+        for known in (False, True):
+            group.sidecar.send(MasterKnown(known))
+            await until(group, acting=not known)
+        assert (await group.pull(3)).code == ResponseCode.PULL_RETRY_IMMEDIATELY, "its routes are new by then"
+        assert (await pulling).code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_only_the_least_of_the_registered_acts(tmp_path: Path) -> None:
@@ -183,8 +224,8 @@ async def test_offsets_are_committed_by_request_and_by_pull(tmp_path: Path) -> N
         assert (found.ext_fields or {})["offset"] == "3"
 
 
-async def test_what_is_committed_meanwhile_is_newer_than_the_masters_table(tmp_path: Path) -> None:
-    """Or the next master would not take it over (reverse sync)."""
+async def test_what_is_committed_meanwhile_is_recorded_for_the_next_master(tmp_path: Path) -> None:
+    """The version stays the copied one: a counter cannot compare two tables that went different ways."""
     async with acting(tmp_path) as group:
         tables = group.app.tables
 
@@ -195,14 +236,19 @@ async def test_what_is_committed_meanwhile_is_newer_than_the_masters_table(tmp_p
 
         masters = tables.offsets_version()
         await commit(1)
-        first = tables.offsets_version()
-        assert masters < first
-        assert first.state_version == masters.state_version
         await commit(2)
         group.sidecar.send(MasterKnown(True))
         await until(group, acting=False)
-        assert first < tables.offsets_version()
-        assert tables.offsets_version() == tables.offsets_version()
+        assert (await ask(group, RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", commitOffset="3")).code != 0
+        assert tables.offsets_version() == masters
+        recorded = ActingCommits(base=masters, commits={"T@G": (ActingCommit(0, 2, NEVER),)})
+        assert tables.offsets.acting.commits == recorded
+        answer = await group.call(newer_offsets_request(masters))
+        assert decode_config(ConsumerOffsetsFile, answer.body) == ConsumerOffsetsFile(
+            data_version=masters, acting=recorded
+        )
+        answer = await group.call(newer_offsets_request(DataVersion()))
+        assert decode_config(ConsumerOffsetsFile, answer.body).acting == recorded
 
 
 async def test_strict_locks_alone_make_nobody_act(tmp_path: Path) -> None:

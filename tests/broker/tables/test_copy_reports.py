@@ -24,6 +24,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    acting_proof,
     copy_key,
     copy_proof,
 )
@@ -275,6 +276,8 @@ def test_the_bytes_of_a_proof() -> None:
     header = CopyTablesRequestHeader(broker_id=2, token="ab", topics=5, groups=-1, offsets=7)
     words = b"proof of the copier\x00ab.17\x00ab\x002\x005\x00-1\x007"
     assert copy_proof(key, "ab.17", header) == hmac.digest(key, words, "sha256").hex()
+    words = b"proof of the acting\x00ab.17\x00{}"
+    assert acting_proof(key, "ab.17", b"{}") == hmac.digest(key, words, "sha256").hex()
 
 
 @pytest.mark.parametrize("field", ["token", "proof"])

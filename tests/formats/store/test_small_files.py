@@ -16,6 +16,8 @@ from rocketmq_formats.store.checkpoint import (
     encode_checkpoint,
 )
 from rocketmq_formats.store.config_files import (
+    ActingCommit,
+    ActingCommits,
     ConfigFileError,
     ConsumerOffsetsFile,
     DelayOffsetsFile,
@@ -138,11 +140,15 @@ def test_the_text_is_javas() -> None:
     assert encode_config(offsets).decode() == head + '\n\t\t"T@G":{0:7\n\t\t},\n\t\t"T@H":{}\n\t}\n}'
 
 
-@given(VERSIONS, st.dictionaries(NAMES, QUEUES, max_size=3), QUEUES)
+COMMITS = st.lists(st.builds(ActingCommit, INT64, INT64, INT64, st.booleans()), max_size=3).map(tuple)
+ACTING = st.builds(ActingCommits, base=VERSIONS, commits=st.dictionaries(NAMES, COMMITS, max_size=3))
+
+
+@given(VERSIONS, st.dictionaries(NAMES, QUEUES, max_size=3), st.none() | ACTING, QUEUES)
 def test_offsets_survive_their_text(
-    version: DataVersion, table: dict[str, dict[int, int]], queues: dict[int, int]
+    version: DataVersion, table: dict[str, dict[int, int]], acting: ActingCommits | None, queues: dict[int, int]
 ) -> None:
-    offsets, delays = ConsumerOffsetsFile(version, table), DelayOffsetsFile(version, queues)
+    offsets, delays = ConsumerOffsetsFile(version, table, acting), DelayOffsetsFile(version, queues)
     assert decode_config(ConsumerOffsetsFile, encode_config(offsets)) == offsets
     assert decode_config(DelayOffsetsFile, encode_config(delays)) == delays
 

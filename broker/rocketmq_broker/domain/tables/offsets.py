@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rocketmq_broker.domain.tables.acting_commits import ActingRecord, joined
 from rocketmq_formats.steps import Steps
-from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, topic_at_group
+from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommits, topic_at_group
 from rocketmq_formats.topics import DataVersion
 
 MAX_OFFSETS: Final = 1_000_000
@@ -20,6 +21,9 @@ MAX_QUEUE_ID: Final = 65_535
 MAX_PULL_OFFSETS: Final = 200_000
 MAX_REMOVED: Final = 10_000
 """Removed keys that are remembered for slaves; with more they copy the whole table."""
+MAX_RESETS: Final = 10_000
+"""Queues that went back and are remembered. Of others a reset may be undone if it went back to what an acting slave
+had copied before, or later."""
 SLICE: Final = 2000
 """Keys whose texts are made in one step; 4 ms."""
 
@@ -41,7 +45,12 @@ class ConsumerOffsets:
     `changes` counts what changed, so that others see whether they have the present state.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, acts: Callable[[], bool] = lambda: False) -> None:
+        """`acts`: whether this replica takes commits in the place of a master."""
+        self._acts = acts
+        self.acting = ActingRecord()
+        self._resets: dict[tuple[str, int], DataVersion] = {}
+        """Queues that went back, by key and id -> the version of the table before that; of this process alone."""
         self._table: dict[str, dict[int, int]] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue; of this process alone."""
@@ -69,8 +78,7 @@ class ConsumerOffsets:
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
         """The group's committed offset of the queue; None if it never committed."""
-        queues = self._table.get(topic_at_group(topic, group))
-        return None if queues is None else queues.get(queue_id)
+        return self._find(topic_at_group(topic, group), queue_id)
 
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that the group pulls next; None if it did not pull here."""
@@ -128,7 +136,13 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Take over an offset, also one that is lower than before: operators reset groups. False: no such queue can
         be, or the table is full."""
-        return self._put(topic_at_group(topic, group), queue_id, offset)
+        key = topic_at_group(topic, group)
+        before = self._find(key, queue_id)
+        if not self._put(key, queue_id, offset):
+            return False
+        if self._acts():
+            self.acting.note(key, queue_id, offset, before, self.version)
+        return True
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group's next pull begins here."""
@@ -141,10 +155,28 @@ class ConsumerOffsets:
         """A slave takes over its master's table (Java's putAll): the master's numbers win, higher or lower; entries
         that the master lacks stay."""
         for key, queues in table.items():
-            topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            if topic and separator and group and TOPIC_GROUP_SEPARATOR not in group:
+            if _is_key(key):
                 for queue_id, offset in queues.items():
                     self._put(key, queue_id, offset)
+
+    def take_acting(self, acting: ActingCommits) -> None:
+        """A master takes over what was committed at a slave that acted, see `joined`."""
+        for key, commits in acting.commits.items():
+            if _is_key(key):
+                for commit in commits:
+                    own = self._find(key, commit.queue_id)
+                    # a table of a later version than the one before the reset has the reset
+                    reset = self._resets.get((key, commit.queue_id))
+                    offset = joined(own, commit, reset=reset is not None and acting.base <= reset)
+                    if offset is not None:
+                        self._put(key, commit.queue_id, offset)
+
+    def master_again(self) -> None:
+        """This replica is master itself: what was committed while it acted is in its table, and stays there."""
+        acting = self.acting.commits
+        if acting is not None:
+            self.take_acting(acting)  # a copy may have replaced them
+            self.acting.clear()
 
     def copied(self, version: DataVersion) -> None:
         """What was taken over last completes a copy of another broker's table, which has this version."""
@@ -177,10 +209,13 @@ class ConsumerOffsets:
         """A copy of the whole table has begun and not ended."""
         return self._named is not None
 
-    def load(self, version: DataVersion, table: Mapping[str, Mapping[int, int]]) -> None:
+    def load(
+        self, version: DataVersion, table: Mapping[str, Mapping[int, int]], acting: ActingCommits | None = None
+    ) -> None:
         """Take over what a file kept."""
         self.merge(table)
         self.copied(version)
+        self.acting.load(acting)
 
     def remove_group(self, group: str) -> None:
         """Forget where a group is in every topic."""
@@ -189,6 +224,10 @@ class ConsumerOffsets:
     def remove_topic(self, topic: str) -> None:
         """Forget where groups are in a topic."""
         self._remove([key for key in self._table if key.startswith(topic + TOPIC_GROUP_SEPARATOR)])
+
+    def _find(self, key: str, queue_id: int) -> int | None:
+        queues = self._table.get(key)
+        return None if queues is None else queues.get(queue_id)
 
     def _put(self, key: str, queue_id: int, offset: int) -> bool:
         if not 0 <= queue_id <= MAX_QUEUE_ID or not 0 <= offset < 2**63:
@@ -201,11 +240,19 @@ class ConsumerOffsets:
             if self._count >= MAX_OFFSETS:
                 return False
             self._count += 1
+        elif offset < before and not self.acting.is_from_here(key, queue_id, before):
+            self._note_reset(key, queue_id)
         if queues is None:
             queues = self._table[key] = {}
         queues[queue_id] = offset
         self._mark_changed(key)
         return True
+
+    def _note_reset(self, key: str, queue_id: int) -> None:
+        self._resets.pop((key, queue_id), None)
+        self._resets[key, queue_id] = self.version
+        if len(self._resets) > MAX_RESETS:
+            del self._resets[next(iter(self._resets))]
 
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -225,6 +272,11 @@ class ConsumerOffsets:
         self._changed.pop(key, None)
         self._changed[key] = self.changes
         self.on_change()
+
+
+def _is_key(key: str) -> bool:
+    topic, separator, group = key.partition(TOPIC_GROUP_SEPARATOR)
+    return bool(topic and separator and group) and TOPIC_GROUP_SEPARATOR not in group
 
 
 def _nothing() -> None:
