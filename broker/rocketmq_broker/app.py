@@ -193,6 +193,7 @@ class BrokerApp:
             log.warning(
                 "acting master: serves consumers until there is a master" if self._acting else "no longer acting"
             )
+            self.services.on_acting()
         self.services.pulls.on_role_change()
 
     def _on_visible(self, queues: Collection[tuple[str, int]]) -> None:

@@ -17,9 +17,11 @@ from rocketmq_broker.consuming.send_back import SendBack
 from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.replica.replica_api import ReplicaApi
+from rocketmq_broker.sending.escape import RemoteEscape
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.escaped_sync import EscapedSync
 from rocketmq_broker.tables.reverse_sync import ReverseSync
 from rocketmq_broker.tables.slave_sync import SlaveSync
 from rocketmq_broker.tables.slave_tables import SlaveTables
@@ -102,6 +104,7 @@ class Services:
     def _serve_consumers(self, writer: InnerWriter, locks: LockApi) -> None:
         core = self._core
         levels = parse_levels(core.settings.message_delay_level)
+        escaped = self._escaped = EscapedSync(core.tables.delays, core.client)
         self._delay = DelayService(
             levels=levels,
             role=core.role,
@@ -109,6 +112,9 @@ class Services:
             writer=writer,
             delays=core.tables.delays,
             counts=core.traffic.counts,
+            escape=self._remote_escape(),
+            saved=core.tables.delays_saved,
+            ask_members=lambda: escaped.ask_all(core.members.others(core.address).values()),
         )
         core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._delay.ages
         self.pulls = PullProcessor(
@@ -141,6 +147,14 @@ class Services:
         queries = QueryProcessor(role=core.role, store=core.store)
         for api in (self.pulls, queries, core.clients, locks, self._offset_api, send_back):
             core.processor_table.register(api.processors)
+
+    def _remote_escape(self) -> RemoteEscape | None:
+        core, settings = self._core, self._core.settings
+        if not settings.escapes:
+            return None
+        return RemoteEscape(
+            broker_name=settings.name, role=core.role, name_servers=settings.name_servers, client=core.client
+        )
 
     def _serve_tools(self, replica: Replica) -> None:
         core, tables, lane = self._core, self._core.tables, self.lane
@@ -187,12 +201,14 @@ class Services:
             traffic=core.traffic,
             stats=self._stats,
         )
-        slave_tables = SlaveTables(tables, lane)
+        slave_tables = SlaveTables(tables, lane, self._delay.before_next_master)
         for api in (group_admin, topic_info, topic_admin, self._copies, offset_reset, slave_tables):
             core.processor_table.register(api.processors)
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)
-        self._reverse_sync = ReverseSync(offsets=tables.offsets, client=core.client)
+        self._reverse_sync = ReverseSync(
+            offsets=tables.offsets, client=core.client, escaped=self._escaped if core.settings.escapes else None
+        )
         self._sync = SlaveSync(
             role=core.role,
             store=core.store,
@@ -218,6 +234,7 @@ class Services:
         self._stats.stop()
         self._flows.stop()
         self._delay.stop()
+        await self._delay.sent()
         await self._core.tables.stop()
 
     def on_role_change(self) -> None:
@@ -227,6 +244,10 @@ class Services:
         self._delay.on_role_change()
         self._copies.on_role_change()
         self._sync.on_role_change()
+
+    def on_acting(self) -> None:
+        """This slave begins or ceases to act as master."""
+        self._delay.on_role_change()
 
     def on_members(self) -> None:
         """The SyncStateSet, or the slaves that may enter it, changed."""

@@ -37,11 +37,6 @@ class BrokerSettings(BrokerKeys, frozen=True):
             _check_path(key, path)
         if not self.region_id.isprintable():  # it becomes a property of every message
             raise ValueError(f"regionId: {self.region_id!r} has characters that do not print")
-        if self.enable_remote_escape:
-            raise ValueError(
-                "enableRemoteEscape=true: a native broker cannot send delayed messages to another group while its own "
-                "has no master; they wait for the next master; remove the key"
-            )
         if not 2 < self.listen_port < 65535:
             raise ValueError(
                 f"listenPort={self.listen_port} leaves no room for the VIP port, {FAST_PORT_DISTANCE} below"
@@ -63,6 +58,11 @@ class BrokerSettings(BrokerKeys, frozen=True):
     def name(self) -> str:
         """brokerName, or what stands for it."""
         return self.broker_name or socket.gethostname()
+
+    @property
+    def escapes(self) -> bool:
+        """Delayed messages may go to another group."""
+        return self.enable_slave_acting_master and self.enable_remote_escape and bool(self.name_servers)
 
     @property
     def fast_port(self) -> int:

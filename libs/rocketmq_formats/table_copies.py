@@ -108,6 +108,19 @@ def newer_offsets_request(version: DataVersion) -> RemotingCommand:
     return request(RequestCode.GET_ALL_CONSUMER_OFFSET, header)
 
 
+class EscapedRequestHeader(Header, frozen=True):
+    """With GET_ALL_DELAY_OFFSET (45), from a new master: the epoch that it was elected for. An acting slave lets no
+    more delayed messages escape. Official brokers ignore it."""
+
+    epoch: Int64 = 0
+    """0: from nobody who was elected."""
+
+
+def escaped_request(epoch: int) -> RemotingCommand:
+    """Asks for delay offsets and what escaped, as the master elected for `epoch`; 0: as a slave."""
+    return request(RequestCode.GET_ALL_DELAY_OFFSET, EscapedRequestHeader(epoch=epoch))
+
+
 def copy_key(secret: bytes, group: bytes) -> bytes:
     """The key of the proofs in a group: `group` is its `replication.challenge.group_digest`."""
     return challenge.key_for(secret, b"table copies", group)

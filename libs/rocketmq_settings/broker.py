@@ -172,8 +172,8 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     enable_remote_escape: Annotated[
         bool,
         key(
-            "Without a master delayed messages would go to another group. Not implemented: a native broker refuses "
-            "true."
+            "While a slave acts as master, it sends delayed messages that are due to another group. Needs "
+            "enableSlaveActingMaster."
         ),
     ] = False
 

@@ -86,7 +86,6 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
         ("deleteWhen", "24"),
         ("deleteWhen", ""),
         ("messageDelayLevel", "1s 1x"),
-        ("enableRemoteEscape", "true"),
     ],
 )
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:

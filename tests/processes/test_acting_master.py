@@ -1,6 +1,7 @@
 """RIP-32 with real processes: controllers and master are gone, and consumers read on from the least slave."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import send_request
+from tests.gate.patience import patient
 from tests.processes.replica_group import PATIENCE, TOPIC, Group, Member, Sender, group
+from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -22,16 +25,18 @@ QUEUES = 8
 
 
 class Reader:
-    """Notes the numbers that a consumer gets."""
+    """Notes the numbers that a consumer gets, and from which groups."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.read: list[int] = []
+        self.groups: list[str] = []
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         async for message in self._consumer:
             self.read.append(int(message.body))
+            self.groups.append(message.broker_name)
             self._consumer.done(message)
 
     async def until(self, wanted: set[int]) -> None:
@@ -128,6 +133,53 @@ async def test_consumers_read_on_without_controllers_and_master(
                     after.number = sender.number
                     await after.more(50)
                 await reader.until(set(after.acknowledged))
+                await reader.close()
+    finally:
+        await client.close()
+
+
+async def test_delayed_messages_of_a_group_without_a_master_are_consumed_whatever_is_killed(
+    tmp_path: Path, ports: PortPool
+) -> None:
+    """enableRemoteEscape: what the master left behind goes to another group until the acting slave is killed too."""
+    wanted = set(range(200))
+    config = {**ACTING, "enableRemoteEscape": True, "messageDelayLevel": f"{int(patient(10))}s"}
+    (tmp_path / "other").mkdir()
+    client = RemotingClient()
+    try:
+        async with AsyncExitStack() as stack:
+            routes = {"supportActingMaster": True}
+            replicas = await stack.enter_async_context(
+                group(tmp_path, ports, count=2, config=config, name_server_config=routes)
+            )
+            elsewhere = {"brokerName": "broker-b", "namesrvAddr": replicas.name_server}
+            others = await stack.enter_async_context(
+                group(tmp_path / "other", ports, count=1, durability="relaxed", config=elsewhere)
+            )
+            other, master = await others.settled(), await replicas.settled()
+            (acting,) = replicas.others(master)
+            for its in (other, master):
+                answer = await client.call(its.replica.address, topic_request(TOPIC))
+                assert answer.code == ResponseCode.SUCCESS, answer.remark
+            for number in wanted:
+                properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
+                command = send_request(b"%d" % number, topic=TOPIC, properties=properties)
+                assert (await client.call(master.replica.address, command)).code == ResponseCode.SUCCESS
+            assert replicas.controllers is not None
+            replicas.controllers.close()
+            master.kill()
+            await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
+            async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                reader = Reader(consumer)
+                await reader.until(set(range(20)))
+                assert set(reader.groups) == {"broker-b"}
+                acting.kill()
+
+                replicas.controllers.start()
+                master.start_again()
+                acting.start_again()
+                await replicas.settled()
+                await reader.until(wanted)
                 await reader.close()
     finally:
         await client.close()

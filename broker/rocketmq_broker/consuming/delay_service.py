@@ -5,11 +5,15 @@ wall clock (`domain/consuming/arrivals.py`).
 
 A level sleeps until its first message is due, or until one arrives: nothing is polled. A new master first searches
 the log from the place that its known progress belongs to: copies found there are not delivered again.
+
+A slave that acts as master delivers to other groups, if there is an `Escape`: one message of a level at a time, each
+recorded on disk before the next one leaves (`domain/consuming/escaped.py`).
 Source: rocketmq-all-5.3.3: ScheduleMessageService.java.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from enum import Enum, auto
 from typing import Final
 
 import structlog
@@ -17,14 +21,18 @@ import structlog
 from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
 from rocketmq_broker.domain.consuming.delay_history import Levels
 from rocketmq_broker.domain.consuming.delays import LevelProgress, is_copy, target_of
+from rocketmq_broker.domain.consuming.escaped import counts_for, is_record_of, one_more
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.host import now_ms
+from rocketmq_broker.sending.escape import Escape
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_formats.replica_link import Counts
+from rocketmq_formats.store.config_files import Escaped
 from rocketmq_formats.store.message import Record, RecordError, read_record
 from rocketmq_formats.store.message_properties import DELAY, find_property
 from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import MessageIllegalError, QueueIllegalError, StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft
@@ -36,7 +44,16 @@ PORTION: Final = 64
 RETRY_SECONDS: Final = 0.5
 """After nothing could be appended: too few replicas in sync, a full disk."""
 STUCK_SECONDS: Final = 60.0
-"""After a message that the log cannot take: its level waits for it, and only a restart with other settings helps."""
+"""After a message that the log cannot take: its level waits for it, and only a restart with other settings helps. After
+one that cannot be read, while it would escape: the next master may have it whole."""
+MAX_RETRY_SECONDS: Final = 10.0
+"""Between two attempts to have a message escape; it begins with `RETRY_SECONDS` and doubles."""
+YIELD_SECONDS: Final = 10.0
+"""Nothing escapes after a new master asked what has, unless no master has come by then."""
+SENDING_SECONDS: Final = 0.2
+"""That a new master waits for what is on its way."""
+STOP_SECONDS: Final = 4.0
+"""That a stopping broker waits for the same."""
 SEARCH_PORTION: Final = 2048
 """Records that a new master examines in one turn of the loop."""
 WAIT_SECONDS: Final = 0.05
@@ -48,8 +65,21 @@ _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _DELAY: Final = f"{DELAY}\x01".encode()
 
 
+class _Way(Enum):
+    """How due messages are delivered."""
+
+    LOG = auto()
+    """As master."""
+    ESCAPE = auto()
+    """As a slave that acts as master."""
+
+
+async def _do_nothing() -> None:
+    pass
+
+
 class DelayService:
-    """Delivers while this replica is master; records arrivals in every role."""
+    """Delivers while this replica is master, or acts as one; records arrivals in every role."""
 
     def __init__(
         self,
@@ -60,15 +90,22 @@ class DelayService:
         writer: InnerWriter,
         delays: DelayOffsets,
         counts: Counts,
+        escape: Escape | None = None,
+        saved: Callable[[], Awaitable[None]] = _do_nothing,
+        ask_members: Callable[[], Awaitable[None]] = _do_nothing,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """`levels`: delays in ms, level n at n - 1. `clock`: the wall clock, in ms."""
+        """`levels`: delays in ms, level n at n - 1. `escape`: the way out for an acting slave; None: messages wait for
+        a master. `saved`: returns when `delays` are on disk, raises `StorageError`. `ask_members`: returns soon, when
+        `delays` have what other members know to have escaped. `clock`: the wall clock, in ms."""
         self._levels = levels
         self._role = role
         self._store = store
         self._writer = writer
         self._delays = delays
         self._counts = counts
+        self._escape = escape
+        self._saved, self._ask_members = saved, ask_members
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._progress: dict[int, LevelProgress] = {}
@@ -81,17 +118,39 @@ class DelayService:
         self._arrivals = {level: Arrivals(delay) for level, delay in enumerate(levels, 1)}
         self._found: int | None = None
         """Where the log ended when arrivals were first recorded: when earlier messages arrived is not known here."""
-        self._timers: dict[int, asyncio.Handle] = {}
+        self._timers: dict[int, asyncio.Handle | asyncio.Task[None]] = {}
         """By level; 0: the search."""
+        self._way: _Way | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        """What is escaping; such a task ends by itself, as its message may be at the other group already."""
+        self._failures: dict[int, int] = {}
+        """By level, attempts in vain since the last message that escaped."""
+        self._yields_until = float("-inf")
 
     def on_role_change(self) -> None:
-        """Master, slave or neither now, or another epoch."""
+        """Master, slave or neither now, or another epoch; or this slave begins or ceases to act as master."""
         if self._role.role is not Role.NONE:
             self._drop_foreign_ages()
-        if self._role.role is not Role.MASTER:
+        way = self._way_now()
+        if way is not self._way:
             self.stop()
-        elif not self._progress and self._inherited is None:
-            self._take_over()
+            self._way = way
+            if way is _Way.LOG:
+                self._take_over(self._store.max_offset)
+            elif way is _Way.ESCAPE:
+                self._timers[0] = self._loop.create_task(self._begin_to_escape())
+
+    async def before_next_master(self, epoch: int) -> None:
+        """A replica that was elected for `epoch` asks what has escaped: returns, soon, when that is known, and it
+        remains so until that master is there."""
+        if epoch > self._role.epoch and self._way is _Way.ESCAPE:
+            self._yields_until = self._loop.time() + YIELD_SECONDS
+        await self.sent(SENDING_SECONDS)
+
+    async def sent(self, seconds: float = STOP_SECONDS) -> None:
+        """Until nothing is escaping, at most for `seconds`."""
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=seconds)
 
     def ages(self) -> Mapping[int, Ages]:
         """By level, for slaves."""
@@ -122,15 +181,17 @@ class DelayService:
         """Stop delivering."""
         self.settle()
         for timer in self._timers.values():
-            timer.cancel()
+            if timer not in self._sending:
+                timer.cancel()
         self._timers.clear()
         self._progress.clear()
-        self._inherited = None
+        self._failures.clear()
+        self._inherited = self._way = None
 
     def settle(self) -> None:
         """Bring the table of offsets up to date."""
         place = self._settled_place()
-        if self._progress and place is not None:
+        if self._way is _Way.LOG and self._progress and place is not None:
             levels = {level: progress.settle(place) for level, progress in self._progress.items()}
             self._delays.record(place, {level: offset for level, offset in levels.items() if offset})
 
@@ -141,10 +202,20 @@ class DelayService:
         place = self._store.dispatched_offset
         return place if place <= self._store.confirm_offset else None
 
-    def _take_over(self) -> None:
+    def _way_now(self) -> _Way | None:
+        if self._role.role is Role.MASTER:
+            return _Way.LOG
+        return _Way.ESCAPE if self._role.acting and self._escape is not None else None
+
+    async def _begin_to_escape(self) -> None:
+        await self._ask_members()
+        # what this slave does not know to be confirmed may be cut off again
+        self._take_over(self._store.dispatched_offset)
+
+    def _take_over(self, end: int) -> None:
+        """Find out what of the log before `end` was delivered, then deliver."""
         for arrivals in self._arrivals.values():
             arrivals.wall_clock(self._clock(), self._steady())
-        end = self._store.max_offset
         place, levels = self._delays.at(end)
         if end - place > MAX_SEARCH:
             file_size = self._store.settings.file_size
@@ -169,7 +240,7 @@ class DelayService:
         else:
             place = max(visible, place)
         self._inherited = place, end
-        if place < end:
+        if place < end or self._sending:
             self._timers[0] = self._loop.call_later(0 if place < visible else WAIT_SECONDS, self._search)
             return
         self._inherited = None
@@ -186,6 +257,7 @@ class DelayService:
         progress = self._begun.get(int(level)) if level and level.isascii() and level.isdecimal() else None
         if progress is None or level is None:
             return
+        self._skip_escaped(int(level), progress)
         view = self._store.record_of(SCHEDULE_TOPIC, int(level) - 1, progress.next)
         try:
             delayed = None if view is None else read_record(view, 0, len(view), check_crc=False)
@@ -193,6 +265,21 @@ class DelayService:
             return
         if isinstance(delayed, Record) and is_copy(record, delayed):
             progress.passed_over(progress.next + 1)
+
+    def _skip_escaped(self, level: int, progress: LevelProgress) -> None:
+        """Continue behind what is at other groups."""
+        fact = self._delays.escaped.get(level)
+        if fact is not None and counts_for(fact, progress.next) and self._is_of_this_log(level, fact):
+            log.info("delayed messages are at other groups", level=level, count=fact.next - progress.next)
+            progress.passed_over(fact.next)
+
+    def _is_of_this_log(self, level: int, fact: Escaped) -> bool:
+        view = self._store.record_of(SCHEDULE_TOPIC, level - 1, fact.next - 1)
+        try:
+            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        except RecordError:
+            return False
+        return view is not None and isinstance(record, Record) and is_record_of(fact, record.physical_offset, view)
 
     def _begin(self, level: int, levels: Levels) -> int:
         """The offset in `levels`, limited to what the queue has: messages may have expired, or never have reached this
@@ -240,6 +327,7 @@ class DelayService:
     def _deliver_one(self, level: int) -> float | None:
         """Seconds until the level continues; None: when the next message arrives."""
         progress = self._progress[level]
+        self._skip_escaped(level, progress)
         smallest, end = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
         if progress.next < smallest:
             log.warning("delayed messages expired", level=level, count=smallest - progress.next)
@@ -248,7 +336,9 @@ class DelayService:
             return None
         view = self._store.record_of(SCHEDULE_TOPIC, level - 1, progress.next)
         try:
-            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+            # other members may have whole what is damaged here
+            check_crc = self._way is _Way.ESCAPE
+            record = None if view is None else read_record(view, 0, len(view), check_crc=check_crc)
         except RecordError as error:
             return self._pass_over(level, str(error))
         if view is None and self._store.units.is_sought(SCHEDULE_TOPIC, level - 1, progress.next):
@@ -256,13 +346,13 @@ class DelayService:
         if view is None or not isinstance(record, Record):
             return self._pass_over(level, "its record is missing")
         wait = self._arrivals[level].due_in(progress.next, record.store_timestamp, self._steady())
-        return wait / 1000 if wait > 0 else self._append(level, record, view)
+        return wait / 1000 if wait > 0 else self._deliver_due(level, record, view)
 
-    def _append(self, level: int, record: Record, view: memoryview) -> float:
-        """Deliver the message that is due; returns the seconds until the level continues."""
+    def _deliver_due(self, level: int, record: Record, view: memoryview) -> float | None:
+        """Deliver the message that is due; as `_deliver_one`, and None while it is escaping."""
         progress = self._progress[level]
         progress.settle(self._settled_place() or 0)
-        if progress.full or self._writer.refusal() is not None:
+        if self._way is _Way.LOG and (progress.full or self._writer.refusal() is not None):
             return RETRY_SECONDS
         target = target_of(record)
         if target is None:
@@ -280,6 +370,12 @@ class DelayService:
             store_host=record.store_host,
             reconsume_times=record.reconsume_times,
         )
+        if self._way is _Way.ESCAPE:
+            return self._let_escape(level, draft, record, view)
+        return self._append(level, draft)
+
+    def _append(self, level: int, draft: Draft) -> float:
+        progress = self._progress[level]
         try:
             progress.delivered(self._writer.append(draft).end)
         except QueueIllegalError as error:
@@ -294,7 +390,59 @@ class DelayService:
     def _pass_over(self, level: int, reason: str) -> float:
         """Only for a message that no longer exists as such: its record cannot be read, or names no queue."""
         progress = self._progress[level]
+        if self._way is _Way.ESCAPE:
+            log.error("delayed messages wait for a master", level=level, queue_offset=progress.next, reason=reason)
+            return STUCK_SECONDS
         self._counts.delayed_passed_over += 1
         log.error("delayed message cannot be delivered", level=level, queue_offset=progress.next, reason=reason)
         progress.passed_over(progress.next + 1)
         return 0
+
+    # escaping
+
+    def _let_escape(self, level: int, draft: Draft, record: Record, view: memoryview) -> float | None:
+        left = self._yields_until - self._loop.time()
+        if left > 0:
+            return left
+        offset, known = self._progress[level].next, self._delays.escaped.get(level)
+        if known is not None and known.next == offset and not self._is_of_this_log(level, known):
+            known = None
+        fact = one_more(known, offset, record.physical_offset, view)
+        draft.body = bytes(draft.body)  # the file may be deleted meanwhile
+        task = self._loop.create_task(self._send(level, draft, fact))
+        self._timers[level] = task
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        return None
+
+    async def _send(self, level: int, draft: Draft, fact: Escaped) -> None:
+        """Try once; then the level continues, unless delivering has been stopped meanwhile."""
+        assert self._escape is not None
+        problem: str | None
+        try:
+            await self._saved()  # what escaped before, if that could not be written
+            problem = await self._escape.put(draft)
+            if problem is None:
+                self._delays.escape(level, fact)
+                await self._saved()
+        except StorageError as error:
+            problem = str(error)
+        except Exception as error:
+            # if this task ended here, the level would wait for the next role
+            log.exception("unexpected error while a delayed message escapes", level=level)
+            problem = f"{type(error).__name__}: {error}"
+        if self._timers.get(level) is asyncio.current_task():
+            if problem is None:
+                self._progress[level].passed_over(fact.next)
+            self._at(level, self._pause(level, problem))
+
+    def _pause(self, level: int, problem: str | None) -> float:
+        """Seconds until the next attempt."""
+        if problem is None:
+            if self._failures.pop(level, 0):
+                log.info("delayed messages escape again", level=level)
+            return 0
+        failures = self._failures[level] = self._failures.get(level, 0) + 1
+        if failures == 1:
+            log.warning("delayed messages do not escape, retrying", level=level, reason=problem)
+        return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 10), MAX_RETRY_SECONDS)

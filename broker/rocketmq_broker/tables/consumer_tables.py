@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from rocketmq_broker.domain.consuming import escaped as facts
 from rocketmq_broker.domain.consuming.arrivals import Ages
 from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory, Levels, State
 from rocketmq_broker.domain.role import ReplicaRole, Role
@@ -29,10 +30,13 @@ from rocketmq_formats.store.config_files import (
     ConsumerOffsetsFile,
     DelayOffsetsFile,
     EntryTexts,
+    Escaped,
     SubscriptionGroupsFile,
+    decode_escaped,
     decode_history,
     encode_ages,
     encode_config,
+    encode_escaped,
     encode_levels,
 )
 from rocketmq_formats.store.delay_levels import MAX_LEVELS
@@ -53,6 +57,7 @@ class DelayOffsets:
 
     def __init__(self) -> None:
         self._history = DeliveryHistory()
+        self._escaped: dict[int, Escaped] = {}
         self.version = DataVersion()
         self.changes = self.versioned = 0
         """As in `ConsumerOffsets`."""
@@ -80,20 +85,45 @@ class DelayOffsets:
         if changed or place - self._counted >= COUNTED_BYTES:
             self._changed()
 
-    def replace(self, states: Iterable[State], version: DataVersion) -> None:
-        """A slave's states and their version become its master's, or those of a file."""
+    @property
+    def escaped(self) -> Mapping[int, Escaped]:
+        """By level, what is at other groups. It may be of another log (`domain/consuming/escaped.py`)."""
+        return self._escaped
+
+    def escape(self, level: int, fact: Escaped) -> None:
+        """One more message is at another group."""
+        self._take_facts({**self._escaped, level: fact})
+
+    def join(self, escaped: Mapping[int, Escaped]) -> None:
+        """What another member knows has escaped."""
+        self._take_facts(facts.joined(self._escaped, escaped))
+
+    def replace(
+        self, states: Iterable[State], version: DataVersion, escaped: Mapping[int, Escaped] | None = None
+    ) -> None:
+        """A slave's states and their version become its master's, or those of a file; what escaped is added."""
         history = DeliveryHistory(states)
         if history.states != self._history.states:
             self._history = history
             self._changed()
+        self.join(escaped or {})
         self.version, self.versioned = version, self.changes
 
     def cut(self, end: int) -> bool:
         """The log is cut at `end`, or will be; whether that changed anything."""
-        changed = self._history.cut(end)
-        if changed:
+        before = self.changes
+        if self._history.cut(end):
             self._changed()
-        return changed
+        self._take_facts(facts.cut(self._escaped, end))
+        return self.changes != before
+
+    def _take_facts(self, escaped: dict[int, Escaped]) -> None:
+        """Changes the file, not the version: an official member must not believe that `table` is newer."""
+        if escaped != self._escaped:
+            self._escaped = escaped
+            if self.versioned == self.changes:
+                self.versioned += 1
+            self.changes += 1
 
     def _changed(self) -> None:
         self.changes += 1
@@ -148,7 +178,9 @@ class ConsumerTables:
             self._acting_saved = self.offsets.acting.changes
         delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
         if delays is not None:
-            self.delays.replace(states_of(delays, AT_THE_END), delays.data_version)
+            self.delays.replace(
+                states_of(delays, AT_THE_END), delays.data_version, decode_escaped(delays.escaped or {})
+            )
         self._offsets_changes.loaded()
         self._delays_changes.loaded()
 
@@ -219,12 +251,22 @@ class ConsumerTables:
         self.settle_delays()
         self._delays_changes.version(self._mastership)
         table = b",".join([b"%d:%d" % item for item in sorted(self.delays.table.items())])
-        return b'{"ages":%b,"dataVersion":%b,"history":%b,"offsetTable":{%b}}' % (
+        return b'{"ages":%b,"dataVersion":%b,"escaped":%b,"history":%b,"offsetTable":{%b}}' % (
             encode_body(encode_ages(self.delay_ages())),
             encode_body(self.delays.version),
+            encode_body(encode_escaped(self.delays.escaped) or {}),
             encode_body(_texts(self.delays.history)),
             table,
         )
+
+    async def delays_saved(self) -> None:
+        """Until what is known now of delayed messages is on disk.
+
+        Raises:
+            StorageError: it is not; the write is retried.
+        """
+        self._save_delays()
+        await self._delays_file.saved()
 
     async def log_cut(self, end: int) -> None:
         """The log is cut at `end`, or will be: forget, durably, what was delivered behind it.
@@ -271,9 +313,12 @@ class ConsumerTables:
         return partial(_offsets_text, self.offsets.version, self.offsets.acting.commits, texts)
 
     def _delays_now(self) -> Callable[[], bytes]:
-        table = dict(sorted(self.delays.table.items()))
-        history = _texts(self.delays.history)
-        file = DelayOffsetsFile(data_version=self.delays.version, offset_table=table, history=history)
+        file = DelayOffsetsFile(
+            data_version=self.delays.version,
+            offset_table=dict(sorted(self.delays.table.items())),
+            history=_texts(self.delays.history),
+            escaped=encode_escaped(self.delays.escaped),
+        )
         return partial(encode_config, file)
 
 
@@ -285,8 +330,10 @@ def states_of(file: DelayOffsetsFile, place: int) -> list[State]:
     """
     table = {level: offset for level, offset in file.offset_table.items() if 1 <= level <= MAX_LEVELS and offset >= 0}
     states = decode_history(file.history or {})
+    if states or file.escaped is not None:
+        return sorted(states.items())
     # an official broker that used this folder has dropped the history
-    return sorted(states.items()) or [(place, table)]
+    return [(place, table)]
 
 
 def _texts(states: Iterable[State]) -> dict[str, str]:

@@ -8,9 +8,10 @@ an acting slave has no version: it is joined to the newest table at the end (`do
 
 A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk meanwhile.
 
-Delay offsets (45) are not asked for. They hold for a place of the log that the member has, and its log may differ there
-from this one: a message would count as delivered whose copy this log lacks. What was delivered is found in this log
-(`consuming/delay_service.py`). There are no timers (60).
+Delay offsets (45) are not taken over. They hold for a place of the log that the member has, and its log may differ
+there from this one: a message would count as delivered whose copy this log lacks. What was delivered is found in this
+log (`consuming/delay_service.py`). What escaped is not, so with enableRemoteEscape that is asked for at the same time
+(`escaped_sync.py`). There are no timers (60).
 Source: rocketmq-all-5.3.3: BrokerPreOnlineService.java.
 """
 
@@ -22,6 +23,7 @@ import structlog
 
 from rocketmq_broker.domain.tables.acting_commits import without
 from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
+from rocketmq_broker.tables.escaped_sync import EscapedSync
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.replica_link import Others
@@ -42,8 +44,10 @@ MAX_BODY: Final = 1536 * 1024
 class ReverseSync:
     """One per broker; `run` is called once for each epoch that it is prepared for."""
 
-    def __init__(self, *, offsets: ConsumerOffsets, client: RemotingClient) -> None:
+    def __init__(self, *, offsets: ConsumerOffsets, client: RemotingClient, escaped: EscapedSync | None = None) -> None:
+        """`escaped`: None without enableRemoteEscape."""
         self._offsets = offsets
+        self._escaped = escaped
         self._held = offsets.version
         """What was copied; commits that come meanwhile do not make it newer."""
         self._acting: list[ActingCommits] = []
@@ -73,7 +77,7 @@ class ReverseSync:
                     log.info("no other member lives to take newer consumer offsets from", epoch=epoch)
                 await self._ask_all(epoch, addresses, silent)
         except TimeoutError:
-            log.warning("newer consumer offsets may be missing", epoch=epoch, no_answer=sorted(silent))
+            log.warning("newer tables may be missing", epoch=epoch, no_answer=sorted(silent))
         for acting in self._acting:
             self._offsets.take_acting(acting)
 
@@ -87,6 +91,15 @@ class ReverseSync:
         async with asyncio.TaskGroup() as asking:
             for address in addresses:
                 asking.create_task(self._ask(epoch, address, silent))
+                if self._escaped is not None:
+                    asking.create_task(self._ask_escaped(self._escaped, address, epoch, silent))
+
+    @staticmethod
+    async def _ask_escaped(escaped: EscapedSync, address: str, epoch: int, silent: set[str]) -> None:
+        question = f"{address} (what escaped)"
+        silent.add(question)
+        await escaped.ask(address, epoch)
+        silent.discard(question)
 
     async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
         try:

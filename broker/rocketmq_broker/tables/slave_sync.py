@@ -35,7 +35,13 @@ from rocketmq_formats.remoting.broker_admin import SubscriptionGroupWrapper
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.registration import TopicConfigSerializeWrapper
-from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetWrapper, decode_ages, decode_config
+from rocketmq_formats.store.config_files import (
+    ConsumerOffsetsFile,
+    DelayOffsetWrapper,
+    decode_ages,
+    decode_config,
+    decode_escaped,
+)
 from rocketmq_formats.table_copies import (
     NOTHING,
     ConsumerOffsetChanges,
@@ -367,7 +373,11 @@ class SlaveSync:
     def _take_delays(self, body: bytes) -> None:
         wrapper = decode_config(DelayOffsetWrapper, body)
         # an official master does not send the place of the log that its table belongs to
-        self._tables.delays.replace(states_of(wrapper, self._store.dispatched_offset), wrapper.data_version)
+        self._tables.delays.replace(
+            states_of(wrapper, self._store.dispatched_offset),
+            wrapper.data_version,
+            decode_escaped(wrapper.escaped or {}),
+        )
         self._on_ages(decode_ages(wrapper.ages or {}))
 
     async def _request(self, master: str, code: RequestCode, *, address: str | None = None) -> bytes:

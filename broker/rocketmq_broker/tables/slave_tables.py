@@ -1,9 +1,12 @@
 """The tables that slaves, ours and Java's, copy from their master beside topics (21) and groups (201): consumer offsets
 (43), delay offsets (45), message request modes (402), and the timer's (60, 61), which are always empty here. New
-masters ask for newer consumer offsets (`reverse_sync.py`).
+masters ask for newer consumer offsets (`reverse_sync.py`), and for what escaped (`escaped_sync.py`).
 
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, SlaveSynchronize.java.
 """
+
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
@@ -15,21 +18,25 @@ from rocketmq_formats.remoting.broker_admin import MessageRequestModeWrapper, Ti
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
-from rocketmq_formats.table_copies import NewerOffsetsRequestHeader
+from rocketmq_formats.table_copies import EscapedRequestHeader, NewerOffsetsRequestHeader
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
 
 class SlaveTables:
-    def __init__(self, tables: ConsumerTables, lane: SlowLane) -> None:
+    def __init__(
+        self, tables: ConsumerTables, lane: SlowLane, before_next_master: Callable[[int], Awaitable[None]]
+    ) -> None:
+        """`before_next_master`: the master elected for an epoch asks what escaped; returns, soon, when it is known."""
         self._tables = tables
         self._lane = lane
+        self._before_next_master = before_next_master
 
     @property
     def processors(self) -> dict[int, Processor]:
         return {
             RequestCode.GET_ALL_CONSUMER_OFFSET: self._offsets,
-            RequestCode.GET_ALL_DELAY_OFFSET: lambda request, _peer: _body(request, self._tables.encode_delays()),
+            RequestCode.GET_ALL_DELAY_OFFSET: self._delays,
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _modes,
             RequestCode.GET_TIMER_CHECK_POINT: _timer_checkpoint,
             RequestCode.GET_TIMER_METRICS: _timer_metrics,
@@ -46,6 +53,16 @@ class SlaveTables:
             return _body(request, await in_steps(self._tables.encode_offsets(), pace))
 
         return self._lane.answer(request, peer, make)
+
+    def _delays(self, request: RemotingCommand, _peer: Peer) -> Answer:
+        epoch = decode_header(EscapedRequestHeader, request.ext_fields or {}).epoch
+        if epoch == 0:
+            return _body(request, self._tables.encode_delays())
+        return asyncio.ensure_future(self._delays_for(request, epoch))
+
+    async def _delays_for(self, request: RemotingCommand, epoch: int) -> RemotingCommand:
+        await self._before_next_master(epoch)
+        return _body(request, self._tables.encode_delays())
 
 
 def _modes(request: RemotingCommand, _peer: Peer) -> Answer:

@@ -19,6 +19,7 @@ from msgspec import field
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.store.delay_levels import MAX_LEVELS
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 
 TOPICS_FILE: Final = "topics.json"
@@ -38,6 +39,7 @@ F = TypeVar("F", bound=Body)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _LEVELS: Final = re.compile(r"(?:[0-9]{1,3}:[0-9]{1,18}(?:,(?=[0-9])|$)){0,255}", re.ASCII)
 _AGES: Final = re.compile(r"(?:[0-9]{1,18}:[0-9]{1,18}(?:,(?=[0-9])|$)){0,255}", re.ASCII)
+_ESCAPED: Final = re.compile(r"([0-9]{1,18}):([0-9]{1,18}):([0-9]{1,18}):([0-9]{1,10})", re.ASCII)
 _encode_scalar = msgspec.json.Encoder().encode
 
 
@@ -101,6 +103,20 @@ class DelayOffsetsFile(Body, frozen=True):
     history: Mapping[str, str] | None = None
     """Ours, strings so that Java's reader skips it: place of the log -> `offset_table` when the log ended there,
     `level:offset` with commas between."""
+    escaped: Mapping[str, str] | None = None
+    """Ours, as `history`: delay level -> an `Escaped`, its numbers with colons between."""
+
+
+class Escaped(NamedTuple):
+    """What of a delay level's queue is at other groups: the messages from the offset `first` to `next`, this one not
+    included."""
+
+    first: int
+    next: int
+    place: int
+    """In the log, of the record of the last one; a physical offset."""
+    checksum: int
+    """CRC-32 of that record."""
 
 
 class DelayOffsetWrapper(DelayOffsetsFile, frozen=True):
@@ -197,6 +213,29 @@ def decode_ages(ages: Mapping[str, str]) -> dict[int, list[tuple[int, int]]]:
         if any(end <= before or age > older for (before, older), (end, age) in itertools.pairwise(pairs)):
             raise ConfigFileError(f"delay offsets: ages out of order: {level}: {text[:80]!r}")
         result[int(level)] = pairs
+    return result
+
+
+def encode_escaped(escaped: Mapping[int, Escaped]) -> dict[str, str] | None:
+    """`DelayOffsetsFile.escaped`; None if there is nothing."""
+    return {str(level): ":".join(map(str, fact)) for level, fact in sorted(escaped.items())} or None
+
+
+def decode_escaped(texts: Mapping[str, str]) -> dict[int, Escaped]:
+    """The opposite of `encode_escaped`.
+
+    Raises:
+        ConfigFileError: other texts, levels that there cannot be, or an end that is not behind the beginning.
+    """
+    result: dict[int, Escaped] = {}
+    for level, text in texts.items():
+        numbers = _ESCAPED.fullmatch(text)
+        if not (_NUMBER.fullmatch(level) and 1 <= int(level) <= MAX_LEVELS and numbers):
+            raise ConfigFileError(f"delay offsets: not what escaped: {level[:80]!r}: {text[:80]!r}")
+        fact = Escaped(*map(int, numbers.groups()))
+        if fact.first >= fact.next:
+            raise ConfigFileError(f"delay offsets: nothing has escaped: {level}: {text}")
+        result[int(level)] = fact
     return result
 
 
