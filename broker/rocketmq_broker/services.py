@@ -18,7 +18,7 @@ from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane
-from rocketmq_broker.tables.reverse_sync import ReverseSync
+from rocketmq_broker.tables.reverse_sync import PATIENCE_ALONE_SECONDS, PATIENCE_SECONDS, ReverseSync
 from rocketmq_broker.tables.slave_sync import SlaveSync
 from rocketmq_broker.tables.slave_tables import SlaveTables
 from rocketmq_broker.tables.table_copies import TableCopies
@@ -182,7 +182,11 @@ class Services:
             core.processor_table.register(api.processors)
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)
-        self._reverse_sync = ReverseSync(offsets=tables.offsets, client=core.client)
+        self._reverse_sync = ReverseSync(
+            offsets=tables.offsets,
+            client=core.client,
+            patience=PATIENCE_SECONDS if core.settings.enable_controller_mode else PATIENCE_ALONE_SECONDS,
+        )
         self._sync = SlaveSync(
             role=core.role,
             store=core.store,

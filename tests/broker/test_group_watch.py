@@ -75,6 +75,7 @@ class Watched:
         self.role.follow(1, MASTER)
         self.members = MemberGroup()
         self.changes: list[float] = []
+        self.answers: list[tuple[float, dict[int, str]]] = []
         self.began = self.client.loop.time()
         self.watch = GroupWatch(
             settings=settings_for(folder, **{"namesrvAddr": "a:1;b:1", **keys}),
@@ -84,6 +85,7 @@ class Watched:
             client=self.client,
             address=OWN,
             on_change=lambda: self.changes.append(self.now),
+            on_answer=lambda addresses: self.answers.append((self.now, dict(addresses))),
         )
 
     @property
@@ -208,6 +210,32 @@ async def test_what_is_known_stays_when_nobody_answers(tmp_path: Path) -> None:
     await watched.watch.stop()
     assert watched.members.addresses == GROUP
     assert MemberGroup().least_id is None
+
+
+ALONE = {"enableControllerMode": False, "brokerId": 3, "brokerRole": "SLAVE", "enableSlaveActingMaster": False}
+
+
+@pytest.mark.looptime
+async def test_without_controllers_name_servers_say_who_is_master(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, **ALONE)
+    watched.client.groups |= {"a:1": {}, "b:1": GROUP}
+    watched.watch.start()
+    await asyncio.sleep(1.5)
+    watched.client.groups["b:1"] = {3: OWN}
+    await asyncio.sleep(1)
+    watched.client.groups["b:1"] = {}
+    await asyncio.sleep(1)
+    watched.client.groups |= {"a:1": None, "b:1": None}
+    await asyncio.sleep(20)
+    await watched.watch.stop()
+    assert watched.answers == [(0, GROUP), (1, GROUP), (2, {3: OWN}), (3, {})], "nobody is an answer too"
+
+
+@pytest.mark.looptime
+async def test_without_name_servers_nobody_is_listed(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, **ALONE, namesrvAddr="")
+    await watched.run(5)
+    assert watched.answers == [(0, {})]
 
 
 @pytest.mark.looptime

@@ -24,6 +24,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     LogState,
     Prepared,
+    Registered,
     Released,
     Repaired,
     Replicated,
@@ -69,6 +70,9 @@ class BrokerEvents(Protocol):
     def on_log(self, state: LogState) -> None:
         """It has checked the log's bytes."""
 
+    def on_registered(self, registered: Registered) -> None:
+        """Name servers list other members than before."""
+
     def on_disconnect(self) -> None:
         """The link has broken."""
 
@@ -93,7 +97,7 @@ class BrokerSide:
         self._watch = BrokerWatch(
             self.link,
             limit=settings.broker_hang_timeout_ms / 1000,
-            outlast_promises=settings.durability == "relaxed",
+            outlast_promises=settings.durability == "relaxed" and settings.enable_controller_mode,
             clock=clock,
         )
         self.counts: Counts | None = None
@@ -161,6 +165,8 @@ class BrokerSide:
                 self._events.on_store(message.refuses)
             case LogState():
                 self._events.on_log(message)
+            case Registered():
+                self._events.on_registered(message)
             case Appended():
                 self._replication().appended(message.max_offset, message.flushed_offset)
             case Retained():
