@@ -5,7 +5,7 @@ this replica master at once. End: accepted requests are answered, then the group
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import structlog
 
@@ -90,7 +90,7 @@ class BrokerApp:
             client=core.client,
             address=core.address,
             on_change=self._on_registered_members,
-            on_answer=self._on_answer if not settings.enable_controller_mode else lambda _: None,
+            on_answer=self.replica.on_registered if not settings.enable_controller_mode else lambda _: None,
         )
         core.processor_table.register(self.group_watch.processors)
         limits = ServerLimits(max_connections=settings.max_connections)
@@ -184,9 +184,6 @@ class BrokerApp:
         if self.settings.enable_slave_acting_master:  # strict locks need the members too
             self.role.least_registered = self.core.members.least_id
             self._on_serving()
-
-    def _on_answer(self, addresses: Mapping[int, str]) -> None:
-        self.replica.on_registered(addresses)
 
     def _on_serving(self) -> None:
         """Whether this replica serves consumers may be different now."""

@@ -163,7 +163,7 @@ class GroupWatch:
             self._on_answer(said)
 
     async def _members_by(self, server: str) -> Mapping[int, str] | None:
-        """What a name server says, empty if it knows nobody; None: it does not answer."""
+        """What a name server says, empty if it knows nobody; None: it does not answer the question."""
         cluster, name = self._settings.broker_cluster_name, self._settings.name
         compatible = self._settings.compatible_with_old_name_srv
         if compatible:
@@ -174,8 +174,10 @@ class GroupWatch:
             command = request(RequestCode.GET_BROKER_MEMBER_GROUP, group_header)
         try:
             answer = await self._client.call(server, command, timeout=CALL_SECONDS)
-            if answer.code != ResponseCode.SUCCESS:
+            if compatible and answer.code == ResponseCode.TOPIC_NOT_EXIST:
                 return {}
+            if answer.code != ResponseCode.SUCCESS:
+                return None
             if compatible:
                 return members_in_route(decode_body(TopicRouteData, answer.body), cluster, name)
             group = decode_body(GetBrokerMemberGroupResponseBody, answer.body).broker_member_group

@@ -90,6 +90,8 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     """For comparison with the master's."""
     registered: Registered | None = None
     """None: no name server has answered yet, or the group has controllers."""
+    controllers: bool = True
+    """enableControllerMode."""
 
 
 class Prepared(Message, frozen=True, tag=True, array_like=True):

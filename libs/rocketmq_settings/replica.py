@@ -57,7 +57,7 @@ class ReplicaKeys(Settings, frozen=True):
     enable_controller_mode: Annotated[
         bool,
         key(
-            "With false brokerId and brokerRole say which replica is master: [nobody is elected](architecture.md"
+            "With false brokerId and brokerRole say which replica is master: [there are no elections](architecture.md"
             "#a-group-without-controllers). Equal on all replicas.",
             set_by=OPERATOR,
         ),

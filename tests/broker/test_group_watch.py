@@ -42,7 +42,7 @@ class NameServers(RemotingClient):
         self.oneways: list[tuple[float, str, RemotingCommand]] = []
         self.groups: dict[str, dict[int, str] | None] = defaultdict(dict)
         """By name server; None: it cannot be reached."""
-        self.hang = False
+        self.hang = self.refuse = False
 
     async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
         self.heard.append((self.loop.time(), address, request))
@@ -50,6 +50,8 @@ class NameServers(RemotingClient):
         if members is None:
             await asyncio.sleep(timeout)
             raise ConnectError("nobody there")
+        if self.refuse:
+            return response(request, ResponseCode.SYSTEM_ERROR)
         if request.code == RequestCode.GET_BROKER_MEMBER_GROUP:
             group = GetBrokerMemberGroupResponseBody(BrokerMemberGroup(members, "broker-a", "C"))
             return response(request, ResponseCode.SUCCESS, None, None, fastjson.dumps(msgspec.to_builtins(group)))
@@ -229,6 +231,20 @@ async def test_without_controllers_name_servers_say_who_is_master(tmp_path: Path
     await asyncio.sleep(20)
     await watched.watch.stop()
     assert watched.answers == [(0, GROUP), (1, GROUP), (2, {3: OWN}), (3, {})], "nobody is an answer too"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("compatible", [False, True])
+async def test_an_error_of_a_name_server_does_not_say_that_nobody_is_listed(tmp_path: Path, compatible: bool) -> None:
+    watched = Watched(tmp_path, **ALONE, compatibleWithOldNameSrv=compatible)
+    watched.client.refuse = True
+    watched.watch.start()
+    await asyncio.sleep(1.5)
+    assert watched.answers == []
+    watched.client.refuse = False
+    await asyncio.sleep(1)
+    await watched.watch.stop()
+    assert watched.answers == [(2, {})]
 
 
 @pytest.mark.looptime

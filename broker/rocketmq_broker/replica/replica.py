@@ -221,6 +221,7 @@ class Replica:
             message_delay_level=self._settings.message_delay_level,
             max_message_size=self._settings.max_message_size,
             registered=self._registered,
+            controllers=self._settings.enable_controller_mode,
         )
 
     def on_message(self, message: FromSidecar) -> None:

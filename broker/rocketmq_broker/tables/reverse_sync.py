@@ -110,7 +110,9 @@ class ReverseSync:
             version = theirs.data_version
             if version <= self._held:
                 return
-            if version.state_version > epoch or max(version.counter, version.timestamp) > MAX_COUNTER:
+            # what is held may be of a later epoch if the group had controllers, or others
+            newest = max(epoch, self._held.state_version)
+            if version.state_version > newest or max(version.counter, version.timestamp) > MAX_COUNTER:
                 log.warning(
                     "a member's consumer offsets have an impossible version", address=address, version=str(version)
                 )

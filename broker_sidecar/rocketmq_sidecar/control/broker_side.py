@@ -145,6 +145,8 @@ class BrokerSide:
                 f"its mappedFileSizeCommitLog is {hello.file_size}, this sidecar's"
                 f" {settings.mapped_file_size_commit_log}: set both to the same value"
             )
+        if hello.controllers is not settings.enable_controller_mode:
+            return "enableControllerMode differs in its file and this sidecar's: set both to the same value"
         log.info("broker connected", address=hello.address, min_offset=hello.min_offset, max_offset=hello.max_offset)
         self._progress = None
         self._sent_offset = hello.max_offset

@@ -65,6 +65,7 @@ async def test_without_controllers_the_sidecar_hears_who_is_registered(tmp_path:
     async with running(tmp_path / "store", master=False, enableControllerMode=False) as group:
         hello = await group.sidecar.receive(Hello)
         assert hello.registered is None or not hello.registered.addresses
+        assert not hello.controllers
         listed = {number: f"10.0.0.{number}:10911" for number in range(100)}
         group.app.replica.on_registered(listed)
         group.app.replica.on_registered(listed)

@@ -18,7 +18,7 @@ MASTER_ID: Final = 0
 EPOCH: Final = 1
 """Of role, link and tables. The log has epochs of its own (`mastership.begun_alone`)."""
 PATIENCE: Final = 10.0
-"""Seconds that name servers have to say who is in the group; after that a replica goes on without. Each silent one costs
+"""Seconds that name servers have to say who is in the group; then a replica continues without. Each silent one costs
 its broker 3 s."""
 _EXCHANGE: Final = "exchange brokerId and brokerRole with the slave that has the longest log"
 _UNPROVEN: Final = (

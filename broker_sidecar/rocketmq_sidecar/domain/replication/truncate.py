@@ -108,10 +108,9 @@ def check_cut(
     end = _end_of_first(data, offset, max_offset)
     if alone and end is not None:
         raise DurableDataError(
-            f"the master's log ends or diverges from this one at {offset}, and this one goes on to {max_offset}. "
-            "Without controllers nobody knows which messages were acknowledged, so nothing is cut. To keep what is "
-            "here, exchange brokerId and brokerRole of this replica and the master; to give it up, "
-            f"{REBUILD}"
+            f"the master's log ends or diverges from this one at {offset}, and this one continues to {max_offset}. "
+            "Without controllers no election shows which messages were acknowledged, so nothing is cut. To keep what "
+            f"is here, exchange brokerId and brokerRole of this replica and the master; to give it up, {REBUILD}"
         )
     if (strict or offset == 0) and end is not None and end <= confirm_offset:
         raise ConfirmedDataError(
