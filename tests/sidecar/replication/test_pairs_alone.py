@@ -113,6 +113,26 @@ async def test_the_roles_are_exchanged(tmp_path: Path) -> None:
         assert len(slave.log()) == end
 
 
+async def test_two_masters_that_began_in_one_second_are_found_by_their_bytes(tmp_path: Path) -> None:
+    """They have the same epoch from the same offset, so the slave follows until the logs are compared."""
+    async with replica(tmp_path / "1", MASTER) as one, replica(tmp_path / "2", MASTER) as two:
+        await one.lead(1, MASTER)
+        await two.lead(1, MASTER)
+        ends = one.append(b"one"), two.append(b"and another", b"and more")
+        assert epochs(one) == epochs(two)
+    async with (
+        replica(tmp_path / "1", SLAVE, end=ends[0], later=60) as slave,
+        replica(tmp_path / "2", MASTER, end=ends[1], later=60) as master,
+    ):
+        before = slave.log()
+        await master.lead(1, MASTER)
+        await slave.follow(master, 1)
+        await slave.until(lambda: bool(slave.troubles))
+        assert "differs from the master's at offset 0" in str(slave.troubles[0])
+        assert slave.log()[: len(before)] == before
+        assert slave.truncations == []
+
+
 async def test_a_group_that_had_controllers_goes_on_without_and_asks_before_it_goes_back(tmp_path: Path) -> None:
     controlled = {"enable_controller_mode": True}
     async with (
