@@ -90,6 +90,7 @@ class BrokerApp:
             client=core.client,
             address=core.address,
             on_change=self._on_registered_members,
+            on_answer=self.replica.on_registered if not settings.enable_controller_mode else lambda _: None,
         )
         core.processor_table.register(self.group_watch.processors)
         limits = ServerLimits(max_connections=settings.max_connections)

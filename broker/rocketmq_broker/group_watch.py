@@ -54,15 +54,17 @@ class GroupWatch:
         client: RemotingClient,
         address: str,
         on_change: Callable[[], None] = lambda: None,
+        on_answer: Callable[[Mapping[int, str]], None] = lambda _: None,
     ) -> None:
-        """`address`: brokerIP1:listenPort. `on_change`: `members` changed."""
+        """`address`: brokerIP1:listenPort. `on_change`: `members` changed. `on_answer`: whom the name servers list,
+        after each answer; without name servers nobody, once."""
         self._settings = settings
         self._role = role
         self._topics = topics
         self._members = members
         self._client = client
         self._address = address
-        self._on_change = on_change
+        self._on_change, self._on_answer = on_change, on_answer
         self._servers = settings.name_servers
         self._asked = 0
         """Index of the name server that is asked first: the last one that answered."""
@@ -78,8 +80,17 @@ class GroupWatch:
         period = self._settings.heartbeat_period
         if period is not None:
             self._tasks += [asyncio.create_task(self._keep_known(server, period)) for server in self._servers]
-        if (self._settings.enable_slave_acting_master or self._settings.lock_in_strict_mode) and self._servers:
+        settings = self._settings
+        needed = settings.enable_slave_acting_master or settings.lock_in_strict_mode or self._names_master
+        if needed and self._servers:
             self._tasks.append(asyncio.create_task(self._keep_asking()))
+        elif self._names_master:
+            self._on_answer({})
+
+    @property
+    def _names_master(self) -> bool:
+        """Without controllers name servers say where the master is."""
+        return not self._settings.enable_controller_mode
 
     async def stop(self) -> None:
         """No heartbeat leaves after this: the broker unregisters next."""
@@ -137,18 +148,22 @@ class GroupWatch:
 
     async def _ask(self) -> None:
         """One name server after another, until one knows the group; if none does, what is known stays."""
+        said: Mapping[int, str] | None = None
         for turn in range(len(self._servers)):
             index = (self._asked + turn) % len(self._servers)
             addresses = await self._members_by(self._servers[index])
+            said = said if addresses is None else addresses
             if addresses:
                 self._asked = index
                 if self._members.update(addresses):
                     log.info("members of the group", members=dict(sorted(addresses.items())))
                     self._on_change()
-                return
+                break
+        if said is not None:
+            self._on_answer(said)
 
-    async def _members_by(self, server: str) -> Mapping[int, str]:
-        """What a name server says; empty: it does not answer, or knows nobody."""
+    async def _members_by(self, server: str) -> Mapping[int, str] | None:
+        """What a name server says, empty if it knows nobody; None: it does not answer the question."""
         cluster, name = self._settings.broker_cluster_name, self._settings.name
         compatible = self._settings.compatible_with_old_name_srv
         if compatible:
@@ -159,15 +174,17 @@ class GroupWatch:
             command = request(RequestCode.GET_BROKER_MEMBER_GROUP, group_header)
         try:
             answer = await self._client.call(server, command, timeout=CALL_SECONDS)
-            if answer.code != ResponseCode.SUCCESS:
+            if compatible and answer.code == ResponseCode.TOPIC_NOT_EXIST:
                 return {}
+            if answer.code != ResponseCode.SUCCESS:
+                return None
             if compatible:
                 return members_in_route(decode_body(TopicRouteData, answer.body), cluster, name)
             group = decode_body(GetBrokerMemberGroupResponseBody, answer.body).broker_member_group
         except (RemotingError, FormatError, ValueError):
-            return {}
+            return None
         except Exception:
             # if this task ended here, no slave would act as master any more
             log.exception("unexpected error in a question to a name server", name_server=server)
-            return {}
+            return None
         return {} if group is None else group.broker_addrs

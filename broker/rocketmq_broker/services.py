@@ -22,7 +22,7 @@ from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.escaped_sync import EscapedSync
-from rocketmq_broker.tables.reverse_sync import ReverseSync
+from rocketmq_broker.tables.reverse_sync import PATIENCE_ALONE_SECONDS, PATIENCE_SECONDS, ReverseSync
 from rocketmq_broker.tables.slave_sync import SlaveSync
 from rocketmq_broker.tables.slave_tables import SlaveTables
 from rocketmq_broker.tables.table_copies import TableCopies
@@ -207,7 +207,10 @@ class Services:
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)
         self._reverse_sync = ReverseSync(
-            offsets=tables.offsets, client=core.client, escaped=self._escaped if core.settings.escapes else None
+            offsets=tables.offsets,
+            client=core.client,
+            escaped=self._escaped if core.settings.escapes else None,
+            patience=PATIENCE_SECONDS if core.settings.enable_controller_mode else PATIENCE_ALONE_SECONDS,
         )
         self._sync = SlaveSync(
             role=core.role,

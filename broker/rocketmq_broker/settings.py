@@ -11,7 +11,7 @@ from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, enco
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
 from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_settings.broker import BrokerKeys
-from rocketmq_settings.replica import FAST_PORT_DISTANCE
+from rocketmq_settings.replica import FAST_PORT_DISTANCE, check_fixed_role
 from rocketmq_store.retention import hours
 
 ACTING_TIMEOUT_MILLIS: Final = 10_000
@@ -26,6 +26,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
             encode_identity(BrokerIdentity(self.broker_cluster_name, self.name, 1))
         except IdentityError as error:
             raise ValueError(f"brokerClusterName or brokerName: {error}") from error
+        check_fixed_role(self)
         for key, host in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
             if host and not _is_host(host):
                 raise ValueError(f"{key}: {host!r} is neither an address nor a host's name; the port has its own key")
@@ -109,6 +110,8 @@ class BrokerSettings(BrokerKeys, frozen=True):
     @property
     def copies_needed(self) -> int:
         """Replicas in sync without which a send is refused."""
+        if self.waits_for_no_copies:
+            return 1
         return max(2, self.min_in_sync_replicas) if self.durability == "strict" else self.min_in_sync_replicas
 
     @property
@@ -116,7 +119,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
         """What PUT_OK promises; the sidecar's `AckRule` says the same of copies."""
         strict = self.durability == "strict"
         copies = 1 if not strict and not self.all_ack_in_sync_state_set else 2
-        alone = max(copies, self.in_sync_replicas, self.min_in_sync_replicas) == 1
+        alone = self.waits_for_no_copies or max(copies, self.in_sync_replicas, self.min_in_sync_replicas) == 1
         return Durability(self.copies_needed, strict, alone and self.flush_disk_type == "ASYNC_FLUSH")
 
 

@@ -127,11 +127,11 @@ class SidecarApp:
         in_sync = replication.in_sync
         if machine is not None:
             group, broker_id = machine.session.group, machine.session.broker_id
-            found = machine.session.finder.leader is not None
+            found = machine.session.elects
             unproven = machine.session.reported_unproven is not None
             if machine.role.broker is BrokerState.MASTER:
                 role = "master"
-                until = max(machine.session.lease.until(group.master_epoch) - boot_clock(), 0.0)
+                until = max(machine.session.lease_until - boot_clock(), 0.0)
             elif machine.role.slave_of is not None:
                 role = "slave"
         if in_sync is None:

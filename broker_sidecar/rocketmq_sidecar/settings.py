@@ -7,8 +7,10 @@ from typing import Final
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_runtime.remoting.client import parse_address
+from rocketmq_settings.replica import check_fixed_role
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_sidecar.domain.options import Options, Timing
+from rocketmq_sidecar.domain.replication.confirm import AckRule
 
 _LEASE_MARGIN_MS: Final = 100
 
@@ -21,10 +23,17 @@ class SidecarSettings(SidecarKeys, frozen=True):
             encode_identity(BrokerIdentity(self.broker_cluster_name, self.name, 1))
         except IdentityError as error:
             raise ValueError(f"brokerClusterName or brokerName: {error}") from error
-        if not self.enable_controller_mode:
-            raise ValueError("enableControllerMode=false: a sidecar needs controllers; remove the key")
-        if not self.controllers:
-            raise ValueError("controllerAddr is not set: name all controllers as host:port;host:port;host:port")
+        check_fixed_role(self)
+        if not self.enable_controller_mode and self.beside_java_broker:
+            raise ValueError(
+                "enableControllerMode=false with brokerEngine=apache: an official broker without controllers runs"
+                " without a sidecar"
+            )
+        if self.enable_controller_mode and not self.controllers:
+            raise ValueError(
+                "controllerAddr is not set: name all controllers as host:port;host:port;host:port, or set"
+                " enableControllerMode=false"
+            )
         for address in self.controllers:
             try:
                 parse_address(address)
@@ -96,7 +105,20 @@ class SidecarSettings(SidecarKeys, frozen=True):
     @property
     def acknowledges_what_all_have(self) -> bool:
         """An acknowledged message is on every member of the SyncStateSet."""
-        return self.durability == "strict" or self.all_ack_in_sync_state_set
+        return self.durability == "strict" or (self.all_ack_in_sync_state_set and not self.waits_for_no_copies)
+
+    @property
+    def ack_rule(self) -> AckRule:
+        """Whose copies a message needs."""
+        if self.waits_for_no_copies:
+            return AckRule(strict=False, all_ack_in_sync_state_set=False, in_sync_replicas=1, min_in_sync_replicas=1)
+        return AckRule(
+            strict=self.durability == "strict",
+            all_ack_in_sync_state_set=self.all_ack_in_sync_state_set,
+            in_sync_replicas=self.in_sync_replicas,
+            min_in_sync_replicas=self.min_in_sync_replicas,
+            enable_auto_in_sync_replicas=self.enable_auto_in_sync_replicas,
+        )
 
     @property
     def options(self) -> Options:
@@ -115,6 +137,7 @@ class SidecarSettings(SidecarKeys, frozen=True):
             controllers=self.controllers,
             timing=timing,
             relaxed=self.durability == "relaxed",
+            fixed_id=None if self.enable_controller_mode else self.broker_id,
             learner=self.async_learner,
         )
 

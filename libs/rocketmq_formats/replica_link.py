@@ -32,10 +32,12 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 9
+PROTOCOL: Final = 10
 MAX_FRAME: Final = 16 * 1024 * 1024
 MAX_OTHERS: Final = 16
 """Members that a new master asks for newer tables."""
+MAX_REGISTERED: Final = 64
+"""Members of a group that a broker reports as registered, those with the least ids."""
 _LENGTH: Final = struct.Struct(">I")
 ANSWER_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0)
 N_ANSWERS: Final = len(ANSWER_SECONDS) + 1
@@ -60,6 +62,13 @@ class LogState(Message, frozen=True, tag=True, array_like=True):
     """Of the damage, for operators."""
 
 
+class Registered(Message, frozen=True, tag=True, array_like=True):
+    """Without controllers: whom a name server lists in this group; sent whenever that changes."""
+
+    addresses: Annotated[dict[int, str], msgspec.Meta(max_length=MAX_REGISTERED)] = {}
+    """brokerId -> brokerIP1:listenPort."""
+
+
 class Hello(Message, frozen=True, tag=True, array_like=True):
     """First word of a broker whose store is recovered and whose lock is released."""
 
@@ -79,6 +88,10 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     message_delay_level: str = ""
     max_message_size: int | None = None
     """For comparison with the master's."""
+    registered: Registered | None = None
+    """None: no name server has answered yet, or the group has controllers."""
+    controllers: bool = True
+    """enableControllerMode."""
 
 
 class Prepared(Message, frozen=True, tag=True, array_like=True):
@@ -211,7 +224,7 @@ class Welcome(Message, frozen=True, tag=True, array_like=True):
     """The identity is settled."""
 
     broker_id: int
-    """The id at the controllers, from 1; outwards a master is 0."""
+    """The id at the controllers, from 1; outwards a master is 0. Without controllers the configured id."""
 
 
 class CopyKey(Message, frozen=True, tag=True, array_like=True):
@@ -296,7 +309,7 @@ class Hold(Message, frozen=True, tag=True, array_like=True):
 
 
 class Following(Message, frozen=True, tag=True, array_like=True):
-    """This replica is a slave of the master named."""
+    """This replica is a slave of the master named. The address is empty while nobody knows it."""
 
     epoch: int
     master_broker_id: int
@@ -358,7 +371,18 @@ class Status(Message, frozen=True, tag=True, array_like=True):
 
 
 FromBroker = (
-    Hello | LogState | Prepared | Appended | Released | Truncated | Retained | RoleNotice | Held | Copied | Alive
+    Hello
+    | LogState
+    | Registered
+    | Prepared
+    | Appended
+    | Released
+    | Truncated
+    | Retained
+    | RoleNotice
+    | Held
+    | Copied
+    | Alive
 )
 FromSidecar = (
     Welcome

@@ -3,12 +3,12 @@
 Source: rocketmq-all-5.3.3: BrokerConfig.java, MessageStoreConfig.java.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from rocketmq_formats.store.delay_levels import DEFAULT_LEVELS
-from rocketmq_settings.declare import CONNECTIONS, OPERATOR, Connections, Count, Millis, key
+from rocketmq_settings.declare import CONNECTIONS, Connections, Count, Millis, key
 from rocketmq_settings.replica import ReplicaKeys
 
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)]
@@ -18,13 +18,6 @@ Ratio = Annotated[float, msgspec.Meta(ge=0.1, le=1.0)]
 
 class BrokerKeys(ReplicaKeys, frozen=True):
     """Every key of `rocketmq-broker -c FILE`."""
-
-    # Identity, for Java's files
-    broker_id: Annotated[int, key("The controllers give the brokerId.", without_effect=True, set_by=OPERATOR)] = 0
-    broker_role: Annotated[
-        Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"],
-        key("The controllers decide the role.", without_effect=True, set_by=OPERATOR),
-    ] = "ASYNC_MASTER"
 
     # Registration
     register_name_server_period: Annotated[

@@ -54,6 +54,26 @@ class ReplicaKeys(Settings, frozen=True):
         Port, key("The sidecar's port for replication.", default="listenPort + 1", set_by=OPERATOR)
     ] = 0
     bind_address: Annotated[str, key("Address that the ports bind to.", set_by=OPERATOR)] = "0.0.0.0"  # noqa: S104 - others must reach it
+    enable_controller_mode: Annotated[
+        bool,
+        key(
+            "With false brokerId and brokerRole say which replica is master: [there are no elections](architecture.md"
+            "#a-group-without-controllers). Equal on all replicas.",
+            set_by=OPERATOR,
+        ),
+    ] = True
+    broker_id: Annotated[
+        int,
+        key("Without controllers 0 for the master, another one for each slave. Controllers give it.", set_by=OPERATOR),
+    ] = 0
+    broker_role: Annotated[
+        Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"],
+        key(
+            "Without controllers SLAVE for all but brokerId 0. With durability=relaxed an ASYNC_MASTER waits for no "
+            "copies. Controllers decide it.",
+            set_by=OPERATOR,
+        ),
+    ] = "ASYNC_MASTER"
     namesrv_addr: Annotated[
         str,
         key(
@@ -108,3 +128,21 @@ class ReplicaKeys(Settings, frozen=True):
     rocketmq_home: Annotated[str, HOME] = ""
     log_format: Annotated[LogFormat, key("Format of the log lines.", set_by=OPERATOR)] = "console"
     log_level: Annotated[LogLevel, key("Least important level that is logged.")] = "info"
+
+    @property
+    def waits_for_no_copies(self) -> bool:
+        """Java's ASYNC_MASTER: the other keys about copies do not count."""
+        return not self.enable_controller_mode and self.broker_role == "ASYNC_MASTER" and self.durability == "relaxed"
+
+
+def check_fixed_role(keys: ReplicaKeys) -> None:
+    """Without controllers the id must fit the role.
+
+    Raises:
+        ValueError: it does not.
+    """
+    fits = keys.broker_id == 0 if keys.broker_role != "SLAVE" else 0 < keys.broker_id < 2**31
+    if keys.enable_controller_mode or fits:
+        return
+    advice = "a slave has a brokerId of its own, from 1" if keys.broker_role == "SLAVE" else "the master has brokerId 0"
+    raise ValueError(f"brokerId={keys.broker_id} with brokerRole={keys.broker_role}: {advice}")

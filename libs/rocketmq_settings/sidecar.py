@@ -36,13 +36,10 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         str,
         key(
             "All controllers, `host:port;host:port;host:port`; names are resolved at each connect.",
-            default="required",
+            default="required with enableControllerMode",
             set_by="spec.controllerRef or spec.controllerAddr",
         ),
     ] = ""
-    enable_controller_mode: Annotated[bool, key("A sidecar needs controllers; false is refused.", set_by=OPERATOR)] = (
-        True
-    )
     controller_deployed_stand_alone: Annotated[
         bool,
         key("controllerAddr names the controllers, embedded in name servers or not.", without_effect=True),

@@ -42,7 +42,7 @@ class NameServers(RemotingClient):
         self.oneways: list[tuple[float, str, RemotingCommand]] = []
         self.groups: dict[str, dict[int, str] | None] = defaultdict(dict)
         """By name server; None: it cannot be reached."""
-        self.hang = False
+        self.hang = self.refuse = False
 
     async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
         self.heard.append((self.loop.time(), address, request))
@@ -50,6 +50,8 @@ class NameServers(RemotingClient):
         if members is None:
             await asyncio.sleep(timeout)
             raise ConnectError("nobody there")
+        if self.refuse:
+            return response(request, ResponseCode.SYSTEM_ERROR)
         if request.code == RequestCode.GET_BROKER_MEMBER_GROUP:
             group = GetBrokerMemberGroupResponseBody(BrokerMemberGroup(members, "broker-a", "C"))
             return response(request, ResponseCode.SUCCESS, None, None, fastjson.dumps(msgspec.to_builtins(group)))
@@ -75,6 +77,7 @@ class Watched:
         self.role.follow(1, MASTER)
         self.members = MemberGroup()
         self.changes: list[float] = []
+        self.answers: list[tuple[float, dict[int, str]]] = []
         self.began = self.client.loop.time()
         self.watch = GroupWatch(
             settings=settings_for(folder, **{"namesrvAddr": "a:1;b:1", **keys}),
@@ -84,6 +87,7 @@ class Watched:
             client=self.client,
             address=OWN,
             on_change=lambda: self.changes.append(self.now),
+            on_answer=lambda addresses: self.answers.append((self.now, dict(addresses))),
         )
 
     @property
@@ -208,6 +212,46 @@ async def test_what_is_known_stays_when_nobody_answers(tmp_path: Path) -> None:
     await watched.watch.stop()
     assert watched.members.addresses == GROUP
     assert MemberGroup().least_id is None
+
+
+ALONE = {"enableControllerMode": False, "brokerId": 3, "brokerRole": "SLAVE", "enableSlaveActingMaster": False}
+
+
+@pytest.mark.looptime
+async def test_without_controllers_name_servers_say_who_is_master(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, **ALONE)
+    watched.client.groups |= {"a:1": {}, "b:1": GROUP}
+    watched.watch.start()
+    await asyncio.sleep(1.5)
+    watched.client.groups["b:1"] = {3: OWN}
+    await asyncio.sleep(1)
+    watched.client.groups["b:1"] = {}
+    await asyncio.sleep(1)
+    watched.client.groups |= {"a:1": None, "b:1": None}
+    await asyncio.sleep(20)
+    await watched.watch.stop()
+    assert watched.answers == [(0, GROUP), (1, GROUP), (2, {3: OWN}), (3, {})], "nobody is an answer too"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("compatible", [False, True])
+async def test_an_error_of_a_name_server_does_not_say_that_nobody_is_listed(tmp_path: Path, compatible: bool) -> None:
+    watched = Watched(tmp_path, **ALONE, compatibleWithOldNameSrv=compatible)
+    watched.client.refuse = True
+    watched.watch.start()
+    await asyncio.sleep(1.5)
+    assert watched.answers == []
+    watched.client.refuse = False
+    await asyncio.sleep(1)
+    await watched.watch.stop()
+    assert watched.answers == [(2, {})]
+
+
+@pytest.mark.looptime
+async def test_without_name_servers_nobody_is_listed(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, **ALONE, namesrvAddr="")
+    await watched.run(5)
+    assert watched.answers == [(0, {})]
 
 
 @pytest.mark.looptime

@@ -27,6 +27,9 @@ JAVA = {
 }
 
 
+ALONE = {"enableControllerMode": "false"}
+
+
 def test_a_java_file_is_understood() -> None:
     loaded = build_settings(BrokerSettings, JAVA)
     assert set(loaded.unknown_keys) <= OF_THE_SIDECAR
@@ -45,6 +48,8 @@ def test_copies_needed() -> None:
     assert needed(minInSyncReplicas="3") == 3
     assert needed(durability="relaxed") == 1
     assert needed(durability="relaxed", minInSyncReplicas="2") == 2
+    assert needed(**ALONE, durability="relaxed", minInSyncReplicas="2") == 1, "an ASYNC_MASTER"
+    assert needed(**ALONE) == 2
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,11 @@ def test_copies_needed() -> None:
         ({"durability": "relaxed", "inSyncReplicas": "2"}, False),
         ({"durability": "relaxed", "minInSyncReplicas": "2"}, False),
         ({"durability": "relaxed", "flushDiskType": "SYNC_FLUSH"}, False),
+        ({**ALONE, "brokerRole": "ASYNC_MASTER"}, False),
+        ({**ALONE, "brokerRole": "ASYNC_MASTER", "durability": "relaxed", "inSyncReplicas": "2"}, True),
+        ({**ALONE, "brokerRole": "ASYNC_MASTER", "durability": "relaxed", "allAckInSyncStateSet": "true"}, True),
+        ({**ALONE, "brokerRole": "SYNC_MASTER", "durability": "relaxed", "inSyncReplicas": "2"}, False),
+        ({"brokerRole": "ASYNC_MASTER", "durability": "relaxed", "inSyncReplicas": "2"}, False),
     ],
 )
 def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool) -> None:
@@ -91,3 +101,13 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:
     with pytest.raises(SettingsError, match=key):
         build_settings(BrokerSettings, {**JAVA, key: value})
+
+
+def test_the_role_fits_the_id_where_it_counts() -> None:
+    for broker_id, role in (("0", "SLAVE"), ("-1", "SLAVE"), ("1", "ASYNC_MASTER"), ("2", "SYNC_MASTER")):
+        keys = {**JAVA, "brokerId": broker_id, "brokerRole": role}
+        build_settings(BrokerSettings, keys)
+        with pytest.raises(SettingsError, match=f"brokerId={broker_id} with brokerRole={role}"):
+            build_settings(BrokerSettings, {**keys, **ALONE})
+    for broker_id, role in (("1", "SLAVE"), ("0", "ASYNC_MASTER"), ("0", "SYNC_MASTER")):
+        build_settings(BrokerSettings, {**JAVA, **ALONE, "brokerId": broker_id, "brokerRole": role})

@@ -99,11 +99,15 @@ async def group(
     config: Config | None = None,
     differs: Config | None = None,
     name_server_config: Config | None = None,
+    alone: bool = False,
 ) -> AsyncIterator[Group]:
-    """`differs`: more configuration of the last member, which is not started yet."""
+    """`differs`: more configuration of the last member, which is not started yet. `alone`: without controllers; the
+    first member is master."""
     async with AsyncExitStack() as stack:
-        cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
-        cluster.start()
+        cluster = None
+        if not alone:
+            cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
+            cluster.start()
         name_server = NameServer(tmp_path / "namesrv", port=ports.single(), config=name_server_config)
         stack.callback(name_server.close)
         members = []
@@ -113,7 +117,7 @@ async def group(
                 f"r{number}",
                 folder=tmp_path / f"r{number}",
                 ports=ports,
-                controllers=cluster.addresses,
+                controllers=() if cluster is None else cluster.addresses,
                 nameservers=[name_server.address],
                 cluster="C",
                 name="broker-a",
@@ -122,6 +126,7 @@ async def group(
                     "durability": durability,
                     "haReplicationSecretFile": make_secret(tmp_path / "replication.secret"),
                     "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+                    **(_fixed(number) if alone else {}),
                     **(config or {}),
                     **((differs or {}) if number == count - 1 else {}),
                 },
@@ -133,6 +138,11 @@ async def group(
         for member in members:
             stack.push_async_callback(member.client.close)
         yield Group(members, name_server.address, cluster)
+
+
+def _fixed(number: int) -> Config:
+    role = "SLAVE" if number else "SYNC_MASTER"
+    return {"enableControllerMode": False, "brokerId": number, "brokerRole": role}
 
 
 class Sender:

@@ -84,7 +84,6 @@ def test_each_half_of_a_replica_knows_the_keys_of_the_other() -> None:
         (SidecarKeys, {"haMaxGapNotInSync": "1"}, "haMaxTimeSlaveNotCatchup decides"),
         (BrokerKeys, {"transientStorePoolEnable": "true"}, "mapped files"),
         (BrokerKeys, {"transientStorePoolSize": "8"}, "mapped files"),
-        (BrokerKeys, {"brokerRole": "SLAVE"}, "The controllers decide"),
     ],
 )
 def test_keys_of_the_design_documents_without_effect_are_explained(
@@ -96,7 +95,7 @@ def test_keys_of_the_design_documents_without_effect_are_explained(
 
 
 def test_nothing_is_explained_about_defaults_or_beside_an_official_broker() -> None:
-    assert without_effect(BrokerKeys(broker_role="ASYNC_MASTER")) == {}
+    assert without_effect(BrokerKeys(transient_store_pool_size=5)) == {}
     official = SidecarSettings(controller_addr="a:1", broker_engine="apache", controller_deployed_stand_alone=True)
     assert without_effect(official) == {}
 

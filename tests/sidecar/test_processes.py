@@ -355,7 +355,7 @@ async def test_damaged_identity_is_waited_for_and_not_a_crash_loop(
     [
         ("controllerAddr", "", "controllerAddr is not set"),
         ("controllerAddr", "nowhere", "controllerAddr"),
-        ("enableControllerMode", "false", "enableControllerMode"),
+        ("enableControllerMode", "perhaps", "enableControllerMode"),
         ("storePathRootDir", "", "storePathRootDir"),
         ("brokerName", "a#b", "brokerName"),
         ("durability", "maybe", "durability"),

@@ -76,11 +76,11 @@ class ReplicaRole:
         """Of the role; the highest seen."""
         self.lease_until = float("-inf")
         self.broker_id: int | None = None
-        """As the controllers assigned it, from 1; None until the sidecar has sent it."""
+        """As the controllers assigned it, from 1, or as configured without them; None until the sidecar has sent it."""
         self.copy_key: CopyKey | None = None
         """None: the group has no secret."""
         self.master_address: str | None = None
-        """While SLAVE."""
+        """While SLAVE; None: without controllers, and no name server has listed a master yet."""
         self.master_known = False
         """While SLAVE: the sidecar knows a living master."""
         self.least_registered: int | None = None
@@ -152,10 +152,10 @@ class ReplicaRole:
             self._awaited = end, now
 
     def follow(self, epoch: int, master_address: str) -> None:
-        """Be the slave of `master_address`."""
-        self._leave(Role.SLAVE, f"slave of {master_address}")
+        """Be the slave of `master_address`; empty: nobody knows it yet."""
+        self._leave(Role.SLAVE, f"slave of {master_address or 'a master that is not known yet'}")
         self.epoch = max(epoch, self.epoch)
-        self.master_address = master_address
+        self.master_address = master_address or None
         self.master_known = True
 
     def master_is_known(self, known: bool) -> bool:  # noqa: FBT001 - the message's only word

@@ -8,7 +8,7 @@ messages that arrive until then are queued. `app.py` builds it and registers lis
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
@@ -20,6 +20,7 @@ from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.replica_link import (
+    MAX_REGISTERED,
     PROTOCOL,
     Alive,
     Appended,
@@ -39,6 +40,7 @@ from rocketmq_formats.replica_link import (
     Prepare,
     Prepared,
     Probe,
+    Registered,
     Release,
     Released,
     Repaired,
@@ -135,6 +137,7 @@ class Replica:
         )
         self._checked, self._log_state = LogState(), LogState()
         """What the scrubber has reported, and what the sidecar knows."""
+        self._registered: Registered | None = None
         self._stopping = self._noticed = False
         self.status: Status | None = None
         """The answer to 1007 and 907; None until the sidecar has sent it."""
@@ -176,6 +179,13 @@ class Replica:
         self._checked = state
         self._report_log_state()
 
+    def on_registered(self, addresses: Mapping[int, str]) -> None:
+        """Without controllers: a name server has said who is in the group."""
+        registered = Registered(dict(sorted(addresses.items())[:MAX_REGISTERED]))
+        if registered != self._registered:
+            self._registered = registered
+            self._link.send(registered)
+
     def copied(self, message: Copied) -> None:
         """Slaves that may enter the SyncStateSet have this master's tables."""
         self._link.send(message)
@@ -210,6 +220,8 @@ class Replica:
             log=self._log_state,
             message_delay_level=self._settings.message_delay_level,
             max_message_size=self._settings.max_message_size,
+            registered=self._registered,
+            controllers=self._settings.enable_controller_mode,
         )
 
     def on_message(self, message: FromSidecar) -> None:

@@ -60,6 +60,7 @@ class ReplicaApi:
                 message_delay_level=self._settings.message_delay_level,
                 durability=self._settings.durability,
                 max_message_size=self._settings.max_message_size,
+                enable_controller_mode=None if self._settings.enable_controller_mode else False,
             )
         return response(request, ResponseCode.SUCCESS, None, header)
 

@@ -7,6 +7,7 @@ table, never single offsets: the highest offset is not the newest one after an o
 an acting slave has no version: it is joined to the newest table at the end (`domain/tables/acting_commits.py`).
 
 A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk meanwhile.
+Without controllers nothing waits for a failover: then it costs `PATIENCE_ALONE_SECONDS`.
 
 Delay offsets (45) are not taken over. They hold for a place of the log that the member has, and its log may differ
 there from this one: a message would count as delivered whose copy this log lacks. What was delivered is found in this
@@ -35,6 +36,7 @@ log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS: Final = 0.25
 """With the time to decode the last answer, a failover takes at most 0.3 s longer."""
+PATIENCE_ALONE_SECONDS: Final = 3.0
 MAX_COUNTER: Final = 2**62
 """A larger counter or time is nobody's: the versions after it would not fit their 64 bits."""
 MAX_BODY: Final = 1536 * 1024
@@ -44,8 +46,16 @@ MAX_BODY: Final = 1536 * 1024
 class ReverseSync:
     """One per broker; `run` is called once for each epoch that it is prepared for."""
 
-    def __init__(self, *, offsets: ConsumerOffsets, client: RemotingClient, escaped: EscapedSync | None = None) -> None:
-        """`escaped`: None without enableRemoteEscape."""
+    def __init__(
+        self,
+        *,
+        offsets: ConsumerOffsets,
+        client: RemotingClient,
+        escaped: EscapedSync | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`escaped`: None without enableRemoteEscape. `patience`: seconds that it may take."""
+        self._patience = patience
         self._offsets = offsets
         self._escaped = escaped
         self._held = offsets.version
@@ -65,12 +75,12 @@ class ReverseSync:
         self._named.set()
 
     async def run(self, epoch: int) -> None:
-        """Returns, in any case, after `PATIENCE_SECONDS` at most. Cancelled: nothing is taken over any longer."""
+        """Returns, in any case, after `patience` at most. Cancelled: nothing is taken over any longer."""
         self._held = self._offsets.version
         self._acting.clear()
         silent = {"the sidecar has not named the other members"}
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(self._patience):
                 addresses = await self._addresses(epoch)
                 silent = set(addresses)
                 if not silent:
@@ -104,7 +114,7 @@ class ReverseSync:
     async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
         try:
             command = newer_offsets_request(self._held)
-            answer = await self._client.call(address, command, timeout=2 * PATIENCE_SECONDS)
+            answer = await self._client.call(address, command, timeout=2 * self._patience)
             silent.discard(address)
             if answer.code != ResponseCode.SUCCESS:
                 log.warning("a member does not give its consumer offsets", address=address, reason=answer.remark)
@@ -130,7 +140,9 @@ class ReverseSync:
                 table = without(table, theirs.acting)
             if version <= self._held:
                 return
-            if version.state_version > epoch or max(version.counter, version.timestamp) > MAX_COUNTER:
+            # what is held may be of a later epoch if the group had controllers, or others
+            newest = max(epoch, self._held.state_version)
+            if version.state_version > newest or max(version.counter, version.timestamp) > MAX_COUNTER:
                 log.warning(
                     "a member's consumer offsets have an impossible version", address=address, version=str(version)
                 )

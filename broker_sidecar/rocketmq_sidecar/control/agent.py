@@ -16,7 +16,7 @@ import structlog
 from rocketmq_formats.broker_identity import IdentityError
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
-from rocketmq_formats.replica_link import CopyKey, Held, Hello, LogState, Prepared, Released, RoleNotice
+from rocketmq_formats.replica_link import CopyKey, Held, Hello, LogState, Prepared, Registered, Released, RoleNotice
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.files.filesystem import StorageError
@@ -201,6 +201,10 @@ class Agent:
         """The broker has checked the log's bytes."""
         self.replication.log_state(state)
         self._event(lambda machine: machine.on_log(state, self._clock()))
+
+    def on_registered(self, registered: Registered) -> None:
+        """Name servers list other members of the group than before."""
+        self._event(lambda machine: machine.on_registered(registered, self._clock()))
 
     def _hand_over_unfit(self, cause: UnfitStore, failure: str) -> None:
         async def hand_over() -> None:

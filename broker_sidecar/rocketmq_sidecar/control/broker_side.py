@@ -24,6 +24,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     LogState,
     Prepared,
+    Registered,
     Released,
     Repaired,
     Replicated,
@@ -69,6 +70,9 @@ class BrokerEvents(Protocol):
     def on_log(self, state: LogState) -> None:
         """It has checked the log's bytes."""
 
+    def on_registered(self, registered: Registered) -> None:
+        """Name servers list other members than before."""
+
     def on_disconnect(self) -> None:
         """The link has broken."""
 
@@ -93,7 +97,7 @@ class BrokerSide:
         self._watch = BrokerWatch(
             self.link,
             limit=settings.broker_hang_timeout_ms / 1000,
-            outlast_promises=settings.durability == "relaxed",
+            outlast_promises=settings.durability == "relaxed" and settings.enable_controller_mode,
             clock=clock,
         )
         self.counts: Counts | None = None
@@ -143,6 +147,8 @@ class BrokerSide:
                 f"its mappedFileSizeCommitLog is {hello.file_size}, this sidecar's"
                 f" {settings.mapped_file_size_commit_log}: set both to the same value"
             )
+        if hello.controllers is not settings.enable_controller_mode:
+            return "enableControllerMode differs in its file and this sidecar's: set both to the same value"
         log.info("broker connected", address=hello.address, min_offset=hello.min_offset, max_offset=hello.max_offset)
         self._progress = None
         self._sent_offset = hello.max_offset
@@ -163,6 +169,8 @@ class BrokerSide:
                 self._events.on_store(message.refuses)
             case LogState():
                 self._events.on_log(message)
+            case Registered():
+                self._events.on_registered(message)
             case Appended():
                 self._replication().appended(message.max_offset, message.flushed_offset)
             case Retained():

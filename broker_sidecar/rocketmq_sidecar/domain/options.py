@@ -41,5 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timing: Timing = Timing()
     relaxed: bool = False
     """durability=relaxed: it acknowledges alone while its lease lasts, so its heartbeats announce the lease."""
+    fixed_id: int | None = None
+    """enableControllerMode=false: the configured brokerId, 0 for the master; then there are no controllers."""
     learner: bool = False
     """asyncLearner: it copies the log, requests no election, and its heartbeats say so."""

@@ -149,6 +149,8 @@ class Follower:
         raise connection.reason
 
     async def _query_ha_address(self) -> str:
+        if not self.address:
+            raise NotMasterYetError("no name server lists a master")
         answer = await self._client.call(
             self.address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader()), timeout=CALL_TIMEOUT
         )
@@ -162,7 +164,7 @@ class Follower:
         return header.master_ha_address
 
     def _compare_settings(self, master: ExchangeHAInfoHeader) -> None:
-        """Raises `OtherFileSizeError`."""
+        """Raises `TruncationError`."""
         found = differences(self._settings, master)
         if found and found != self._differences:
             log.warning("settings differ from the master's", master=self.master_id, difference="; ".join(found))
@@ -209,4 +211,5 @@ class Follower:
             (log.info if quiet else log.warning)("not following", master=self.master_id, reason=reason)
         if self._loop.time() - self._idle_since > PATIENCE:
             self._trouble = True
-            self._on_trouble(f"cannot follow master {self.master_id} at {self.address}: {reason}")
+            where = f" at {self.address}" if self.address else ""
+            self._on_trouble(f"cannot follow master {self.master_id}{where}: {reason}")

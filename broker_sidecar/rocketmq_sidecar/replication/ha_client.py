@@ -56,11 +56,12 @@ class MasterConnection:
         truncate_broker: Callable[[int], Awaitable[None]],
         on_replicated: Callable[[int, int], None],
         strict: bool,
+        alone: bool = False,
         sync_flush: bool,
         heartbeat_interval: float,
         housekeeping_interval: float,
     ) -> None:
-        """`sock` is connected. `challenge`, if any, is the first exchange.
+        """`sock` is connected. `challenge`, if any, is the first exchange. `strict`, `alone`: as in `check_cut`.
 
         `on_replicated(max_offset, confirm_offset)`. Times in seconds."""
         self.loop = asyncio.get_running_loop()
@@ -91,7 +92,7 @@ class MasterConnection:
         self._epoch_store = epoch_store
         self._truncate_broker = truncate_broker
         self._on_replicated = on_replicated
-        self._strict, self._sync_flush = strict, sync_flush
+        self._strict, self._alone, self._sync_flush = strict, alone, sync_flush
         self._heartbeat, self._housekeeping = heartbeat_interval, housekeeping_interval
         self._scratch = memoryview(bytearray(SCRATCH))
         self._filled = 0
@@ -318,7 +319,8 @@ class MasterConnection:
         session = self.session
         offset, end = action.offset, session.max_offset
         if offset < end:
-            check_cut(self._files.read(offset, end - offset), offset, end, session.confirm_offset, strict=self._strict)
+            data, confirm = self._files.read(offset, end - offset), session.confirm_offset
+            check_cut(data, offset, end, confirm, strict=self._strict, alone=self._alone)
             log.warning(
                 "log truncated to what the master has", offset=offset, end=end, confirmed=session.confirm_offset
             )

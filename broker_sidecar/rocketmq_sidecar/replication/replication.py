@@ -8,6 +8,7 @@ Source: rocketmq-all-5.3.3: AutoSwitchHAService.java; RIP-44, section Log replic
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -22,10 +23,9 @@ from rocketmq_sidecar.audit.audit_server import AuditServer
 from rocketmq_sidecar.audit.compared_files import FILE_NAME as COMPARED_NAME
 from rocketmq_sidecar.audit.compared_files import ComparedFiles
 from rocketmq_sidecar.audit.log_audit import LogAudit
-from rocketmq_sidecar.domain.replication.confirm import AckRule
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.domain.replication.ha_challenge import Trust
-from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun
+from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun, begun_alone
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from rocketmq_sidecar.domain.replication.truncate import ReplicationError
 from rocketmq_sidecar.finish import finish
@@ -68,6 +68,7 @@ class Replication:
         on_caught_up: Callable[[], None] = lambda: None,
         on_repaired: Callable[[int, int], None] = lambda _start, _end: None,
         on_suspected: Callable[[int], None] = lambda _offset: None,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """
         Args:
@@ -93,12 +94,14 @@ class Replication:
                 each connection.
             on_repaired: slave: `(start, end)` for `replica_link.Repaired`.
             on_suspected: `(offset)` for `replica_link.Suspected`.
+            wall_clock: seconds since 1970, for the epochs of a log without controllers.
         """
         self.settings = settings
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_proposal, self._on_master_lost = on_proposal, on_master_lost
         self._on_replicas_caught_up, self._on_caught_up = on_replicas_caught_up, on_caught_up
+        self._wall_clock = wall_clock
         self._log = ReplicaLog(settings)
         self._broker_id = -1
         self._server: HaServer | None = None
@@ -178,7 +181,7 @@ class Replication:
         return self._ha_port
 
     def set_broker_id(self, broker_id: int) -> None:
-        """This replica's id at the controllers (from 1); needed before a role."""
+        """This replica's id: at the controllers (from 1), or as configured; needed before a role."""
         self._broker_id = broker_id
 
     def open_log(self, hello: Hello) -> str | None:
@@ -198,9 +201,14 @@ class Replication:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
         self._audit_watch.audit.damage = hello.log.damage
         self._group_settings = GroupSettings(
-            hello.file_size, hello.message_delay_level, self.settings.durability, hello.max_message_size
+            hello.file_size,
+            hello.message_delay_level,
+            self.settings.durability,
+            hello.max_message_size,
+            controllers=self.settings.enable_controller_mode,
         )
-        lost = self._log.open_log(hello, identified=self._broker_id >= 1)
+        identified = self.settings.enable_controller_mode and self._broker_id >= 1
+        lost = self._log.open_log(hello, identified=identified)
         self._status_changed()
         return lost
 
@@ -231,12 +239,18 @@ class Replication:
         Raises:
             StaleEpochError: an epoch newer than `epoch` is in the file.
             StorageError: the epoch file could not be written; the role does not change.
+
+        Without controllers the log gets an epoch of its own in place of `epoch`.
         """
         server, files = self._ready()
         await self.unfollow()
         if server.mastership is not None and not server.mastership.continues_in(epoch):
             await self.resign()
-        epochs = begun(self._log.epoch_store.epochs, epoch, max_offset)
+        before = self._log.epoch_store.epochs
+        if self.settings.enable_controller_mode:
+            epochs = begun(before, epoch, max_offset)
+        else:
+            epochs = begun_alone(before, max_offset, self._wall_clock())
         await finish(self._log.epoch_store.save(epochs))
         files.refresh()
         self._log.max_offset = max_offset
@@ -253,13 +267,7 @@ class Replication:
                 min_offset=files.min_offset,
                 confirm=min(self._log.confirm_offset, max_offset),
                 sync_set=sync_set,
-                rule=AckRule(
-                    strict=strict,
-                    all_ack_in_sync_state_set=settings.all_ack_in_sync_state_set,
-                    in_sync_replicas=settings.in_sync_replicas,
-                    min_in_sync_replicas=settings.min_in_sync_replicas,
-                    enable_auto_in_sync_replicas=settings.enable_auto_in_sync_replicas,
-                ),
+                rule=settings.ack_rule,
                 file_size=files.file_size,
                 batch_size=settings.ha_transfer_batch_size,
                 sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
@@ -419,7 +427,7 @@ class Replication:
         return 0 if master is None else master.max_offset
 
     def _ready(self) -> tuple[HaServer, MappedFiles]:
-        if self._server is None or self._log.files is None or self._broker_id < 1:
+        if self._server is None or self._log.files is None or self._broker_id < 0:
             raise ReplicationError("a role before start, set_broker_id and open_log")
         return self._server, self._log.files
 

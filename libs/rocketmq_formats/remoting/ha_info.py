@@ -26,6 +26,7 @@ class ExchangeHAInfoHeader(Header, frozen=True):
     message_delay_level: str | None = None
     durability: str | None = None
     max_message_size: Int64 | None = None
+    enable_controller_mode: bool | None = None
     """A native master's settings under their keys, for slaves to compare. Java's masters do not name theirs."""
 
 

@@ -14,6 +14,7 @@ from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import (
+    MAX_REGISTERED,
     Alive,
     Appended,
     Following,
@@ -30,6 +31,7 @@ from rocketmq_formats.replica_link import (
     Prepare,
     Prepared,
     Probe,
+    Registered,
     Release,
     Released,
     Repaired,
@@ -57,6 +59,26 @@ async def test_the_first_word(tmp_path: Path) -> None:
         assert (hello.cluster_name, hello.broker_name, hello.address) == ("C", "broker-a", group.address)
         assert (hello.min_offset, hello.max_offset, hello.file_size) == (0, 0, 1024 * 1024)
         assert not group.app.store.writer.held
+
+
+async def test_without_controllers_the_sidecar_hears_who_is_registered(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False, enableControllerMode=False) as group:
+        hello = await group.sidecar.receive(Hello)
+        assert hello.registered is None or not hello.registered.addresses
+        assert not hello.controllers
+        listed = {number: f"10.0.0.{number}:10911" for number in range(100)}
+        group.app.replica.on_registered(listed)
+        group.app.replica.on_registered(listed)
+        told = await group.sidecar.receive(Registered, lambda message: len(message.addresses) > 0)
+        assert told.addresses == {number: listed[number] for number in range(MAX_REGISTERED)}
+        group.sidecar.send(Following(1, 0, ""))
+        group.sidecar.send(Probe())
+        await group.sidecar.receive(Alive)
+        assert group.app.role.role is Role.SLAVE
+        assert group.app.role.master_address is None
+        group.sidecar.hang_up()
+        assert (await group.sidecar.receive(Hello)).registered == told
+        assert not [message for message in group.sidecar.received if isinstance(message, Registered)]
 
 
 async def test_the_lock_changes_hands(tmp_path: Path) -> None:

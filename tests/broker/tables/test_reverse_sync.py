@@ -100,6 +100,13 @@ async def test_an_impossible_version_is_nobodys(impossible: dict[str, int]) -> N
 
 
 @pytest.mark.looptime
+async def test_a_table_of_the_epoch_that_is_held_is_possible() -> None:
+    """The group had controllers and has none now, so its epoch is lower than that of its tables."""
+    newer = table(18, 180, epoch=9)
+    assert await taken(Members({A: (0.0, newer)}), held=table(17, 170, epoch=9), addresses=(A,)) == 180
+
+
+@pytest.mark.looptime
 async def test_an_offset_that_an_operator_reset_is_not_set_again() -> None:
     before, reset = table(17, 170), table(18, 3)
     assert await taken(Members({A: (0.0, before)}), held=reset, addresses=(A,)) == 3, "a member missed the reset"

@@ -80,6 +80,14 @@ def test_only_changes_count() -> None:
     assert heard == [1, 2]
 
 
+def test_a_lower_epoch_makes_no_older_version() -> None:
+    """Without controllers a group that had some is in epoch 1."""
+    topics = table()
+    topics.next_version(7, 1)
+    topics.next_version(1, 2)
+    assert topics.version == DataVersion(state_version=7, counter=2, timestamp=2)
+
+
 def test_a_full_table_can_still_be_registered() -> None:
     topics = table()
     number = 0

@@ -1,11 +1,12 @@
-"""What a slave's broker receives about the log, in virtual time: in portions, never after later messages."""
+"""Which broker is accepted; and what a slave's broker receives about the log, in virtual time: in portions, never after
+later messages."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from rocketmq_formats.replica_link import Alive, Counts, FromSidecar, Prepare, Replicated
+from rocketmq_formats.replica_link import PROTOCOL, Alive, Counts, FromSidecar, Hello, Prepare, Replicated
 from rocketmq_sidecar.control.broker_link import BrokerLink
 from rocketmq_sidecar.control.broker_side import MAX_UNREPORTED_BYTES, REPLICATED_SECONDS, BrokerEvents, BrokerSide
 from rocketmq_sidecar.control.replication_worker import ReplicationPort
@@ -28,13 +29,37 @@ class Link:
 
 
 class Events:
-    """The agent, which does not care here."""
+    """Keeps whom it hears of."""
+
+    def __init__(self) -> None:
+        self.heard: list[Hello] = []
+
+    def on_hello(self, hello: Hello) -> None:
+        self.heard.append(hello)
 
     def on_store(self, refuses: str | None) -> None:
         pass
 
     def on_disconnect(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("controllers", [True, False])
+async def test_a_broker_of_the_other_mode_is_refused(controllers: bool) -> None:
+    settings = SidecarSettings(controller_addr="127.0.0.1:1", enable_controller_mode=controllers)
+    events = Events()
+    broker = BrokerSide(settings, cast("BrokerEvents", events), lambda: pytest.fail("not asked for"), lambda: 0.0)
+    size = settings.mapped_file_size_commit_log
+
+    def hello(controllers: bool) -> Hello:
+        names = settings.broker_cluster_name, settings.name
+        return Hello(PROTOCOL, *names, "10.0.0.1:10911", 0, 0, 0, size, controllers=controllers)
+
+    assert "enableControllerMode" in str(broker.on_hello(hello(not controllers)))
+    assert events.heard == []
+    assert broker.on_hello(hello(controllers)) is None
+    assert events.heard == [hello(controllers)]
+    await broker.stop()
 
 
 def side() -> tuple[BrokerSide, Link]:

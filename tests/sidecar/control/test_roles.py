@@ -9,6 +9,7 @@ from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import Following, Grant, NoRole, Prepare, Release
 from rocketmq_sidecar.domain.actions import Follow, Request
 from rocketmq_sidecar.domain.controllers.polls import HINTS
+from rocketmq_sidecar.domain.controllers.session import ControllerSession
 from rocketmq_sidecar.domain.options import Timing
 from tests.sidecar.world.controllers import CONTROLLERS
 from tests.sidecar.world.node import Node
@@ -253,7 +254,9 @@ def test_change_of_the_leading_controller_leaves_the_master_alone(hangs: bool) -
         lowest = min(lowest, master.broker.lease_until - world.now)
     assert lowest > 0.5
     assert master.machine is not None
-    assert master.machine.session.finder.leader == CONTROLLERS[2]
+    session = master.machine.session
+    assert isinstance(session, ControllerSession)
+    assert session.finder.leader == CONTROLLERS[2]
 
 
 def standing(world: World) -> list[object]:
@@ -369,7 +372,7 @@ def test_a_proposal_of_another_mastership_or_set_is_void(older: int) -> None:
     assert master.machine is not None
     session = master.machine.session
     epoch = session.group.agreed.sync_state_set_epoch - older
-    session.proposal.set(SyncStateSet(sync_state_set=frozenset({master.broker_id}), sync_state_set_epoch=epoch))
+    session.on_proposal(SyncStateSet(sync_state_set=frozenset({master.broker_id}), sync_state_set_epoch=epoch))
     if not older:
         master.machine.on_replication_stopped(world.now)
     world.run(3)

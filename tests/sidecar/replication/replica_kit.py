@@ -59,6 +59,7 @@ class Replica:
         """Its broker says that it answers questions about the log."""
         self.changed = asyncio.Event()
         self.set_epoch = 0
+        self.wall_time = 2_000_000_000.0
         self.replication = Replication(
             SidecarSettings(
                 **{  # type: ignore[arg-type]  # keys of tests
@@ -81,6 +82,7 @@ class Replica:
             on_replicas_caught_up=self._on_replicas_caught_up,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
+            wall_clock=lambda: self.wall_time,
         )
         self.agree_at_once = True
         self.copies = True
@@ -227,6 +229,7 @@ class Replica:
         header = ExchangeHAInfoHeader(
             master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None,
             log_audit=self.native or None,
+            enable_controller_mode=None if self.replication.settings.enable_controller_mode else False,
         )
         return response(request, 0, header=header)
 

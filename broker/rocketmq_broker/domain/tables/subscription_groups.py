@@ -134,7 +134,8 @@ class SubscriptionGroups:
         return True
 
     def _next_version(self) -> None:
-        self.version = self.version.next(self._state_version(), self._now_ms())
+        state_version = max(self._state_version(), self.version.state_version)
+        self.version = self.version.next(state_version, self._now_ms())
         self._changed()
 
     def _changed(self) -> None:

@@ -1,8 +1,8 @@
 """The control machine of one replica: events with their time in, actions out. Pure.
 
-It joins two parts: `session` (the controllers' answers) and `role` (what broker and replication do about them); and it
-sends the broker its lease. After every event both are asked for their next actions, so no sequence of events needs a
-path of its own.
+It joins two parts: `session` (the controllers' answers, or a fixed mandate) and `role` (what broker and replication do
+about them); and it sends the broker its lease. After every event both are asked for their next actions, so no sequence
+of events needs a path of its own.
 
 The controllers receive no request before the broker has sent `Hello` and replication has opened the log. When the
 broker's link breaks, the connections to them are closed at once: a replica without a broker is dead, and another one
@@ -12,7 +12,17 @@ has to be elected.
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_formats.replica_link import Grant, Held, Hello, LogState, Prepared, Released, RoleNotice, Welcome
+from rocketmq_formats.replica_link import (
+    Grant,
+    Held,
+    Hello,
+    LogState,
+    Prepared,
+    Registered,
+    Released,
+    RoleNotice,
+    Welcome,
+)
 from rocketmq_formats.replica_link import Lease as LeaseMessage
 from rocketmq_sidecar.domain.actions import (
     Action,
@@ -43,7 +53,9 @@ from rocketmq_sidecar.domain.control.role import (
     Wanted,
 )
 from rocketmq_sidecar.domain.control.unfollowed import Unfollowed
+from rocketmq_sidecar.domain.controllers.fixed_mandate import FixedMandate
 from rocketmq_sidecar.domain.controllers.lease import NEVER
+from rocketmq_sidecar.domain.controllers.mandate import Mandate
 from rocketmq_sidecar.domain.controllers.session import ControllerSession
 from rocketmq_sidecar.domain.options import Options
 
@@ -64,13 +76,16 @@ class ControlMachine:
         applied: AppliedIdentity | None,
         fence: Fence | None = None,
     ) -> None:
-        """`identity`, `applied` and `fence` are what the files hold."""
-        self.session = ControllerSession(options, identity=identity, applied=applied)
+        """`identity`, `applied` and `fence` are what the files hold; without controllers the first two do not count."""
+        fixed = options.fixed_id
+        self.session: Mandate = (
+            ControllerSession(options, identity=identity, applied=applied) if fixed is None else FixedMandate(fixed)
+        )
         self.role = RoleMachine(retry=options.timing.store_retry)
         self.holds = Holds(fence)
         self.hand_over = HandOver()
         self.known_master = KnownMaster()
-        self.unfollowed = None if options.relaxed else Unfollowed(options.timing.unfollowed)
+        self.unfollowed = None if options.relaxed or fixed is not None else Unfollowed(options.timing.unfollowed)
         self._relaxed = options.relaxed
         self._no_master = "the group has no master"
         if options.learner:
@@ -93,6 +108,8 @@ class ControlMachine:
         self.holds.on_link()
         self.session.open(hello.address, check_code)
         self.session.on_log(hello.log)
+        if hello.registered is not None:
+            self.session.on_registered(hello.registered)
         return self._advance(now)
 
     def on_broker_gone(self, now: float) -> Actions:
@@ -121,6 +138,11 @@ class ControlMachine:
         self.session.on_log(state)
         return self._advance(now)
 
+    def on_registered(self, registered: Registered, now: float) -> Actions:
+        """Name servers list other members of the group than before."""
+        self.session.on_registered(registered)
+        return self._advance(now)
+
     def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:
         """A controller answered, or did not (None: whether it acted is unknown)."""
         return (*self.session.on_answer(request, answer, now), *self._advance(now))
@@ -142,8 +164,7 @@ class ControlMachine:
         before, self.epoch_trouble = self.epoch_trouble, error
         proven: Actions = ()
         if error is None:
-            proven = self.session.on_proven()  # its log was the longest of those that reported
-            self.session.heartbeats.at_once()  # the controllers notify the slaves once they see this epoch
+            proven = self.session.on_begun()
         notes: Actions = ()
         if error is not None and error != before:
             notes = (LogLine("epoch cannot begin", {"master_epoch": epoch, "reason": error}, "error"),)
@@ -155,7 +176,7 @@ class ControlMachine:
         if hello is not self._hello or not self._broker_accepted:
             return ()
         self._log_opened = True
-        self.session.lost, self.session.unproven = lost, unproven
+        self.session.on_log_opened(lost, unproven, now)
         notes: list[Action] = []
         if lost is not None:
             notes.append(LogLine("log has lost what it held", {"reason": lost}, "error"))
@@ -166,12 +187,12 @@ class ControlMachine:
     def on_replication_stopped(self, now: float) -> Actions:
         """Replication has stopped, in both directions."""
         self.role.on_replication_stopped()
-        self.session.proposal.forget()  # slaves that had qualified may lack what comes next
+        self.session.on_proposal(None)  # slaves that had qualified may lack what comes next
         return self._advance(now)
 
     def on_proposal(self, wanted: SyncStateSet, now: float) -> Actions:
         """Replication proposes this set in place of the one with this epoch."""
-        self.session.proposal.set(wanted)
+        self.session.on_proposal(wanted)
         return self._advance(now)
 
     def on_in_sync(self, epoch: int, in_sync: int, now: float) -> Actions:
@@ -187,7 +208,7 @@ class ControlMachine:
 
     def on_master_lost(self, now: float) -> Actions:
         """The connection to the master broke: another master may have been elected."""
-        self.session.polls.search(now)
+        self.session.on_master_lost(now)
         self.known_master.on_master_lost()
         return self._advance(now)
 
@@ -258,9 +279,8 @@ class ControlMachine:
             return Halt("the sidecar is stopping")
         if session.broker_id is None:
             return Halt("no broker id yet")
-        if not session.registered:
-            trouble = session.trouble
-            return AwaitMaster("not registered at the controllers yet") if trouble is None else Halt(trouble)
+        if (waits := session.waits) is not None:
+            return AwaitMaster(waits) if session.trouble is None else Halt(session.trouble)
         if group.master_id is None or group.master_address is None:
             return AwaitMaster(session.lost or session.reported_unproven or self._no_master)
         if not session.is_master:
@@ -276,8 +296,8 @@ class ControlMachine:
             return "the broker is not connected"
         match self.wanted:
             case AwaitMaster(reason) | Halt(reason):
-                found = self.session.finder.leader is not None
-                return reason if found else f"{reason}; no leading controller can be reached"
+                silence = self.session.silence
+                return reason if silence is None else f"{reason}; {silence}"
             case BeSlave() as serve:
                 if self.role.slave_of != serve:
                     return "becoming slave"
@@ -289,6 +309,8 @@ class ControlMachine:
 
     def remark(self, now: float) -> str | None:
         """What an operator should know although the replica is not `unready`."""
+        if (remark := self.session.remark) is not None:
+            return remark
         strict_master = not self._relaxed and self.role.master_of is not None
         return f"no controller answers: sends {_SENDS_CONTINUE}" if strict_master and self._lease_until <= now else None
 
@@ -296,6 +318,7 @@ class ControlMachine:
 
     def _advance(self, now: float) -> Actions:
         self._now = now
+        self.session.settle(now)
         actions: list[Action] = [*self._open()]
         actions += self.hand_over.step(self._situation, now)
         electing = self.hand_over.electing
@@ -313,10 +336,10 @@ class ControlMachine:
         news = self.known_master.step(
             self.role.slave_of,
             named=self.session.group.has_master,
-            controllers=self.session.finder.leader is not None,
+            controllers=self.session.vouched,
         )
         if news:
-            self.session.polls.at_once()  # a controller that leads again may know another master
+            self.session.ask_again()
         actions += news
         actions += self._lease_actions(actions, now)
         actions += self._adopt()
@@ -333,9 +356,9 @@ class ControlMachine:
             epoch=group.master_epoch,
             master_id=group.master_id,
             in_sync=group.agreed.sync_state_set,
-            controllers=session.finder.leader is not None,
+            controllers=session.elects,
             end=self.holds.end,
-            refused=session.election.refused,
+            refused=session.refused,
         )
 
     def _hold(self) -> Actions:
@@ -343,16 +366,14 @@ class ControlMachine:
         only a hold keeps the broker from using it."""
         if not self._broker_accepted:
             return ()
-        reported_unproven = (
-            self.role.master_of is not None and self.session.is_master and self.session.election.lease_suspended
-        )
-        self._held = self.holds.fence is not None or self.hand_over.holds or reported_unproven
-        hold = self.holds.next(handing_over=self.hand_over.holds or reported_unproven)
+        suspended = self.role.master_of is not None and self.session.is_master and self.session.lease_suspended
+        self._held = self.holds.fence is not None or self.hand_over.holds or suspended
+        hold = self.holds.next(handing_over=self.hand_over.holds or suspended)
         return () if hold is None else (SendToBroker(hold),)
 
     @property
     def _lease_until(self) -> float:
-        return self.session.lease.until(self.session.group.master_epoch)
+        return self.session.lease_until
 
     def _open(self) -> Actions:
         """Accept the new broker, once replication for the earlier one has stopped."""
@@ -379,7 +400,7 @@ class ControlMachine:
             self._sent_until = until
             return (LogLine("master", {"master_epoch": epoch}),)
         notes: list[Action] = []
-        if ran != self._lease_runs and not self.session.election.lease_suspended:
+        if ran != self._lease_runs and not self.session.lease_suspended:
             values: dict[str, object] = {"master_epoch": epoch}
             if self._lease_runs:
                 notes.append(LogLine("write lease continues", values))

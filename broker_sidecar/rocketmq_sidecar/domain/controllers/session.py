@@ -26,14 +26,12 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.replica_link import LogState
+from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_sidecar.domain.actions import (
-    AcceptLoss,
     Action,
     Actions,
     Heartbeat,
     LogLine,
-    MarkProven,
     ProposalRefused,
     Request,
     SendToBroker,
@@ -41,11 +39,12 @@ from rocketmq_sidecar.domain.actions import (
 )
 from rocketmq_sidecar.domain.controllers import answers
 from rocketmq_sidecar.domain.controllers.designated_election import DesignatedElection
-from rocketmq_sidecar.domain.controllers.group_state import GroupState, MasterAnswer
+from rocketmq_sidecar.domain.controllers.group_state import MasterAnswer
 from rocketmq_sidecar.domain.controllers.heartbeats import Heartbeats
 from rocketmq_sidecar.domain.controllers.identity import IdentityKeeper
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
 from rocketmq_sidecar.domain.controllers.lease import Lease
+from rocketmq_sidecar.domain.controllers.mandate import Mandate
 from rocketmq_sidecar.domain.controllers.other_members import OtherMembers
 from rocketmq_sidecar.domain.controllers.polls import Polls
 from rocketmq_sidecar.domain.controllers.refusals import Refusals, unknown_id
@@ -59,30 +58,23 @@ _UNREGISTERED = frozenset(
 )
 
 
-class ControllerSession:
-    """Sends nothing between `close` and `open`, nor before the first `open`."""
+class ControllerSession(Mandate):
+    """Sends nothing between `close` and `open`, nor before the first `open`.
+
+    While something is missing from the log (`lost`) and this replica is in the SyncStateSet, it sends no heartbeats and
+    asks for no election, until the log has all that a master has. While the log is unproven, heartbeats say so.
+    """
 
     def __init__(self, options: Options, *, identity: BrokerIdentity | None, applied: AppliedIdentity | None) -> None:
         """`identity` and `applied` are what the two files hold."""
+        super().__init__()
         timing = self._timing = options.timing
         self.identity = IdentityKeeper(options, identity=identity, applied=applied)
         self.finder = LeaderFinder(options.controllers, interval=timing.find)
-        self.group = GroupState()
         self.lease = Lease(timing.lease)
         self.registered = False
-        self.trouble: str | None = None
-        """What needs an operator: a file that cannot be written, controllers that do not know this replica."""
-        self.lost: str | None = None
-        """What is missing from the log. While this replica is in the SyncStateSet it then sends no heartbeats and asks
-        for no election, until the log has all that a master has."""
-        self.unproven: str | None = None
-        """Why the log may lack what was acknowledged: heartbeats report it, and no election is requested."""
-        self.log = LogState()
-        """The broker's check of the log's bytes: a log that is unchecked or damaged counts as unproven too."""
         self._options = options
         self._requests = Requests(options.cluster_name, options.broker_name, strict=not options.relaxed)
-        self.address: str | None = None
-        """The broker's address; None without a broker."""
         self._last_leader: str | None = None
         self.heartbeats = Heartbeats(timing, self.finder, self.group, relaxed=options.relaxed)
         self._refusals = Refusals()
@@ -100,34 +92,43 @@ class ControllerSession:
         return None if self.identity.identity is None else self.identity.identity.broker_id
 
     @property
-    def is_master(self) -> bool:
-        """Whether the newest view names this replica."""
-        return self.registered and self.group.master_id is not None and self.group.master_id == self.broker_id
+    def waits(self) -> str | None:
+        return None if self.registered else "not registered at the controllers yet"
 
     @property
-    def reported_unproven(self) -> str | None:
-        """Why heartbeats report that the log may lack what was acknowledged (`unproven`), or None."""
-        if self.unproven is not None:
-            return self.unproven
-        if not self.log.checked:
-            return "after an unclean stop the last files of the log are read again with their checksums"
-        if self.log.damage >= 0:
-            return f"the log is damaged: {self.log.reason}; it is repaired from a master, or rebuild this replica"
-        return None
+    def lease_until(self) -> float:
+        return self.lease.until(self.group.master_epoch)
+
+    @property
+    def elects(self) -> bool:
+        return self.finder.leader is not None
+
+    @property
+    def silence(self) -> str | None:
+        return None if self.elects else "no leading controller can be reached"
+
+    @property
+    def vouched(self) -> bool:
+        return self.elects
+
+    @property
+    def refused(self) -> tuple[int, str]:
+        return self.election.refused
+
+    @property
+    def lease_suspended(self) -> bool:
+        return self.election.lease_suspended
 
     # What happens
 
     def open(self, address: str, check_code: str) -> None:
-        """The broker is connected, at `address`. `check_code` (`address;millis`) is for an id applied for from now
-        on."""
-        self.address = address
+        super().open(address, check_code)
         self.identity.offer_check_code(check_code)
 
     def close(self) -> None:
         """The connections to the controllers are closed; answers over them no longer count."""
-        self.address, self.registered, self.lost, self.unproven = None, False, None, None
-        self.log = LogState()
-        self.group.forget()
+        super().close()
+        self.registered = False
         self.lease.reset()
         self.finder.reset()
         self._last_leader = None
@@ -147,27 +148,30 @@ class ControllerSession:
         if self.registered:
             self.polls.hint(now)
 
-    def on_caught_up(self) -> Actions:
-        """The log has all that the master had when the connection was made, so all that was acknowledged until then.
-        Since then nothing was acknowledged without this replica, while it is in the SyncStateSet."""
-        proven = self.on_proven()
-        if self.lost is None:
-            return proven
-        return (*proven, *self._log_complete("the log has recovered what it had lost"))
-
-    def on_proven(self) -> Actions:
-        """The log has all that was acknowledged."""
-        if self.unproven is None:
-            return ()
-        self.unproven = None
+    def on_begun(self) -> Actions:
+        """Its log was the longest of those that reported; and the controllers notify the slaves once they see this
+        epoch."""
+        proven = super().on_begun()
         self.heartbeats.at_once()
-        return (MarkProven(), LogLine("the log has all that was acknowledged", {}))
+        return proven
 
-    def on_log(self, state: LogState) -> None:
-        """The broker has checked the log's bytes."""
-        if state != self.log:
-            self.log = state
-            self.heartbeats.at_once()
+    def standing_changed(self) -> None:
+        self.heartbeats.at_once()
+
+    def on_proposal(self, wanted: SyncStateSet | None) -> None:
+        """Requested from the controllers."""
+        if wanted is None:
+            self.proposal.forget()
+        else:
+            self.proposal.set(wanted)
+
+    def on_master_lost(self, now: float) -> None:
+        """Another master may have been elected."""
+        self.polls.search(now)
+
+    def ask_again(self) -> None:
+        """A controller that leads again may know another master."""
+        self.polls.at_once()
 
     def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:
         """A controller answered, or did not (None: whether it acted is unknown)."""
@@ -397,12 +401,7 @@ class ControllerSession:
         }
         if self.lost is None or not asked or self.broker_id in master_answer.agreed.sync_state_set:
             return ()
-        return self._log_complete("the group continues without what this log has lost")
-
-    def _log_complete(self, why: str) -> Actions:
-        self.lost = None
-        self.heartbeats.at_once()
-        return (AcceptLoss(), LogLine(why, {}, "warning"))
+        return self.log_complete("the group continues without what this log has lost")
 
     def _not_registered(self, request: Request) -> None:
         self.registered = False

@@ -2,6 +2,7 @@
 `follower`.
 
     mappedFileSizeCommitLog   a copy in files of another size cannot be read: the slave does not follow
+    enableControllerMode      nor if only one of the two has controllers
     messageDelayLevel         copies are good, but the group promises something else after a failover; a rolling
     durability                update changes these replica by replica, so a difference is reported and nothing more
     maxMessageSize
@@ -19,6 +20,10 @@ class OtherFileSizeError(TruncationError):
     """The master's files have another size than this replica's."""
 
 
+class OtherModeError(TruncationError):
+    """One of the two replicas has controllers, the other has none."""
+
+
 class GroupSettings(msgspec.Struct, frozen=True):
     """This replica's. `file_size` in bytes."""
 
@@ -27,14 +32,22 @@ class GroupSettings(msgspec.Struct, frozen=True):
     durability: str
     max_message_size: int | None = None
     """None: the broker has not said it."""
+    controllers: bool = True
+    """enableControllerMode."""
 
 
 def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
     """What differs from the master's, with both values, and does not keep this replica from following.
 
     Raises:
-        OtherFileSizeError: this replica must not follow.
+        OtherFileSizeError, OtherModeError: this replica must not follow.
     """
+    controllers = master.enable_controller_mode is not False
+    if controllers is not ours.controllers:
+        raise OtherModeError(
+            f"enableControllerMode is {str(ours.controllers).lower()} here and {str(controllers).lower()} at the "
+            "master, or the master is no native replica: stop all replicas of the group and set it to the same value"
+        )
     size = master.mapped_file_size_commit_log
     if size not in {None, ours.file_size}:
         raise OtherFileSizeError(

@@ -110,14 +110,15 @@ class SlaveSession:
         self,
         handshake: SlaveHandshake,
         *,
-        followed_epoch: int,
+        followed_epoch: int | None,
         epochs: EpochList,
         min_offset: int,
         max_offset: int,
         confirm_offset: int,
         file_size: int,
     ) -> None:
-        """`followed_epoch` is the masterEpoch from the controllers."""
+        """`followed_epoch` is the masterEpoch from the controllers; None: the group has none, and the master's log says
+        which epoch it is in."""
         self.state = State.READY
         self.epochs = epochs
         self.max_offset = max_offset
@@ -158,14 +159,13 @@ class SlaveSession:
         self._move(Event.ANSWERED)
         if not first:
             return None
-        if master.last_epoch > self._followed:
+        followed = master.last_epoch if self._followed is None else self._followed
+        if master.last_epoch > followed:
             raise FutureEpochError(
-                f"the master is in epoch {master.last_epoch}, the controllers have last named {self._followed}"
+                f"the master is in epoch {master.last_epoch}, the controllers have last named {followed}"
             )
-        if master.last_epoch < self._followed:
-            raise PastEpochError(
-                f"the master is still in epoch {master.last_epoch}, it was elected for {self._followed}"
-            )
+        if master.last_epoch < followed:
+            raise PastEpochError(f"the master is still in epoch {master.last_epoch}, it was elected for {followed}")
         self.master_end = master.max_offset
         point = consistent_point(self.epochs, self._min_offset, self.max_offset, master)
         return Truncate(point, self.epochs.truncate_suffix(point))
@@ -212,7 +212,7 @@ class SlaveSession:
             raise OffsetError(f"a batch from {header.offset}, but this log ends at {self.max_offset}")
         if header.size > self._file_size - header.offset % self._file_size:
             raise self._other_file_size(header)
-        if header.epoch > self._followed:
+        if self._followed is not None and header.epoch > self._followed:
             self._move(Event.AHEAD)
             self._awaited = header.epoch
             return Wait(header.epoch)
@@ -253,6 +253,8 @@ class SlaveSession:
 
     def on_followed(self, epoch: int) -> bool:
         """The controllers have named `epoch`; True if a `Wait` is over."""
+        if self._followed is None:
+            return False
         self._followed = max(self._followed, epoch)
         if self._awaited is None or epoch < self._awaited:
             return False

@@ -5,6 +5,7 @@ Source: rocketmq-all-5.3.3: AutoSwitchHAService.java.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
@@ -29,11 +30,35 @@ def begun(epochs: EpochList, epoch: int, max_offset: int) -> EpochList:
     """
     if epochs.last_epoch > epoch:
         raise StaleEpochError(
-            f"master of epoch {epoch}, but the epoch file has {epochs} already: did the controllers lose their data? "
-            "If so, move the epoch file and its .bak away on every replica"
+            f"master of epoch {epoch}, but the epoch file has {epochs} already: did the controllers lose their data, "
+            "or had the group none (enableControllerMode=false)? If so, move the epoch file and its .bak away on every "
+            "replica"
         )
     kept = epochs.truncate_suffix(max_offset)
     return kept if kept.last_epoch == epoch else kept.append(epoch, max_offset)
+
+
+_FIRST_ALONE: Final = 1_577_836_800
+"""2020 in seconds since 1970: the numbers fit until 2088, and are above all that controllers give."""
+_LAST_EPOCH: Final = 2**31 - 1
+
+
+def begun_alone(epochs: EpochList, max_offset: int, at: float) -> EpochList:
+    """The epochs of a replica that is master without controllers and begins at `max_offset`, the end of its log.
+
+    Each beginning has an epoch that no log of the group has had, also if this log is older or newer than the one that
+    was written here before. `at`: seconds since 1970.
+
+    Raises:
+        ReplicationError: the clock is not between 2020 and 2088.
+    """
+    number = int(at) - _FIRST_ALONE
+    epoch = max(epochs.last_epoch + 1, number)
+    if number < 1 or epoch > _LAST_EPOCH:
+        raise ReplicationError(
+            "this machine's clock is wrong: without controllers the time distinguishes the epochs of the log"
+        )
+    return epochs.truncate_suffix(max_offset).append(epoch, max_offset)
 
 
 class Mastership:

@@ -14,6 +14,7 @@ Differs from 5.3.3 (rocketmq-all-5.3.3: AutoSwitchHAClient.java, EpochFileCache.
 election
   cannot have lost them, so an operator has to judge the cause (a disk, an unclean election). And no log with confirmed
   bytes is cut at 0, which a master of another group would cause.
+- Without controllers no whole record is cut: no election says which of two logs has what was acknowledged.
 """
 
 from rocketmq_formats.replication.frames import MasterHandshake
@@ -42,6 +43,10 @@ class NotAlignedError(TruncationError):
 
 class ConfirmedDataError(TruncationError):
     """The cut would remove confirmed messages."""
+
+
+class DurableDataError(TruncationError):
+    """Without controllers: the cut would remove messages."""
 
 
 REBUILD = "move this replica's store away and start it again, it is then rebuilt from the master"
@@ -85,18 +90,28 @@ def _shared_end(ours: EpochList, our_end: int, theirs: EpochList, their_end: int
     return 0 if theirs.entries and theirs.entries[0].start_offset == ours.entries[0].start_offset == 0 else None
 
 
-def check_cut(data: Buffer, offset: int, max_offset: int, confirm_offset: int, *, strict: bool) -> None:
+def check_cut(
+    data: Buffer, offset: int, max_offset: int, confirm_offset: int, *, strict: bool, alone: bool = False
+) -> None:
     """Whether the log may be cut at `offset` < `max_offset`.
 
     Args:
         data: the log from `offset` on, to `max_offset` or the end of the file.
+        alone: the group has no controllers.
 
     Raises:
         NotAlignedError: neither a record nor a blank starts there; nor an incomplete one, as the last thing in the log.
         ConfirmedDataError: `strict` or at 0, and at least one whole record behind `offset` ends at or before
             `confirm_offset`.
+        DurableDataError: `alone`, and at least one whole record lies behind `offset`.
     """
     end = _end_of_first(data, offset, max_offset)
+    if alone and end is not None:
+        raise DurableDataError(
+            f"the master's log ends or diverges from this one at {offset}, and this one continues to {max_offset}. "
+            "Without controllers no election shows which messages were acknowledged, so nothing is cut. To keep what "
+            f"is here, exchange brokerId and brokerRole of this replica and the master; to give it up, {REBUILD}"
+        )
     if (strict or offset == 0) and end is not None and end <= confirm_offset:
         raise ConfirmedDataError(
             f"the master's log ends or diverges from this one at {offset}, but messages up to {confirm_offset} are "

@@ -1,9 +1,15 @@
 """Settings that differ from the master's: which keep a slave away, which are only reported."""
 
+import msgspec
 import pytest
 
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
-from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, OtherFileSizeError, differences
+from rocketmq_sidecar.domain.replication.group_settings import (
+    GroupSettings,
+    OtherFileSizeError,
+    OtherModeError,
+    differences,
+)
 
 OURS = GroupSettings(1 << 20, "1s 5s", "strict", 1000)
 
@@ -42,3 +48,14 @@ def test_other_differences_are_reported_with_both_values() -> None:
         "durability is 'strict' here and 'relaxed' at the master",
         "maxMessageSize is 1000 here and 500 at the master",
     )
+
+
+def test_a_slave_and_its_master_both_have_controllers_or_neither() -> None:
+    alone = msgspec.structs.replace(OURS, controllers=False)
+    their = msgspec.structs.replace(master(), enable_controller_mode=False)
+    assert differences(alone, their) == ()
+    with pytest.raises(OtherModeError, match="enableControllerMode is true here and false at the master"):
+        differences(OURS, their)
+    for other in (master(), master(None, None, None, None)):
+        with pytest.raises(OtherModeError, match="enableControllerMode is false here and true at the master"):
+            differences(alone, other)

@@ -22,8 +22,9 @@ from rocketmq_sidecar.domain.replication.ha_slave import (
     SlaveSession,
     Wait,
 )
-from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun
+from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun, begun_alone
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
+from rocketmq_sidecar.domain.replication.truncate import ReplicationError
 
 EPOCHS = EpochList.of([(1, 0), (3, 900)])
 
@@ -226,10 +227,26 @@ def test_beginning_an_epoch() -> None:
         begun(EPOCHS, 2, 1200)
 
 
+YEAR_2020 = 1_577_836_800
+
+
+def test_each_beginning_without_controllers_has_an_epoch_of_its_own() -> None:
+    now = YEAR_2020 + 200_000_000.9
+    assert begun_alone(EPOCHS, 1200, now).starts() == [(1, 0), (3, 900), (200_000_000, 1200)]
+    once = begun_alone(EpochList(), 0, now)
+    assert once.starts() == [(200_000_000, 0)]
+    assert begun_alone(once, 500, now).starts() == [(200_000_000, 0), (200_000_001, 500)], "in the same second"
+    assert begun_alone(once, 500, now - 3600).starts()[-1] == (200_000_001, 500), "the clock was set back"
+    assert begun_alone(once, 0, now).starts() == [(200_000_001, 0)], "no bytes of the first"
+    for clock in (0.0, YEAR_2020, YEAR_2020 + 2.0**31):
+        with pytest.raises(ReplicationError, match="clock is wrong"):
+            begun_alone(EPOCHS, 1200, clock)
+
+
 # the slave
 
 
-def slave(end: int = 1200, epochs: EpochList = EPOCHS, followed: int = 3) -> SlaveSession:
+def slave(end: int = 1200, epochs: EpochList = EPOCHS, followed: int | None = 3) -> SlaveSession:
     return SlaveSession(
         SlaveHandshake(2),
         followed_epoch=followed,
@@ -241,7 +258,7 @@ def slave(end: int = 1200, epochs: EpochList = EPOCHS, followed: int = 3) -> Sla
     )
 
 
-def aligned(end: int = 1200, epochs: EpochList = EPOCHS, followed: int = 3) -> SlaveSession:
+def aligned(end: int = 1200, epochs: EpochList = EPOCHS, followed: int | None = 3) -> SlaveSession:
     session = slave(end, epochs, followed)
     session.on_connected()
     action = session.on_handshake(MasterHandshake(5000, 3, EPOCHS))
@@ -255,6 +272,14 @@ def test_a_master_from_the_future_is_not_followed() -> None:
     session.on_connected()
     with pytest.raises(FutureEpochError):
         session.on_handshake(MasterHandshake(5000, 3, EPOCHS))
+
+
+def test_without_controllers_any_epoch_is_followed() -> None:
+    session = aligned(followed=None)
+    assert not session.on_followed(1)
+    record = session.on_header(TransferHeader(10, 1200, 9, 1200, 0))
+    assert isinstance(record, Record)
+    assert record.epochs.starts() == [(1, 0), (3, 900), (9, 1200)]
 
 
 def test_a_master_that_has_not_begun_its_epoch_is_not_followed() -> None:

@@ -10,6 +10,7 @@ from rocketmq_formats.replication.frames import MasterHandshake
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_sidecar.domain.replication.truncate import (
     ConfirmedDataError,
+    DurableDataError,
     NoConsistentPointError,
     NotAlignedError,
     check_cut,
@@ -165,3 +166,11 @@ def test_confirmed_messages_are_not_cut_with_strict_durability() -> None:
     check_cut(data, 900, end, end, strict=False)
     with pytest.raises(ConfirmedDataError, match="Elect this replica"):
         check_cut(data, 900, end, end, strict=True)
+
+
+def test_without_controllers_no_whole_record_is_cut() -> None:
+    data = make_record(900, b"first")
+    check_cut(data[:-1], 900, 899 + len(data), 0, strict=False, alone=True)
+    for strict in (False, True):
+        with pytest.raises(DurableDataError, match="exchange brokerId and brokerRole"):
+            check_cut(data, 900, 900 + len(data), 0, strict=strict, alone=True)

@@ -1,0 +1,90 @@
+"""A group without controllers (RIP-32): its master dies, a slave serves consumers, and nothing goes back."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocketmq_api.replica_view import ReplicaRole
+from rocketmq_client.consumer import Consumer
+from rocketmq_demo.ports import PortPool
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime.remoting.client import RemotingClient
+from tests.processes.replica_group import PATIENCE, TOPIC, Member, Sender, complete, group
+from tests.processes.test_acting_master import ACTING, QUEUES, Reader, all_see, ends, refused_by
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+ROUTES = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True}
+
+
+async def committed(client: RemotingClient, member: Member) -> list[int]:
+    """The offset of group G in each queue."""
+    found = []
+    for queue_id in range(QUEUES):
+        header = QueryConsumerOffsetRequestHeader(consumer_group="G", topic=TOPIC, queue_id=queue_id)
+        answer = await client.call(member.replica.address, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+        found.append(decode_header(OffsetResponseHeader, answer.ext_fields or {}).offset)
+    return found
+
+
+async def is_slave(member: Member) -> None:
+    """Soon, and without a master that could be asked."""
+    async with asyncio.timeout(PATIENCE):
+        while (view := await member.view()) is None or view.role is not ReplicaRole.SLAVE:
+            await asyncio.sleep(0.02)
+
+
+async def test_the_master_dies_and_comes_back(tmp_path: Path, ports: PortPool) -> None:
+    client = RemotingClient()
+    try:
+        async with group(tmp_path, ports, config=ACTING, name_server_config=ROUTES, alone=True) as replicas:
+            master = await replicas.settled()
+            assert master is replicas.members[0]
+            acting, other = replicas.members[1:]
+            async with Sender(replicas.name_server) as sender:
+                await sender.more(200)
+            await all_see(client, replicas, master)
+            async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                done = set()
+                for _ in range(20):
+                    message = await anext(consumer)
+                    consumer.done(message)
+                    done.add(int(message.body))
+                await consumer.commit()
+            before, log = await committed(client, master), await ends(client, acting)
+
+            master.kill()
+            await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
+            await refused_by(client, other, ResponseCode.SYSTEM_BUSY)
+            other.kill()
+            other.start_again()
+            await is_slave(other)
+            async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                reader = Reader(consumer)
+                await reader.until(set(sender.acknowledged) - done)
+                assert not done & set(reader.read)
+                await consumer.commit()
+                await reader.close()
+            newer = await committed(client, acting)
+            assert newer != before
+            assert await ends(client, acting) == log, "nothing was appended"
+
+            master.start_again()
+            assert await replicas.settled() is master
+            assert await committed(client, master) == newer, "taken over before it served"
+            async with Sender(replicas.name_server) as after:
+                after.number = sender.number
+                await after.more(50)
+                async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+                    reader = Reader(consumer)
+                    await reader.until(set(after.acknowledged))
+                    assert not set(sender.acknowledged) & set(reader.read), "consumed before"
+                    await reader.close()
+            after.acknowledged += sender.acknowledged
+            await complete(after)
+    finally:
+        await client.close()
