@@ -8,21 +8,38 @@ from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, Sync
 from rocketmq_sidecar.domain.actions import Request
 from rocketmq_sidecar.domain.controllers.group_state import GroupState, MasterAnswer
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
-from rocketmq_sidecar.domain.controllers.lease import NEVER, Lease
+from rocketmq_sidecar.domain.controllers.lease import MAX_HEARD, NEVER, Lease
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot
 
 # Lease
 
 
-def test_lease_counts_from_the_older_of_heartbeat_and_confirmation() -> None:
+def test_lease_counts_from_the_newest_heartbeat_that_was_confirmed_since() -> None:
     lease = Lease(2.4)
     assert lease.until(1) == NEVER
     lease.on_acknowledged(10.0)
     assert lease.until(1) == NEVER, "nobody said that we are master"
     lease.on_confirmed(1, 11.0)
     assert lease.until(1) == 12.4
-    lease.on_acknowledged(12.0)
-    assert lease.until(1) == 13.4
+    for sent_at in (13.0, 12.0, 14.0):
+        lease.on_acknowledged(sent_at)
+        assert lease.until(1) == 12.4, "another may have been elected before this heartbeat"
+    lease.on_confirmed(1, 13.5)
+    assert lease.until(1) == 15.4
+    lease.on_confirmed(1, 14.0)
+    assert lease.until(1) == 16.4
+    lease.on_acknowledged(13.9)
+    assert lease.until(1) == 16.4
+
+
+def test_heartbeats_without_a_confirmation_are_bounded() -> None:
+    lease = Lease(2.4)
+    for at in range(1000):
+        lease.on_acknowledged(float(at))
+    assert len(lease._heard) == MAX_HEARD
+    lease.on_confirmed(1, 999.0)
+    assert lease.until(1) == 1001.4
+    assert lease._heard == [999.0]
 
 
 def test_heartbeats_alone_do_not_extend() -> None:
@@ -30,7 +47,7 @@ def test_heartbeats_alone_do_not_extend() -> None:
     lease.on_confirmed(1, 10.0)
     for at in range(10, 100):
         lease.on_acknowledged(float(at))
-    assert lease.until(1) == 12.4
+        assert lease.until(1) == 12.4
 
 
 def test_lease_is_of_one_epoch() -> None:

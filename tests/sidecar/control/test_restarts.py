@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sidecar.world.controllers import CONTROLLERS
@@ -144,6 +144,10 @@ FAULTS: tuple[Inflict, ...] = (
 )
 
 
+@example(  # the master hears of its epoch, then another is elected, then a heartbeat is accepted
+    [(World.kill, 0, 0.0), (nobody_leads, 0, 0.7), (if_running(World.cut_link), 2, 0.0), (controller_deaf, 1, 3.5)],
+    True,
+)
 @settings(max_examples=60)
 @given(
     st.lists(
