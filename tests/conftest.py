@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
-        if item.path.parent.name == "sim" or item.path.name in LONG:
+        if item.nodeid.startswith("tests/sim/") or item.path.name in LONG:
             item.add_marker(pytest.mark.long)
     items.sort(key=_is_short)
 

@@ -13,10 +13,10 @@ from typing import Final
 
 import structlog
 
-from tests.sim.controllers import Controllers
-from tests.sim.faults import MEMBER_FAULTS
 from tests.sim.groups import world as groups
-from tests.sim.run import STORM_SECONDS, run
+from tests.sim.quorum.controllers import Controllers
+from tests.sim.quorum.faults import MEMBER_FAULTS
+from tests.sim.quorum.run import STORM_SECONDS, run
 
 Run = Callable[..., object]
 

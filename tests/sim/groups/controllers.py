@@ -1,6 +1,6 @@
 """The controllers of the simulated group: real processes except for Raft, which is one list of committed entries.
 
-At most one member leads at a time, and only after it has applied everything committed (what `tests.sim.world` proves of
+At most one member leads at a time, and only after it has applied everything committed (what `tests.sim` proves of
 the real one). Leadership moves when the leader dies, sleeps, is cut off, or at random; what is under way then may
 commit or not, and the old leader does not learn which. A restarted member has lost its heartbeat table.
 """

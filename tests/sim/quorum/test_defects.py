@@ -13,8 +13,8 @@ from rocketmq_controller.raft import LeadershipTerms, RaftStatus, Role
 from rocketmq_controller.raft.configuration import majority
 from rocketmq_controller.raft.consensus.machine import RaftMachine
 from tests.sim.checks import Violation
-from tests.sim.faults import MEMBER_FAULTS
-from tests.sim.run import run
+from tests.sim.quorum.faults import MEMBER_FAULTS
+from tests.sim.quorum.run import run
 from tests.sim.stories import Run, run_all
 
 PATIENCE = 120

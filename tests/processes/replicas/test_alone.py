@@ -14,7 +14,7 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.processes.replica_group import PATIENCE, TOPIC, Member, Sender, complete, group
-from tests.processes.test_acting_master import ACTING, QUEUES, Reader, all_see, ends, refused_by
+from tests.processes.replicas.test_acting_master import ACTING, QUEUES, Reader, all_see, ends, refused_by
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from rocketmq_controller.raft import AddMember, RemoveMember, TransferError
-from tests.sim.controllers import Controllers
-from tests.sim.faults import MEMBER_FAULTS
-from tests.sim.kit import down, isolate, leaders, three
-from tests.sim.member import Member
-from tests.sim.run import run
+from tests.sim.quorum.controllers import Controllers
+from tests.sim.quorum.faults import MEMBER_FAULTS
+from tests.sim.quorum.kit import down, isolate, leaders, three
+from tests.sim.quorum.member import Member
+from tests.sim.quorum.run import run
+from tests.sim.quorum.world import World
 from tests.sim.stories import run_all
-from tests.sim.world import World
 
 CHUNKS, SEEDS = 4, 25
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft.consensus.machine import RaftMachine
-from tests.sim.member import Member
+from tests.sim.quorum.member import Member
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.quorum.world import World
 
 
 class Connections:

@@ -16,7 +16,7 @@ from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.storage.journal import JournalOptions
 from rocketmq_controller.raft.storage.store import Store, open_store
 from tests.sim.disk import SimDisk
-from tests.sim.network import Endpoint
+from tests.sim.quorum.network import Endpoint
 
 LONGEST_SYNCS = 1.5
 """Seconds that a slow disk takes for what one step syncs, at most: calm times have to follow."""

@@ -5,7 +5,7 @@ import pytest
 
 from rocketmq_sidecar.domain.actions import HandedOver
 from rocketmq_sidecar.domain.control.hand_over import SETTLE, Outcome
-from tests.sidecar.control.hand_over_kit import settled
+from tests.sidecar.control.hand_over.hand_over_kit import settled
 from tests.sidecar.world.world import World, others
 
 

@@ -35,8 +35,8 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from tests.sim.checks import Violation
-from tests.sim.clients import Serving
-from tests.sim.world import World
+from tests.sim.quorum.clients import Serving
+from tests.sim.quorum.world import World
 
 GROUPS = ("b0", "b1", "b2")
 REPLICAS = 4

@@ -12,10 +12,10 @@ from pysyncobj.node import Node
 from rocketmq_controller.raft import Role
 from tests.sim.checks import Violation
 from tests.sim.disk import SimDisk
-from tests.sim.member import Member
+from tests.sim.quorum.member import Member
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.quorum.world import World
 
 FOUND_WITHIN = 3.0
 """Seconds within which a leader finds a changed store. After that, an operator empties it."""

@@ -10,13 +10,13 @@ import pytest
 
 from rocketmq_controller.raft import Role
 from rocketmq_controller.raft.storage.store import FORCE_NAME
-from tests.sim.controllers import Controllers
-from tests.sim.kit import down, isolate, leaders, three
-from tests.sim.member import Member, timings_of
-from tests.sim.network import Weather
-from tests.sim.run import QUIET_SECONDS, run
+from tests.sim.quorum.controllers import Controllers
+from tests.sim.quorum.kit import down, isolate, leaders, three
+from tests.sim.quorum.member import Member, timings_of
+from tests.sim.quorum.network import Weather
+from tests.sim.quorum.run import QUIET_SECONDS, run
+from tests.sim.quorum.world import World
 from tests.sim.stories import run_all
-from tests.sim.world import World
 
 CHUNKS, SEEDS = 8, 30
 

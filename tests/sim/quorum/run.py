@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from tests.sim.checks import Violation
-from tests.sim.clients import Workload
-from tests.sim.faults import Storm
-from tests.sim.world import World
+from tests.sim.quorum.clients import Workload
+from tests.sim.quorum.faults import Storm
+from tests.sim.quorum.world import World
 
 STORM_SECONDS = 12.0
 CALM_SECONDS = 5.5

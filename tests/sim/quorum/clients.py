@@ -8,7 +8,7 @@ from rocketmq_controller.raft import NotLeaderError, OverloadedError, RaftError,
 from rocketmq_controller.raft.consensus.machine import RaftMachine
 from tests.sim.checks import Violation
 from tests.sim.commands import CommandList
-from tests.sim.member import Member
+from tests.sim.quorum.member import Member
 
 
 class Surroundings(Protocol):

@@ -8,7 +8,7 @@ from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.replica_link import Hold, HoldKind
 from rocketmq_sidecar.domain.actions import Request
 from rocketmq_sidecar.domain.control.hand_over import HOLD_MOST, Outcome, Phase
-from tests.sidecar.control.hand_over_kit import is_designation, refuse_designations, settled
+from tests.sidecar.control.hand_over.hand_over_kit import is_designation, refuse_designations, settled
 from tests.sidecar.world.controllers import CONTROLLERS
 from tests.sidecar.world.node import Node
 from tests.sidecar.world.world import STEP, others

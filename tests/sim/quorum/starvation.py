@@ -8,8 +8,8 @@ from random import Random
 import msgspec
 
 from rocketmq_controller.raft import Limits, Timings
-from tests.sim.member import Member
-from tests.sim.world import World
+from tests.sim.quorum.member import Member
+from tests.sim.quorum.world import World
 
 
 class Pattern(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ import pytest
 from rocketmq_formats.replica_link import HoldKind
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.domain.control.hand_over import Outcome
-from tests.sidecar.control.hand_over_kit import refuse_designations, settled
+from tests.sidecar.control.hand_over.hand_over_kit import refuse_designations, settled
 from tests.sidecar.world.world import STEP, others
 
 FENCE = Fence("maintenance", 1_763_712_345_678)

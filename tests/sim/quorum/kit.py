@@ -2,8 +2,8 @@
 
 from pysyncobj.node import Node
 
-from tests.sim.member import Member
-from tests.sim.world import World
+from tests.sim.quorum.member import Member
+from tests.sim.quorum.world import World
 
 
 def three(seed: int, seconds: float = 5.0) -> tuple[World, list[Member]]:

@@ -3,8 +3,8 @@
 import pytest
 
 from rocketmq_controller.raft.consensus.stalls import Stalls
-from tests.sim.kit import down, isolate
-from tests.sim.starvation import (
+from tests.sim.quorum.kit import down, isolate
+from tests.sim.quorum.starvation import (
     QUOTA,
     SHORT_STALLS,
     SMALL_QUOTA,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import AddMember, NotLeaderError, RemoveMember, Role, Timings, TransferError
-from tests.sim.member import Member, timings_of
-from tests.sim.network import Weather
-from tests.sim.world import World
+from tests.sim.quorum.member import Member, timings_of
+from tests.sim.quorum.network import Weather
+from tests.sim.quorum.world import World
 
 MOST_MEMBERS = 9
 """Processes of one run, members and former ones."""

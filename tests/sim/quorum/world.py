@@ -16,12 +16,12 @@ from rocketmq_controller.raft.errors import DivergedError, WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.sim.checks import Checker, Violation
-from tests.sim.clients import Numbered, Serving, Workload
-from tests.sim.connections import Connections
-from tests.sim.damaged_stores import DamagedStores
 from tests.sim.disk import SimCrash
-from tests.sim.member import Member, timings_of
-from tests.sim.network import Network
+from tests.sim.quorum.clients import Numbered, Serving, Workload
+from tests.sim.quorum.connections import Connections
+from tests.sim.quorum.damaged_stores import DamagedStores
+from tests.sim.quorum.member import Member, timings_of
+from tests.sim.quorum.network import Network
 
 
 class World:
