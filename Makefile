@@ -49,14 +49,14 @@ else
 endif
 
 units: $(VERIFY) ## the deterministic part of make test
-	$(BIN)/python -m tests.gate test $(BY_TEST) -m "$(DETERMINISTIC)"
+	$(BIN)/python -m tests.gate test $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC)"
 
 # The two parts of make units, as .ci/run takes them. What is long only computes.
 units-short: $(VERIFY)
-	$(BIN)/python -m tests.gate test $(BY_TEST) -m "$(DETERMINISTIC) and not long"
+	$(BIN)/python -m tests.gate test $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC) and not long"
 
 units-long: $(VERIFY)
-	$(BIN)/python -m tests.gate long $(BY_TEST) -m "$(DETERMINISTIC) and long"
+	$(BIN)/python -m tests.gate long $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC) and long"
 
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
 	$(BIN)/pytest $(BY_TEST) -m "$(DETERMINISTIC)" $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))

@@ -1,6 +1,7 @@
 """.ci/run with targets that only say that they ran: what runs, how, and what makes it red."""
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.processes
 
 MAKE = """#!/usr/bin/env bash
 echo "$1" >> build/ran
+echo "$*" >> build/commands
 echo "$1 at $(nice), $(cat /proc/self/autogroup 2> /dev/null), patience ${GATE_PATIENCE:-measured}" >> build/how
 cut -d " " -f 6 /proc/self/stat > "build/session-of-$1"
 [ "$1" != "$WAITS" ] || { echo $BASHPID > build/waiting; exec sleep 1000; }
@@ -101,6 +103,16 @@ def test_what_only_computes_leaves_the_processors_to_others(gate: Gate) -> None:
         assert how[target].startswith(f"{os.nice(0)}, ")
         assert "nice 19" not in how[target] or os.nice(0) == 19
         assert how[target].endswith("patience measured")
+
+
+def test_a_second_run_of_a_day_does_the_same(gate: Gate) -> None:
+    gate.run()
+    seeds = {
+        target: word for target, *words in map(str.split, gate.lines("commands")) for word in words if "SEED" in word
+    }
+    assert set(seeds) == {"campaign", "sim", "units-long", "units-short"}
+    assert len(set(seeds.values())) == 1
+    assert re.fullmatch(r"SEED=20\d{6}", seeds["sim"])
 
 
 @pytest.mark.parametrize("red", ["sim", "units-long"])
