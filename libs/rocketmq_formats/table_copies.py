@@ -109,8 +109,8 @@ def newer_offsets_request(version: DataVersion) -> RemotingCommand:
 
 
 class EscapedRequestHeader(Header, frozen=True):
-    """With GET_ALL_DELAY_OFFSET (45), from a new master: the epoch that it was elected for. An acting slave lets no
-    more delayed messages escape. Official brokers ignore it."""
+    """With GET_ALL_DELAY_OFFSET (45), from a new master: its epoch. An acting slave lets no more delayed messages
+    escape. Official brokers ignore it."""
 
     epoch: Int64 = 0
     """0: from nobody who was elected."""

@@ -141,9 +141,11 @@ class DelayService:
                 self._timers[0] = self._loop.create_task(self._begin_to_escape())
 
     async def before_next_master(self, epoch: int) -> None:
-        """A replica that was elected for `epoch` asks what has escaped: returns, soon, when that is known, and it
-        remains so until that master is there."""
-        if epoch > self._role.epoch and self._way is _Way.ESCAPE:
+        """The next master, of `epoch`, asks what has escaped: returns, soon, when that is known, and it remains so
+        until that master is there."""
+        # without controllers all masters have the same epoch; with them a slave does not act while the one of its own
+        # epoch lives
+        if epoch >= self._role.epoch and self._way is _Way.ESCAPE:
             self._yields_until = self._loop.time() + YIELD_SECONDS
         await self.sent(SENDING_SECONDS)
 
@@ -419,9 +421,16 @@ class DelayService:
         """Try once; then the level continues, unless delivering has been stopped meanwhile."""
         assert self._escape is not None
         problem: str | None
+        task = asyncio.current_task()
+
+        def may_leave() -> bool:
+            # a master may have come, or have asked what has escaped, during the waits before: its answer has nothing of
+            # what leaves later
+            return self._timers.get(level) is task and self._loop.time() >= self._yields_until
+
         try:
             await self._saved()  # what escaped before, if that could not be written
-            problem = await self._escape.put(draft)
+            problem = await self._escape.put(draft, may_leave)
             if problem is None:
                 self._delays.escape(level, fact)
                 await self._saved()
@@ -431,7 +440,7 @@ class DelayService:
             # if this task ended here, the level would wait for the next role
             log.exception("unexpected error while a delayed message escapes", level=level)
             problem = f"{type(error).__name__}: {error}"
-        if self._timers.get(level) is asyncio.current_task():
+        if self._timers.get(level) is task:
             if problem is None:
                 self._progress[level].passed_over(fact.next)
             self._at(level, self._pause(level, problem))

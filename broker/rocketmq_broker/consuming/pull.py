@@ -46,8 +46,9 @@ log = structlog.get_logger(__name__)
 SAME_GROUP: Final = FAQ
 MAX_SUSPEND_SECONDS: Final = 120.0
 """Longest wait, whatever the client asks for."""
-ROUTES_SECONDS: Final = 30.0
-"""How often Java clients ask for routes."""
+ROUTES_SECONDS: Final = 35.0
+"""Java clients ask for routes every 30 s. Acting ends when a master is known; one that asks in the seconds before that
+master is registered keeps the old route for 30 s from there."""
 WAKE_SECONDS: Final = 0.01
 """How long one turn of the loop answers woken pulls; the rest follow in the next turns."""
 

@@ -6,7 +6,7 @@ Source: rocketmq-all-5.3.3: EscapeBridge.java, BrokerOuterAPI.java, TopicRouteIn
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from rocketmq_broker.domain.role import ReplicaRole
@@ -33,6 +33,8 @@ SEND_SECONDS: Final = 3.0
 ROUTE_SECONDS: Final = 30.0
 """Age of a route that is still used while sends succeed (loadBalancePollNameServerInterval)."""
 MAX_ROUTES: Final = 10_000
+KEPT: Final = "a master is about to begin, or has begun"
+"""Why a message did not leave that no longer may."""
 _QUEUES_OF_A_NEW_TOPIC: Final = 8
 _HANDLED: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC)
 """Properties with which the other group would delay the message again."""
@@ -41,9 +43,10 @@ _HANDLED: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC)
 class Escape(Protocol):
     """The way out for messages that only a master may store: delayed ones that are due."""
 
-    async def put(self, message: Draft) -> str | None:
+    async def put(self, message: Draft, may_leave: Callable[[], bool]) -> str | None:
         """None: another group has acknowledged `message` (PUT_OK). Otherwise why it is to be tried again; whether it
-        was stored is unknown. Takes a bounded time. `store_host` and `queue_id` have no meaning there."""
+        was stored is unknown. Takes a bounded time. `store_host` and `queue_id` have no meaning there. `may_leave` is
+        asked right before the message leaves; if it may not, the answer is `KEPT`."""
 
 
 class RemoteEscape:
@@ -61,13 +64,15 @@ class RemoteEscape:
         """By topic, in the loop's time; topics whose route is to be asked for again are not in it."""
         self._turn = itertools.count()
 
-    async def put(self, message: Draft) -> str | None:
+    async def put(self, message: Draft, may_leave: Callable[[], bool]) -> str | None:
         """See `Escape`."""
         topic = message.topic.decode("utf-8", "replace")
         try:
             queue = await self._queue(topic)
             if queue is None:
                 return f"no other group has a master that takes messages of topic {topic}"
+            if not may_leave():
+                return KEPT
             group = f"InnerProducerGroup_{self._broker_name}_{self._role.broker_id}"
             command = escape_request(message, queue.queue_id, group)
             answer = await self._client.call(queue.address, command, timeout=SEND_SECONDS)

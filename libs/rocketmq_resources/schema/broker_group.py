@@ -335,8 +335,9 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         field(
             "What happens to consumers while the group has no master and none can be elected. off (in quotes: YAML "
             "reads the bare word as false): they wait. reads: the slave with the lowest brokerId serves them; messages "
-            "are refused, and delayed ones wait. Needs name servers that show it: those of this operator do, others "
-            "with supportActingMaster=true. A change restarts the replicas one by one, the master last."
+            "are refused, and delayed ones wait unless config.enableRemoteEscape is set. Needs name servers that show "
+            "it: those of this operator do, others with supportActingMaster=true. A change restarts the replicas one "
+            "by one, the master last."
         ),
     ] = "off"
     storage: Annotated[BrokerStorage, field("The volumes of each replica.")] = BrokerStorage()

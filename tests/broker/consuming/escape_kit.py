@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from rocketmq_broker.consuming.delay_service import DelayService
 from rocketmq_broker.domain.role import Durability, ReplicaRole
+from rocketmq_broker.sending.escape import KEPT
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_broker.traffic import Traffic
@@ -24,16 +26,21 @@ class Outlet:
 
     def __init__(self, member: "Member") -> None:
         self._member = member
+        self.route_seconds = 0.0
+        """Until the other group is known."""
         self.seconds = 0.0
         """Until a message is answered."""
         self.problems: deque[str | None] = deque()
         """Of the next attempts; None: PUT_OK. Afterwards always PUT_OK."""
         self.tried: list[tuple[float, bytes]] = []
-        """When an attempt began, since the member was made, and the body."""
+        """When a message left, since the member was made, and the body."""
         self.taken: list[bytes] = []
 
-    async def put(self, message: Draft) -> str | None:
+    async def put(self, message: Draft, may_leave: Callable[[], bool]) -> str | None:
         assert self._member.on_disk == self._member.delays.escaped, "what escaped before is on disk"
+        await asyncio.sleep(self.route_seconds)
+        if not may_leave():
+            return KEPT
         self.tried.append((self._member.now, bytes(message.body)))
         await asyncio.sleep(self.seconds)
         problem = self.problems.popleft() if self.problems else None
@@ -63,6 +70,7 @@ class Member:
         self.delays = delays or DelayOffsets()
         self.on_disk = dict(self.delays.escaped)
         self.disk_full = False
+        self.saving_seconds = 0.001
         self.outlet = Outlet(self)
         self.service = DelayService(
             levels=LEVELS,
@@ -89,7 +97,7 @@ class Member:
         return round(self.loop.time() - self._began, 3)
 
     async def _saved(self) -> None:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(self.saving_seconds)
         if self.disk_full:
             raise StorageError(Path("delayOffset.json"), "disk full")
         self.on_disk = dict(self.delays.escaped)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_broker.consuming import pull
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import (
@@ -127,11 +126,24 @@ async def test_it_moves_no_consumer_that_is_behind_its_log(tmp_path: Path) -> No
         assert (await group.pull(2)).code == 0
 
 
+class Later:
+    """The running loop's time, moved forward."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.seconds = 0.0
+
+    def time(self) -> float:
+        return self._loop.time() + self.seconds
+
+
 async def test_when_acting_ends_consumers_with_old_routes_do_not_spin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slave with slaveReadEnable sends them to the master, which they take this slave for."""
     async with acting(tmp_path, slaveReadEnable=True) as group:
+        later = Later()
+        monkeypatch.setattr(group.app.services.pulls, "_loop", later)
         group.sidecar.send(MasterKnown(True))
         await until(group, acting=False)
         assert (await group.pull(0)).code == 0
@@ -139,11 +151,14 @@ async def test_when_acting_ends_consumers_with_old_routes_do_not_spin(
         pulling = asyncio.ensure_future(group.pull(3, suspend_ms=60_000))
         await held(group, 1)
         assert not pulling.done()
-        monkeypatch.setattr(pull, "ROUTES_SECONDS", 0.0)
+        later.seconds = 31.0
+        asked_early = "its route is of the moment before the new master registered, which took a second"
+        assert (await group.pull(3)).code == ResponseCode.PULL_NOT_FOUND, asked_early
+        later.seconds = 40.0
+        assert (await group.pull(3)).code == ResponseCode.PULL_RETRY_IMMEDIATELY, "its routes are new by then"
         for known in (False, True):
             group.sidecar.send(MasterKnown(known))
             await until(group, acting=not known)
-        assert (await group.pull(3)).code == ResponseCode.PULL_RETRY_IMMEDIATELY, "its routes are new by then"
         assert (await pulling).code == ResponseCode.PULL_NOT_FOUND
 
 

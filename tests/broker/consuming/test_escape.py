@@ -267,8 +267,10 @@ async def test_what_is_on_its_way_when_this_slave_is_elected_is_not_delivered_ag
     assert (slave.outlet.taken, slave.stored()) == ([b"0"], [b"1"])
 
 
-async def test_the_question_of_a_new_master_ends_the_escape(members: Members) -> None:
+@pytest.mark.parametrize("epoch", [3, 2], ids=["elected", "returned, without controllers"])
+async def test_the_question_of_a_new_master_ends_the_escape(members: Members, epoch: int) -> None:
     slave = members.new()
+    slave.follow(2)
     slave.arrives(b"0", b"1", b"2")
     slave.outlet.seconds = 0.1
     slave.act()
@@ -277,7 +279,7 @@ async def test_the_question_of_a_new_master_ends_the_escape(members: Members) ->
     assert slave.outlet.taken == [b"0"], "the answer has what was on its way"
     await asyncio.sleep(0.05)
     assert len(slave.outlet.tried) == 2, "that master is over"
-    await slave.service.before_next_master(2)
+    await slave.service.before_next_master(epoch)
     assert (slave.outlet.taken, slave.on_disk[1][:2]) == ([b"0", b"1"], (0, 2))
     asked = slave.now
     await asyncio.sleep(YIELD_SECONDS - 1)
@@ -286,6 +288,34 @@ async def test_the_question_of_a_new_master_ends_the_escape(members: Members) ->
     at, body = slave.outlet.tried[2]
     assert body == b"2", "no master has come"
     assert at >= asked + YIELD_SECONDS - 0.2
+
+
+@pytest.mark.parametrize("slow", ["disk", "route"])
+async def test_what_has_not_left_when_a_new_master_asks_stays(members: Members, slow: str) -> None:
+    slave = members.new()
+    slave.arrives(b"0")
+    if slow == "disk":
+        slave.saving_seconds = 1.0
+    else:
+        slave.outlet.route_seconds = 1.0
+    slave.act()
+    await asyncio.sleep(1.5)
+    await slave.service.before_next_master(2)
+    await asyncio.sleep(YIELD_SECONDS - 1)
+    assert slave.outlet.tried == [], "the answer does not have it"
+    await asyncio.sleep(10)
+    assert slave.outlet.taken == [b"0"], "no master has come"
+
+
+async def test_what_has_not_left_when_this_slave_is_elected_is_delivered_here(members: Members) -> None:
+    slave = members.new()
+    slave.arrives(b"0", b"1")
+    slave.outlet.route_seconds = 1.0
+    slave.act()
+    await asyncio.sleep(1.5)
+    slave.lead()
+    await asyncio.sleep(10)
+    assert (slave.outlet.tried, slave.stored()) == ([], [b"0", b"1"])
 
 
 async def test_the_answer_has_what_was_on_its_way_when_this_slave_follows_already(members: Members) -> None:

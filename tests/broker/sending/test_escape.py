@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from rocketmq_broker.domain.role import Durability, ReplicaRole
-from rocketmq_broker.sending.escape import ROUTE_SECONDS, RemoteEscape, escape_request
+from rocketmq_broker.sending.escape import KEPT, ROUTE_SECONDS, RemoteEscape, escape_request
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
@@ -87,6 +87,10 @@ class World(RemotingClient):
         return TopicRouteData(broker_datas=brokers, queue_datas=queues)
 
 
+def always() -> bool:
+    return True
+
+
 def escape_of(world: World) -> RemoteEscape:
     role = ReplicaRole(Durability(1, strict=False))
     role.welcomed(2)
@@ -128,7 +132,7 @@ async def test_queues_of_other_groups_take_turns() -> None:
     world = World()
     escape = escape_of(world)
     for _ in range(6):
-        assert await escape.put(message()) is None
+        assert await escape.put(message(), always) is None
     assert [(at, header.queue_id) for at, header, _ in world.sent[:4]] == [(B, 0), (B, 1), (C, 0), (C, 1)]
     assert [at for at, _, _ in world.sent[4:]] == [B, B]
     assert world.asked == ["T"], "the route is kept"
@@ -140,7 +144,7 @@ async def test_only_groups_with_a_writable_master_count() -> None:
     world.permissions["broker-b"] = 4  # it acts as master itself
     escape = escape_of(world)
     for _ in range(2):
-        assert await escape.put(message()) is None
+        assert await escape.put(message(), always) is None
     assert {at for at, _, _ in world.sent} == {C}
 
 
@@ -152,10 +156,10 @@ async def test_without_another_group_nothing_is_sent(without: str) -> None:
     else:
         world.template = True
     escape = escape_of(world)
-    assert await escape.put(message()) == "no other group has a master that takes messages of topic T"
+    assert await escape.put(message(), always) == "no other group has a master that takes messages of topic T"
     assert world.sent == []
     world.masters, world.template = {"broker-a": A, "broker-b": B}, False
-    assert await escape.put(message()) is None, "it is asked again at once"
+    assert await escape.put(message(), always) is None, "it is asked again at once"
 
 
 @pytest.mark.parametrize(
@@ -172,10 +176,10 @@ async def test_anything_but_put_ok_is_no_success_and_asks_for_the_route_again(co
     world = World()
     escape = escape_of(world)
     world.codes.append(code)
-    assert B in (await escape.put(message()) or "")
+    assert B in (await escape.put(message(), always) or "")
     world.masters["broker-b"] = "10.0.0.22:10911"
     for _ in range(4):
-        assert await escape.put(message()) is None
+        assert await escape.put(message(), always) is None
     assert world.asked == ["T", "T"]
     assert "10.0.0.22:10911" in {at for at, _, _ in world.sent}
 
@@ -183,9 +187,9 @@ async def test_anything_but_put_ok_is_no_success_and_asks_for_the_route_again(co
 async def test_a_route_is_not_kept_for_ever() -> None:
     world = World()
     escape = escape_of(world)
-    await escape.put(message())
+    await escape.put(message(), always)
     await asyncio.sleep(ROUTE_SECONDS + 1)
-    await escape.put(message())
+    await escape.put(message(), always)
     assert world.asked == ["T", "T"]
 
 
@@ -194,7 +198,7 @@ async def test_a_name_server_that_does_not_answer_is_no_success() -> None:
         async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
             raise ConnectError("nobody there")
 
-    assert "nobody there" in (await escape_of(Silent()).put(message()) or "")
+    assert "nobody there" in (await escape_of(Silent()).put(message(), always) or "")
 
 
 def test_the_message_is_not_changed() -> None:
@@ -202,3 +206,9 @@ def test_the_message_is_not_changed() -> None:
     before = msgspec.structs.replace(draft)
     escape_request(draft, 0, "P")
     assert draft == before
+
+
+async def test_after_the_wait_for_the_route_it_is_asked_whether_the_message_may_still_leave() -> None:
+    world = World()
+    assert await escape_of(world).put(message(), lambda: not world.asked) == KEPT
+    assert (world.asked, world.sent) == (["T"], [])
