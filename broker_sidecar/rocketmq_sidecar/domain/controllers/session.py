@@ -349,7 +349,8 @@ class ControllerSession(Mandate):
             return ()
         self.polls.at_once()
         refused = self._refused(request, answer, self.proposal.slot, now)
-        return (*refused, ProposalRefused()) if self.proposal.certainly_refused(answer) else refused
+        dropped = self.proposal.certainly_refused(answer)
+        return refused if dropped is None else (*refused, ProposalRefused(dropped))
 
     def _handle_others(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
         if answer.code != ResponseCode.SUCCESS:

@@ -74,13 +74,13 @@ class SyncSetProposal:
         self._group.adopt(answers.agreed(answer))
         return True
 
-    def certainly_refused(self, answer: RemotingCommand) -> bool:
-        """Whether nothing was changed, and no earlier request can change anything; then the proposal is dropped, and
-        replication makes a new one."""
+    def certainly_refused(self, answer: RemotingCommand) -> SyncStateSet | None:
+        """The proposal that is dropped, the very object, if nothing was changed and no earlier request can change
+        anything; replication makes a new one."""
         if answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
             self._renewing = False  # controllers that cannot renew: the next change of the set settles it
         if answer.code not in _UNCHANGED:
-            return False
-        self._wanted = None
+            return None
+        dropped, self._wanted = self._wanted, None
         self._renewing = self._unanswered > 0
-        return not self._renewing
+        return None if self._renewing else dropped
