@@ -121,6 +121,10 @@ class ControllerSession(Mandate):
     def lease_suspended(self) -> bool:
         return self.election.lease_suspended
 
+    @property
+    def undecided(self) -> frozenset[int]:
+        return self.proposal.undecided
+
     # What happens
 
     def open(self, address: str, check_code: str) -> None:

@@ -95,6 +95,7 @@ def test_a_refusal_is_certain_if_all_requests_were_answered() -> None:
 def test_what_may_still_arrive_is_made_void_before_its_members_are_forgotten() -> None:
     stage, late = in_doubt()
     renewal = stage.ask()
+    assert stage.proposal.undecided == set(), "the renewal decides"
     assert not stage.refused(renewal, stage.arrive(renewal, WITHOUT_3))
     assert stage.group.agreed == sync_set(1, 2, epoch=8), "replication adopts it, and waits for 1 and 2 only"
     assert stage.arrive(late, ALL).code == ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
@@ -126,12 +127,23 @@ def test_controllers_that_cannot_renew_settle_it_with_the_next_change() -> None:
     assert answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
     assert not stage.refused(renewal, answer)
     assert stage.proposal.request(LEADER, 1, 9.0) is None, "it would be refused again"
+    assert stage.proposal.undecided == {3}
     stage.now = 9.0
     stage.want(1, 2, 3)
     returned = stage.ask()
     assert not stage.refused(returned, stage.arrive(returned, ALL, java=True))
     assert stage.group.agreed == sync_set(1, 2, 3, epoch=8)
+    assert stage.proposal.undecided == set()
     assert stage.arrive(late, ALL).code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+
+
+def test_another_master_epoch_decides_what_controllers_could_not_exclude() -> None:
+    stage, _ = in_doubt()
+    renewal = stage.ask()
+    assert not stage.refused(renewal, stage.arrive(renewal, WITHOUT_3, java=True))
+    assert stage.proposal.undecided == {3}
+    stage.group.master_epoch = 5
+    assert stage.proposal.undecided == set()
 
 
 def test_the_doubt_outlives_the_connections_but_not_the_mastership() -> None:
