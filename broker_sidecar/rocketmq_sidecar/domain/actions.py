@@ -115,7 +115,10 @@ class AdoptSyncSet(msgspec.Struct, frozen=True):
 
 
 class ProposalRefused(msgspec.Struct, frozen=True):
-    """The controllers certainly refused the SyncStateSet that replication proposed."""
+    """The controllers certainly refused what replication proposed last, as far as the machine had heard of it."""
+
+    proposal: SyncStateSet
+    """Compared by identity: replication may have proposed since, even the same set."""
 
 
 class WatchCatchUp(msgspec.Struct, frozen=True):

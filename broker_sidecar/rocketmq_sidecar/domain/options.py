@@ -26,7 +26,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     find: float = 0.1
     """Between two rounds of requests for the leading controller."""
     unfollowed: float = 15.0
-    """haMaxTimeSlaveNotCatchup: how long a strict master without followers waits until it asks for another master."""
+    """haMaxTimeSlaveNotCatchup: how long a strict master waits until it asks for another master, without followers, or
+    while a replica is away of which the controllers cannot say whether it is a member."""
     store_retry: float = 1.0
     """Until the next attempt to write a file that could not be written."""
 

@@ -373,7 +373,7 @@ class HaServer:
         proposal = master.propose(now, self._not_catchup)
         if proposal is not None and proposal != self._proposed:
             self._proposed = proposal
-            self._on_proposal(SyncStateSet(sync_state_set=proposal, sync_state_set_epoch=master.sync_set.epoch))
+            self._on_proposal(master.sync_set.proposed(proposal))
         reported = master.in_sync, master.sync_set.union, dict(master.sync_set.joins), master.officials
         if reported != self._reported:
             self._reported = reported

@@ -3,6 +3,8 @@ whose answers get lost, and which controller leads."""
 
 from collections.abc import Callable
 
+import msgspec
+
 from rocketmq_controller.domain import invariants
 from rocketmq_controller.domain.broker_entry import BrokerKey
 from rocketmq_controller.domain.decision import Decision
@@ -47,6 +49,8 @@ class Controllers:
         self.leader: str | None = CONTROLLERS[1]
         self.deaf: set[str] = set()
         """Those that answer nothing."""
+        self.java = False
+        """They ignore renewEpoch."""
         self.lose: Callable[[Node, Request], bool] = lambda _node, _ask: False
         """Whether the answer to a request gets lost, after it was acted on."""
         self._history = invariants.History()
@@ -125,6 +129,8 @@ class Controllers:
             case GetReplicaInfoRequestHeader():
                 return get_replica_info(self.group)
             case AlterSyncStateSetRequestHeader() as header:
+                if self.java:
+                    header = msgspec.structs.replace(header, renew_epoch=None)
                 body = decode_body(SyncStateSet, ask.body)
                 return self._made(alter_sync_state_set(self.group, header, body, view))
         raise AssertionError(ask)

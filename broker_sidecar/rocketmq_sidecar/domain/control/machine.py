@@ -52,6 +52,7 @@ from rocketmq_sidecar.domain.control.role import (
     RoleMachine,
     Wanted,
 )
+from rocketmq_sidecar.domain.control.undecided import Undecided
 from rocketmq_sidecar.domain.control.unfollowed import Unfollowed
 from rocketmq_sidecar.domain.controllers.fixed_mandate import FixedMandate
 from rocketmq_sidecar.domain.controllers.lease import NEVER
@@ -86,6 +87,7 @@ class ControlMachine:
         self.hand_over = HandOver()
         self.known_master = KnownMaster()
         self.unfollowed = None if options.relaxed or fixed is not None else Unfollowed(options.timing.unfollowed)
+        self.undecided = None if self.unfollowed is None else Undecided(options.timing.unfollowed)
         self._relaxed = options.relaxed
         self._no_master = "the group has no master"
         if options.learner:
@@ -199,6 +201,8 @@ class ControlMachine:
         """As master of `epoch`: the number of replicas, this one included, that are in sync and connected."""
         if self.unfollowed is not None:
             self.unfollowed.on_in_sync(epoch, in_sync)
+        if self.undecided is not None:
+            self.undecided.on_in_sync(epoch, in_sync)
         return self._advance(now)
 
     def on_caught_up(self, now: float) -> Actions:
@@ -265,6 +269,8 @@ class ControlMachine:
         times: list[float | None] = [self._lease_until, self.role.retry_at, self.hand_over.wake_at]
         if self.unfollowed is not None:
             times.append(self.unfollowed.wake_at)
+        if self.undecided is not None:
+            times.append(self.undecided.wake_at)
         if self._log_opened and not self._stopping:
             times += self.session.wake_times()
         return min((time for time in times if time is not None and time > self._now), default=float("inf"))
@@ -304,8 +310,12 @@ class ControlMachine:
                 return self.session.reported_unproven if self.session.log.damage >= 0 else None
             case BeMaster():
                 granted = self.role.broker is BrokerState.MASTER
-                late = self._relaxed and self._lease_until <= now
-                return (_NO_LEASE if late else None) if granted else "becoming master"
+                return self._unready_master(now) if granted else "becoming master"
+
+    def _unready_master(self, now: float) -> str | None:
+        if self._relaxed:
+            return _NO_LEASE if self._lease_until <= now else None
+        return None if self.undecided is None else self.undecided.reason
 
     def remark(self, now: float) -> str | None:
         """What an operator should know although the replica is not `unready`."""
@@ -320,6 +330,8 @@ class ControlMachine:
         self._now = now
         self.session.settle(now)
         actions: list[Action] = [*self._open()]
+        if self.undecided is not None and not self._ending:
+            actions += self.undecided.step(self._situation, self.session.undecided, self.hand_over, now)
         actions += self.hand_over.step(self._situation, now)
         electing = self.hand_over.electing
         if self.unfollowed is not None:

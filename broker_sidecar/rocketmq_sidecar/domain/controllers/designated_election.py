@@ -85,7 +85,7 @@ class DesignatedElection:
         self.refused = (self.refused[0] + 1, answer.remark or f"code {answer.code}")
 
     def on_named_master(self, epoch: int | None, sent_at: float) -> None:
-        """The answer to a request of this slot named this replica master of `epoch`."""
+        """The leading controller's answer to a request of this slot named this replica master of `epoch`."""
         if not self._targets and self.lease_suspended and epoch == self._suspended_epoch:
             self._suspended_epoch = 0
             self._lease.on_confirmed(self._group.master_epoch, sent_at)

@@ -78,6 +78,11 @@ class Mandate(ABC):
         return False
 
     @property
+    def undecided(self) -> frozenset[int]:
+        """As master: replicas that may become members by an earlier proposal, and nobody can say whether."""
+        return frozenset()
+
+    @property
     def remark(self) -> str | None:
         """What an operator should know."""
         return None

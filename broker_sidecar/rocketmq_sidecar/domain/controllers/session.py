@@ -43,7 +43,7 @@ from rocketmq_sidecar.domain.controllers.group_state import MasterAnswer
 from rocketmq_sidecar.domain.controllers.heartbeats import Heartbeats
 from rocketmq_sidecar.domain.controllers.identity import IdentityKeeper
 from rocketmq_sidecar.domain.controllers.leader import LeaderFinder
-from rocketmq_sidecar.domain.controllers.lease import Lease
+from rocketmq_sidecar.domain.controllers.lease import NEVER, Lease
 from rocketmq_sidecar.domain.controllers.mandate import Mandate
 from rocketmq_sidecar.domain.controllers.other_members import OtherMembers
 from rocketmq_sidecar.domain.controllers.polls import Polls
@@ -76,6 +76,8 @@ class ControllerSession(Mandate):
         self._options = options
         self._requests = Requests(options.cluster_name, options.broker_name, strict=not options.relaxed)
         self._last_leader: str | None = None
+        self._led_since = NEVER
+        """When that one was found to lead."""
         self.heartbeats = Heartbeats(timing, self.finder, self.group, relaxed=options.relaxed)
         self._refusals = Refusals()
         slots = self._slots = RequestSlots(timing)
@@ -118,6 +120,10 @@ class ControllerSession(Mandate):
     @property
     def lease_suspended(self) -> bool:
         return self.election.lease_suspended
+
+    @property
+    def undecided(self) -> frozenset[int]:
+        return self.proposal.undecided
 
     # What happens
 
@@ -245,7 +251,7 @@ class ControllerSession(Mandate):
         requests = self.finder.requests(now)
         if self.finder.leader not in {None, self._last_leader}:
             # The new leader must accept a heartbeat and answer a 1004 before the lease can be extended.
-            self._last_leader = self.finder.leader
+            self._last_leader, self._led_since = self.finder.leader, now
             self.heartbeats.at_once()
             self.lease.on_leader_changed()
             self.election.on_leader_changed()
@@ -313,9 +319,15 @@ class ControllerSession(Mandate):
     def _elect_request(self, now: float) -> Request | None:
         return self.election.request(self.finder.leader, self.broker_id, now) if self.is_master else None
 
-    def _confirmed(self, sent_at: float) -> None:
-        if not self.election.lease_suspended:
-            self.lease.on_confirmed(self.group.master_epoch, sent_at)
+    def _asked_leader(self, request: Request) -> bool:
+        """Whether the controller that leads now was asked, since it leads. The answer of one that led before proves
+        nothing: the present leader may have elected another master, and accept a heartbeat only after that."""
+        leader = self.finder.leader or self._last_leader  # one that is suspected leads until another is found
+        return request.address == leader and request.sent_at >= self._led_since
+
+    def _confirmed(self, request: Request) -> None:
+        if self._asked_leader(request) and not self.election.lease_suspended:
+            self.lease.on_confirmed(self.group.master_epoch, request.sent_at)
 
     # What answers mean
 
@@ -337,11 +349,12 @@ class ControllerSession(Mandate):
 
     def _handle_alter(self, request: Request, answer: RemotingCommand, now: float) -> Actions:
         if self.proposal.accepted(answer):
-            self._confirmed(request.sent_at)
+            self._confirmed(request)
             return ()
         self.polls.at_once()
         refused = self._refused(request, answer, self.proposal.slot, now)
-        return (*refused, ProposalRefused()) if self.proposal.certainly_refused(answer) else refused
+        dropped = self.proposal.certainly_refused(answer)
+        return refused if dropped is None else (*refused, ProposalRefused(dropped))
 
     def _handle_others(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
         if answer.code != ResponseCode.SUCCESS:
@@ -356,7 +369,7 @@ class ControllerSession(Mandate):
             return self._refused(request, answer, slot, now)
         slot.succeeded()
         learnt = self._update_group(master_answer, None)
-        if master_answer.master_id == self.broker_id:
+        if master_answer.master_id == self.broker_id and self._asked_leader(request):
             self.election.on_named_master(master_answer.master_epoch, request.sent_at)
         return learnt
 
@@ -372,9 +385,9 @@ class ControllerSession(Mandate):
             self.registered, self.trouble = True, None
             self.heartbeats.at_once()
             self.polls.answered(now)
-        return self._update_group(master_answer, request.sent_at)
+        return self._update_group(master_answer, request)
 
-    def _update_group(self, master_answer: MasterAnswer, sent_at: float | None) -> Actions:
+    def _update_group(self, master_answer: MasterAnswer, confirming: Request | None) -> Actions:
         group = self.group
         before = group.master_epoch, group.master_id
         changed = group.update(master_answer)
@@ -382,8 +395,8 @@ class ControllerSession(Mandate):
             return ()
         if group.master_id != self.broker_id:
             self.lease.on_denied()
-        elif sent_at is not None:
-            self._confirmed(sent_at)
+        elif confirming is not None:
+            self._confirmed(confirming)
         accepted = self._after_leaving_set(master_answer)
         if not changed:
             return accepted

@@ -39,6 +39,19 @@ class SyncSetProposal:
         """Requests with these epochs that have no answer of a leading controller."""
         self._renewing = False
         """One of them may still be agreed to, and what it proposed is not wanted any longer."""
+        self._requested: frozenset[int] = frozenset()
+        """Members of the sets that these requests proposed."""
+        self._unrenewable = False
+        """One may still be agreed to, and the controllers refused a new epoch."""
+
+    @property
+    def undecided(self) -> frozenset[int]:
+        """Replicas outside the agreed set of which replication cannot learn whether they will be members: the
+        controllers refused a new epoch, so only another change of the set or another master decides."""
+        group = self._group
+        if not self._unrenewable or self._named != (group.master_epoch, group.agreed.sync_state_set_epoch):
+            return frozenset()
+        return self._requested - group.agreed.sync_state_set
 
     def set(self, wanted: SyncStateSet) -> None:
         """Replication proposes this set in place of the agreed one with this epoch."""
@@ -56,12 +69,14 @@ class SyncSetProposal:
         named = group.master_epoch, agreed.sync_state_set_epoch
         if named != self._named:
             self._named, self._unanswered, self._renewing = named, 0, False
+            self._requested, self._unrenewable = frozenset(), False
         wanted = agreed if self._renewing else self._wanted
         if wanted is None or wanted.sync_state_set_epoch != agreed.sync_state_set_epoch:
             return None
         if wanted.sync_state_set == agreed.sync_state_set and not self._renewing:
             return None
         self._unanswered += 1
+        self._requested |= wanted.sync_state_set
         return self._requests.alter(leader, broker_id, group.master_epoch, wanted, now, renew=self._renewing)
 
     def accepted(self, answer: RemotingCommand) -> bool:
@@ -74,13 +89,18 @@ class SyncSetProposal:
         self._group.adopt(answers.agreed(answer))
         return True
 
-    def certainly_refused(self, answer: RemotingCommand) -> bool:
-        """Whether nothing was changed, and no earlier request can change anything; then the proposal is dropped, and
-        replication makes a new one."""
+    def certainly_refused(self, answer: RemotingCommand) -> SyncStateSet | None:
+        """The proposal that is dropped, the very object, if nothing was changed and no earlier request can change
+        anything; replication makes a new one."""
         if answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED:
-            self._renewing = False  # controllers that cannot renew: the next change of the set settles it
+            # Controllers that cannot renew: the next change of the set settles it, or `control.undecided`.
+            self._unrenewable = self._unrenewable or self._renewing
+            self._renewing = False
         if answer.code not in _UNCHANGED:
-            return False
-        self._wanted = None
+            return None
+        dropped, self._wanted = self._wanted, None
         self._renewing = self._unanswered > 0
-        return not self._renewing
+        if self._renewing:
+            return None
+        self._requested = frozenset()
+        return dropped

@@ -40,6 +40,8 @@ class SyncSet:
         self.strict = strict
         self._caught_up = {} if strict else dict.fromkeys(self.members - {own_id}, now)
         self._without_data: frozenset[int] = frozenset()
+        self._proposed: SyncStateSet | None = None
+        """The last proposal, told apart by its identity."""
 
     def adopt(self, agreed: SyncStateSet, now: float) -> bool:
         """Apply what the controllers agreed to; False if it is not newer."""
@@ -54,10 +56,19 @@ class SyncSet:
         self._drop_proposal()  # it names the epoch before
         return True
 
-    def proposal_refused(self) -> None:
-        """The controllers certainly refused the last proposal."""
+    def proposed(self, wanted: frozenset[int]) -> SyncStateSet:
+        """The proposal of `wanted`, which `propose` returned: it goes to the controllers now."""
+        self._proposed = SyncStateSet(sync_state_set=wanted, sync_state_set_epoch=self.epoch)
+        return self._proposed
+
+    def proposal_refused(self, proposal: SyncStateSet) -> bool:
+        """The controllers certainly refused `proposal` and those before it. False if it is not the last one: what was
+        proposed since, even the same set, may still be agreed to, and its result decides."""
+        if proposal is not self._proposed:
+            return False
         self.joins.clear()
         self._drop_proposal()
+        return True
 
     def caught_up(self, broker_id: int, at: float) -> None:
         """At `at`, slave `broker_id` had all that the master had."""

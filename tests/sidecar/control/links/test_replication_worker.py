@@ -76,7 +76,8 @@ class Recorder:
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:
         self._call("set_sync_state_set")
 
-    def proposal_refused(self) -> None:
+    def proposal_refused(self, proposal: SyncStateSet) -> None:
+        assert proposal is SET
         self._call("sync_set_refused")
 
 
@@ -112,7 +113,7 @@ async def test_order_is_kept(bench: Bench) -> None:
         AdoptSyncSet(SET),
     ):
         bench.replicator.put(action)
-    bench.replicator.put(ProposalRefused())
+    bench.replicator.put(ProposalRefused(SET))
     bench.replicator.put(StopReplication())
     assert [await bench.ended.get() for _ in range(3)] == ["stopped", (2, None), "stopped"]
     assert bench.replication.calls == [

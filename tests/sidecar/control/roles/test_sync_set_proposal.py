@@ -1,5 +1,12 @@
 """A set that a master proposes, and answers that are lost: what is refused must never be agreed to later."""
 
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_formats.codes import RequestCode, ResponseCode
@@ -11,6 +18,7 @@ from rocketmq_sidecar.domain.controllers.group_state import GroupState
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot
 from rocketmq_sidecar.domain.controllers.requests import Requests
 from rocketmq_sidecar.domain.controllers.sync_set_proposal import SyncSetProposal
+from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from tests.controller.domain.domain_kit import NAME, StaticView, make_group, settled, sync_set
 
 LEADER = "10.0.1.1:9878"
@@ -60,7 +68,7 @@ class Stage:
     def refused(self, asked: Request, answer: RemotingCommand) -> bool:
         """Whether replication is told that the controllers refused."""
         assert self.slot.take(asked)
-        return not self.proposal.accepted(answer) and self.proposal.certainly_refused(answer)
+        return not self.proposal.accepted(answer) and self.proposal.certainly_refused(answer) is not None
 
 
 def in_doubt() -> tuple[Stage, Request]:
@@ -87,6 +95,7 @@ def test_a_refusal_is_certain_if_all_requests_were_answered() -> None:
 def test_what_may_still_arrive_is_made_void_before_its_members_are_forgotten() -> None:
     stage, late = in_doubt()
     renewal = stage.ask()
+    assert stage.proposal.undecided == set(), "the renewal decides"
     assert not stage.refused(renewal, stage.arrive(renewal, WITHOUT_3))
     assert stage.group.agreed == sync_set(1, 2, epoch=8), "replication adopts it, and waits for 1 and 2 only"
     assert stage.arrive(late, ALL).code == ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
@@ -118,12 +127,23 @@ def test_controllers_that_cannot_renew_settle_it_with_the_next_change() -> None:
     assert answer.code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
     assert not stage.refused(renewal, answer)
     assert stage.proposal.request(LEADER, 1, 9.0) is None, "it would be refused again"
+    assert stage.proposal.undecided == {3}
     stage.now = 9.0
     stage.want(1, 2, 3)
     returned = stage.ask()
     assert not stage.refused(returned, stage.arrive(returned, ALL, java=True))
     assert stage.group.agreed == sync_set(1, 2, 3, epoch=8)
+    assert stage.proposal.undecided == set()
     assert stage.arrive(late, ALL).code == ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+
+
+def test_another_master_epoch_decides_what_controllers_could_not_exclude() -> None:
+    stage, _ = in_doubt()
+    renewal = stage.ask()
+    assert not stage.refused(renewal, stage.arrive(renewal, WITHOUT_3, java=True))
+    assert stage.proposal.undecided == {3}
+    stage.group.master_epoch = 5
+    assert stage.proposal.undecided == set()
 
 
 def test_the_doubt_outlives_the_connections_but_not_the_mastership() -> None:
@@ -139,3 +159,112 @@ def test_the_doubt_outlives_the_connections_but_not_the_mastership() -> None:
     stage.group.master_epoch = 5
     stage.now = 9.0
     assert stage.proposal.request(LEADER, 1, stage.now) is None, "an older masterEpoch is refused anyway"
+
+
+class Master(Stage):
+    """With the set as replication sees it: what the session reports reaches it later, as over `replication_worker`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replication = SyncSet(1, self.group.agreed, 0.0)
+        self._reports: deque[Callable[[], bool]] = deque()
+        self._late: deque[Request] = deque()
+
+    def join(self, slave: int = 3) -> None:
+        self.replication.caught_up(slave, 0.0)
+        self.replication.qualified(slave)
+
+    def leave(self, slave: int = 3) -> None:
+        self.replication.disconnected(slave)
+
+    def join_2(self) -> None:
+        self.join(2)
+
+    def leave_2(self) -> None:
+        self.leave(2)
+
+    def propose(self) -> None:
+        wanted = self.replication.propose(0.0, 15.0, {2, 3})
+        if wanted is not None:
+            self.proposal.set(self.replication.proposed(wanted))
+
+    def send(self) -> None:
+        self.now += 1.0
+        asked = self.proposal.request(LEADER, 1, self.now)
+        if asked is not None:
+            self.slot.pending = asked
+            assert decode_body(SyncStateSet, asked.body).sync_state_set <= self.replication.union
+
+    def answer(self, view: StaticView, *, java: bool = False) -> None:
+        asked = self.slot.pending
+        if not isinstance(asked, Request):
+            return
+        answer = self.arrive(asked, view, java=java)
+        assert self.slot.take(asked)
+        before = self.group.agreed
+        if self.proposal.accepted(answer):
+            self._adopted(before)
+        elif (dropped := self.proposal.certainly_refused(answer)) is not None:
+            self._reports.append(partial(self.replication.proposal_refused, dropped))
+
+    def agree(self) -> None:
+        self.answer(ALL)
+
+    def refuse(self) -> None:
+        self.answer(WITHOUT_3)
+
+    def refuse_to_renew(self) -> None:
+        self.answer(WITHOUT_3, java=True)
+
+    def lose_answer(self) -> None:
+        if isinstance(asked := self.slot.pending, Request):
+            self.lose(asked)
+            self._late.append(asked)
+
+    def arrive_late(self) -> None:
+        if self._late:
+            self.arrive(self._late.popleft(), ALL)
+
+    def poll(self) -> None:
+        """1004."""
+        before = self.group.agreed
+        epoch = self.controllers.sync_state_set_epoch
+        self.group.adopt(SyncStateSet(sync_state_set=self.controllers.sync_state_set, sync_state_set_epoch=epoch))
+        self._adopted(before)
+
+    def work(self) -> None:
+        """Replication hears of the next report."""
+        if self._reports:
+            self._reports.popleft()()
+
+    def _adopted(self, before: SyncStateSet) -> None:
+        if self.group.agreed is not before:
+            self._reports.append(partial(self.replication.adopt, self.group.agreed, 0.0))
+
+
+STEPS: tuple[Callable[[Master], None], ...] = (
+    Master.join,
+    Master.leave,
+    Master.join_2,
+    Master.leave_2,
+    Master.propose,
+    Master.send,
+    Master.agree,
+    Master.refuse,
+    Master.refuse_to_renew,
+    Master.lose_answer,
+    Master.arrive_late,
+    Master.poll,
+    Master.work,
+)
+
+
+@example([Master.join, Master.propose, Master.send, Master.refuse, Master.propose, Master.work, Master.send])
+@given(st.lists(st.sampled_from(STEPS), max_size=60))
+def test_a_master_waits_for_every_set_that_it_requests_and_that_may_be_agreed_to(
+    steps: list[Callable[[Master], None]],
+) -> None:
+    master = Master()
+    for step in steps:
+        step(master)
+        assert master.controllers.sync_state_set <= master.replication.union

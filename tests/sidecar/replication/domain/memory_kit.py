@@ -135,11 +135,16 @@ class MemoryGroup:
         self.links: dict[int, MemoryLink] = {}
         self.epoch = 0
         self.agreed = SyncStateSet()
-        self.propose: frozenset[int] | None = None
+        self.wish: SyncStateSet | None = None
         self.master: Mastership | None = None
         self.master_id = 0
         self.acked = b""
         self.now = 0.0
+
+    @property
+    def propose(self) -> frozenset[int] | None:
+        """The set that the master proposes."""
+        return None if self.wish is None else self.wish.sync_state_set
 
     def elect(self, broker_id: int, lost_tail: int = 0) -> None:
         """A clean election: of a member, if there is a set. What only the loser has may be lost."""
@@ -150,7 +155,7 @@ class MemoryGroup:
         store = self.stores[broker_id]
         store.known_epoch = self.epoch
         self._keep(broker_id)
-        self.propose = None
+        self.wish = None
         store.epochs = begun(corrected(store.epochs, len(store.log)), self.epoch, len(store.log))
         self.master_id = broker_id
         self.master = Mastership(
@@ -173,7 +178,7 @@ class MemoryGroup:
         self.epoch += 1
         store = self.stores[self.master_id]
         self._keep(self.master_id)
-        self.propose = None
+        self.wish = None
         store.epochs = begun(store.epochs, self.epoch, len(store.log))
         sync_set = SyncSet(self.master_id, self.agreed, self.now, strict=True)
         self.master.renew(self.epoch, store.epochs, len(store.log), sync_set)
@@ -224,22 +229,23 @@ class MemoryGroup:
     def review(self) -> None:
         assert self.master is not None
         self.master.sync_set.copied(frozenset(self.master.sync_set.joins.values()))
-        wish = self.master.propose(self.now, 1e9)
-        if wish is not None:
-            self.propose = wish
+        wanted = self.master.propose(self.now, 1e9)
+        if wanted is not None:
+            self.wish = self.master.sync_set.proposed(wanted)
 
     def decide(self, how: str) -> None:
         """The controllers answer the last wish, or the answer is lost though they agreed. A wish names the set that it
         replaces: refused for any other reason than that, it proves that no earlier wish was agreed to."""
-        if self.propose is None or self.master is None:
+        if self.wish is None or self.master is None:
             return
-        wish, self.propose = self.propose, None
+        wish, self.wish = self.wish, None
         named = self.master.sync_set.epoch == self.agreed.sync_state_set_epoch
         if how == "refuse" or not named:
             if named:
-                self.master.sync_set.proposal_refused()
+                self.master.sync_set.proposal_refused(wish)
             return
-        self.agreed = SyncStateSet(sync_state_set=wish, sync_state_set_epoch=self.agreed.sync_state_set_epoch + 1)
+        epoch = self.agreed.sync_state_set_epoch + 1
+        self.agreed = SyncStateSet(sync_state_set=wish.sync_state_set, sync_state_set_epoch=epoch)
         if how == "agree":
             self.receive()
 

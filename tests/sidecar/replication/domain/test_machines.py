@@ -194,12 +194,12 @@ def test_a_slave_whose_admission_was_refused_is_proposed_again_without_a_new_mes
     master.sync_set.disconnected(2)
     session = served(master, 1200)
     assert master.adopt(SyncStateSet(sync_state_set=frozenset({1}), sync_state_set_epoch=50), 0.0)
-    session.review(0.0)
-    assert master.propose(0.0, 15.0) == {1, 2}
-    master.sync_set.proposal_refused()  # the controllers have not heard it yet
-    session.review(1.0)
-    assert master.propose(1.0, 15.0) == {1, 2}
-    master.sync_set.proposal_refused()
+    for now in (0.0, 1.0):
+        session.review(now)
+        wanted = master.propose(now, 15.0)
+        assert wanted == {1, 2}
+        proposal = master.sync_set.proposed(wanted)
+        assert master.sync_set.proposal_refused(proposal)  # the controllers have not heard it yet
     master.acked = 1300  # acknowledged by others meanwhile: it does not have what it must
     session.review(2.0)
     assert master.propose(2.0, 15.0) is None

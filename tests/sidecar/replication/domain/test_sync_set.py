@@ -22,6 +22,13 @@ def sync_set(*members: int) -> SyncSet:
     return SyncSet(1, some(5, *members), now=0.0)
 
 
+def proposed(group: SyncSet) -> SyncStateSet:
+    """What it proposes, on its way to the controllers."""
+    wanted = group.propose(0.0, 15.0, HOLDERS)
+    assert wanted is not None
+    return group.proposed(wanted)
+
+
 def test_members_leave_when_they_are_late_and_only_when_the_controllers_agree() -> None:
     group = sync_set(1, 2, 3)
     group.caught_up(2, 10.0)
@@ -43,13 +50,26 @@ def test_a_closed_connection_leaves_at_once_and_the_master_never() -> None:
 def test_both_sets_count_until_the_result_of_the_proposal_is_known() -> None:
     group = sync_set(1, 2)
     group.qualified(3)
-    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
+    proposal = proposed(group)
+    assert proposal == some(5, 1, 2, 3)
     assert (group.union, group.size) == ({1, 2, 3}, 3)
     group.disconnected(3)
     assert group.propose(0.0, 15.0, HOLDERS) is None
     assert group.union == {1, 2, 3}  # the controllers may have agreed to it
-    group.proposal_refused()
+    assert group.proposal_refused(proposal)
     assert (group.union, group.size) == ({1, 2}, 2)
+
+
+def test_a_refusal_does_not_concern_what_was_proposed_since() -> None:
+    group = sync_set(1, 2)
+    group.qualified(3)
+    first, again = proposed(group), proposed(group)
+    assert first == again
+    assert not group.proposal_refused(first)
+    assert group.union == {1, 2, 3}
+    assert group.proposal_refused(again)
+    assert group.union == {1, 2}
+    assert not sync_set(1, 2).proposal_refused(again), "of an earlier mastership"
 
 
 def test_a_slave_that_lacks_what_was_acknowledged_since_it_qualified_waits() -> None:
