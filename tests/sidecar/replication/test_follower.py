@@ -36,6 +36,7 @@ def follower(
         prepare=lambda: None,
         on_trouble=on_trouble,
         on_change=lambda: None,
+        on_aligned=lambda _: pytest.fail("aligned"),
         on_lost=lambda: None,
         settings=GroupSettings(4096, "1s", "strict"),
     )
