@@ -81,14 +81,27 @@ class Follower:
         """Since when it has replicated nothing."""
 
     def follow(self, epoch: int, master_id: int, address: str) -> None:
-        """Follow that master; starts, or makes the next attempt at once."""
+        """Follow that master; starts, or makes the next attempt at once. With controllers another address is the same
+        master's, and a connection to it stays; without, it may be another process that has the same id."""
+        before = self.address
         self.epoch, self.master_id, self.address = epoch, master_id, address
         self._retry_now.set()
         if self._task is None:
             self._idle_since = self._loop.time()
             self._task = self._loop.create_task(self._run())
         elif self.connection is not None:
-            self.connection.followed(epoch)
+            if self._is_another(before):
+                self.connection.end(self._moved)
+            else:
+                self.connection.followed(epoch)
+
+    def _is_another(self, address: str) -> bool:
+        """Whether what was reached at `address` may not be the master to follow now."""
+        return address != self.address and not self._settings.controllers
+
+    @property
+    def _moved(self) -> ConnectionError:
+        return ConnectionError(f"name servers list the master at {self.address} now")
 
     async def stop(self) -> None:
         """When it returns, nothing is appended and the lock is free."""
@@ -131,6 +144,9 @@ class Follower:
         address = self.address
         self.ha_address = await self._query_ha_address()
         sock = await self._open(*parse_address(self.ha_address))
+        if self._is_another(address):
+            sock.close()
+            raise self._moved
         try:
             connection = self._connect(sock, self.epoch)
         except BaseException:

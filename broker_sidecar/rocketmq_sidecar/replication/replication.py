@@ -293,8 +293,9 @@ class Replication:
         """Replicate from the master at `master_address` (its broker port; 906 asks it for its HA address).
 
         Returns at once; connects, truncates, replicates and reconnects in the background until `unfollow`. The same
-        arguments again: nothing happens; another address of the same master: used for the next connection. The writer
-        lock is acquired before anything is written to the log, as soon as the broker releases it.
+        arguments again: nothing happens; another address of the same master: used for the next connection, which
+        without controllers is made at once. The writer lock is acquired before anything is written to the log, as soon
+        as the broker releases it.
         """
         self._ready()
         await self.resign()
