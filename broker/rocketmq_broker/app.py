@@ -59,6 +59,7 @@ class BrokerApp:
             on_hold=self._on_hold,
             on_members=self._on_members,
             on_master_known=self._on_serving,
+            on_copy_from=self._on_copy_from,
             on_others=self._on_others,
             on_prepared=None if settings.skip_pre_online else self._on_prepared,
             on_repaired=self._on_repaired,
@@ -203,6 +204,9 @@ class BrokerApp:
         self.services.on_visible(queues)
 
     # for parts that are built before the ones they call
+
+    def _on_copy_from(self) -> None:
+        self.services.on_copy_from()
 
     async def _on_cut(self, offset: int) -> None:
         self.log_scrubber.bytes_removed(behind=offset)

@@ -252,6 +252,10 @@ class Services:
         """This slave begins or ceases to act as master."""
         self._delay.on_role_change()
 
+    def on_copy_from(self) -> None:
+        """This slave is to copy another master's tables, or none."""
+        self._sync.on_role_change()
+
     def on_members(self) -> None:
         """The SyncStateSet, or the slaves that may enter it, changed."""
         self._copies.on_members()

@@ -194,6 +194,7 @@ class SidecarApp:
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
             on_replicas_caught_up=agent.replicas_caught_up,
+            on_aligned=agent.aligned,
             on_caught_up=agent.caught_up,
             on_repaired=agent.broker.repaired,
             on_suspected=agent.broker.suspected,

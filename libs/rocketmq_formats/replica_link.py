@@ -32,7 +32,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 10
+PROTOCOL: Final = 11
 MAX_FRAME: Final = 16 * 1024 * 1024
 MAX_OTHERS: Final = 16
 """Members that a new master asks for newer tables."""
@@ -309,10 +309,18 @@ class Hold(Message, frozen=True, tag=True, array_like=True):
 
 
 class Following(Message, frozen=True, tag=True, array_like=True):
-    """This replica is a slave of the master named. The address is empty while nobody knows it."""
+    """This replica is a slave of the master named. The address is empty while nobody knows it, and without controllers:
+    there `CopyFrom` follows."""
 
     epoch: int
     master_broker_id: int
+    master_address: str
+
+
+class CopyFrom(Message, frozen=True, tag=True, array_like=True):
+    """Slave without controllers: copy the tables of the master at this address, because its log continues this
+    replica's; empty, as after `Following`: of none."""
+
     master_address: str
 
 
@@ -395,6 +403,7 @@ FromSidecar = (
     | Release
     | Hold
     | Following
+    | CopyFrom
     | MasterKnown
     | Replicated
     | Truncate

@@ -174,6 +174,18 @@ def test_a_slave_is_known_by_its_own_id() -> None:
     assert role.refusal(0.0) is Refusal.SLAVE
 
 
+def test_whose_tables_a_slave_copies_changes_nothing_else() -> None:
+    role = master()
+    assert not role.copy_from("127.0.0.1:1"), "no slave"
+    role.follow(4, "")
+    role.master_is_known(False)
+    assert role.copy_from("127.0.0.1:1")
+    assert not role.copy_from("127.0.0.1:1"), "no news"
+    assert role.master_address == "127.0.0.1:1"
+    assert role.copy_from("")
+    assert (role.role, role.epoch, role.master_address, role.master_known) == (Role.SLAVE, 4, None, False)
+
+
 def acting() -> ReplicaRole:
     role = master()
     role.follow(4, "127.0.0.1:1")

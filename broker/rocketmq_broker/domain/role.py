@@ -80,7 +80,8 @@ class ReplicaRole:
         self.copy_key: CopyKey | None = None
         """None: the group has no secret."""
         self.master_address: str | None = None
-        """While SLAVE; None: without controllers, and no name server has listed a master yet."""
+        """While SLAVE, of whom to copy the tables; None: without controllers, while no connected master's log is known
+        to continue this replica's."""
         self.master_known = False
         """While SLAVE: the sidecar knows a living master."""
         self.least_registered: int | None = None
@@ -152,11 +153,18 @@ class ReplicaRole:
             self._awaited = end, now
 
     def follow(self, epoch: int, master_address: str) -> None:
-        """Be the slave of `master_address`; empty: nobody knows it yet."""
-        self._leave(Role.SLAVE, f"slave of {master_address or 'a master that is not known yet'}")
+        """Be the slave of `master_address`; empty: see `copy_from`."""
+        self._leave(Role.SLAVE, f"slave of {master_address}" if master_address else "slave")
         self.epoch = max(epoch, self.epoch)
         self.master_address = master_address or None
         self.master_known = True
+
+    def copy_from(self, master_address: str) -> bool:
+        """Copy the tables of the master there; empty: of none. False if that changes nothing."""
+        if self.role is not Role.SLAVE or (master_address or None) == self.master_address:
+            return False
+        self.master_address = master_address or None
+        return True
 
     def master_is_known(self, known: bool) -> bool:  # noqa: FBT001 - the message's only word
         """There is a master to follow, or none; False if that changes nothing."""

@@ -25,6 +25,7 @@ from rocketmq_formats.replica_link import (
     Alive,
     Appended,
     Copied,
+    CopyFrom,
     CopyKey,
     Following,
     FromSidecar,
@@ -91,6 +92,7 @@ class Replica:
         on_hold: Callable[[], Awaitable[None]] | None = None,
         on_members: Callable[[], None] = lambda: None,
         on_master_known: Callable[[], None] = lambda: None,
+        on_copy_from: Callable[[], None] = lambda: None,
         on_others: Callable[[Others], None] = lambda _: None,
         on_prepared: Callable[[int], Awaitable[None]] | None = None,
         on_repaired: Callable[[int], None] = lambda _: None,
@@ -101,9 +103,10 @@ class Replica:
         when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`. `on_hold`:
         returns, in any case, when others have what a master has to leave to them. `on_members`: a master's role has
         heard who is in the SyncStateSet, or may enter it. `on_master_known`: a slave's role has heard that there is a
-        master again, or none any longer. `on_others`: whom to ask for newer tables. `on_prepared`: returns, in any case
-        and soon, when this replica has the tables with which to serve in an epoch; cancelled if it is not to.
-        `on_repaired`, `on_suspected`: from this offset on, or there, the log should be read again."""
+        master again, or none any longer. `on_copy_from`: it has heard whose tables to copy. `on_others`: whom to ask
+        for newer tables. `on_prepared`: returns, in any case and soon, when this replica has the tables with which to
+        serve in an epoch; cancelled if it is not to. `on_repaired`, `on_suspected`: from this offset on, or there, the
+        log should be read again."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -115,6 +118,7 @@ class Replica:
         self._on_cut = on_cut
         self._on_hold = on_hold
         self._on_members, self._on_master_known = on_members, on_master_known
+        self._on_copy_from = on_copy_from
         self._on_others, self._on_prepared = on_others, on_prepared
         self._on_repaired, self._on_suspected = on_repaired, on_suspected
         self._holding: asyncio.Task[None] | None = None
@@ -293,6 +297,9 @@ class Replica:
                 self._granted(message)
             case Following():
                 self._follow(message)
+            case CopyFrom():
+                if self._role.copy_from(message.master_address):
+                    self._on_copy_from()
             case MasterKnown():
                 if self._role.master_is_known(message.known):
                     self._on_master_known()

@@ -258,6 +258,10 @@ class Agent:
             self._in_sync = in_sync
             self._event(lambda machine: machine.on_in_sync(*in_sync, self._clock()))
 
+    def aligned(self, master_address: str) -> None:
+        """Slave: the log of the connected master there continues this one; empty: none does any longer."""
+        self._event(lambda machine: machine.on_aligned(master_address, self._clock()))
+
     def caught_up(self) -> None:
         """Slave: the log has what the master has."""
         self._event(lambda machine: machine.on_caught_up(self._clock()))

@@ -51,11 +51,12 @@ class Follower:
         prepare: Callable[[], None],
         on_trouble: Callable[[str | None], None],
         on_change: Callable[[], None],
+        on_aligned: Callable[[str], None],
         on_lost: Callable[[], None],
         settings: GroupSettings,
     ) -> None:
         """`prepare()` is called with the lock held, before the first byte; `connect(sock, epoch)` builds the connection
-        on a connected socket. `on_trouble`: see `Replication`."""
+        on a connected socket. `on_trouble`, `on_aligned`: see `Replication`."""
         self.epoch = -1
         self.master_id = -1
         self.address = ""
@@ -70,6 +71,7 @@ class Follower:
         self._differences: tuple[str, ...] = ()
         """The last ones reported."""
         self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
+        self._tell_aligned = on_aligned
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._retry_now = asyncio.Event()
@@ -79,14 +81,27 @@ class Follower:
         """Since when it has replicated nothing."""
 
     def follow(self, epoch: int, master_id: int, address: str) -> None:
-        """Follow that master; starts, or makes the next attempt at once."""
+        """Follow that master; starts, or makes the next attempt at once. With controllers another address is the same
+        master's, and a connection to it stays; without, it may be another process that has the same id."""
+        before = self.address
         self.epoch, self.master_id, self.address = epoch, master_id, address
         self._retry_now.set()
         if self._task is None:
             self._idle_since = self._loop.time()
             self._task = self._loop.create_task(self._run())
         elif self.connection is not None:
-            self.connection.followed(epoch)
+            if self._is_another(before):
+                self.connection.end(self._moved)
+            else:
+                self.connection.followed(epoch)
+
+    def _is_another(self, address: str) -> bool:
+        """Whether what was reached at `address` may not be the master to follow now."""
+        return address != self.address and not self._settings.controllers
+
+    @property
+    def _moved(self) -> ConnectionError:
+        return ConnectionError(f"name servers list the master at {self.address} now")
 
     async def stop(self) -> None:
         """When it returns, nothing is appended and the lock is free."""
@@ -126,8 +141,12 @@ class Follower:
         if not self._lock.held:
             self._lock.acquire()
             self._prepare()
+        address = self.address
         self.ha_address = await self._query_ha_address()
         sock = await self._open(*parse_address(self.ha_address))
+        if self._is_another(address):
+            sock.close()
+            raise self._moved
         try:
             connection = self._connect(sock, self.epoch)
         except BaseException:
@@ -135,11 +154,12 @@ class Follower:
             raise
         self.connection = connection
         try:
-            connection.on_aligned = self._on_aligned
+            connection.on_aligned = lambda: self._on_aligned(address)
             connection.start()
             await connection.ended.wait()
         finally:
             if connection.aligned:
+                self._tell_aligned("")
                 self._idle_since = self._loop.time()
             connection.end(ConnectionError("stopped"))
             await finish(connection.stopped())
@@ -184,11 +204,12 @@ class Follower:
                 raise
         return sock
 
-    def _on_aligned(self) -> None:
-        """The transfer has begun."""
+    def _on_aligned(self, address: str) -> None:
+        """The transfer from the master at `address` has begun."""
         log.info("following", master=self.master_id, ha_address=self.ha_address, epoch=self.epoch)
         self._last_reason = None
         self._clear_trouble()
+        self._tell_aligned(address)
         self._on_change()
 
     def _clear_trouble(self) -> None:

@@ -65,6 +65,7 @@ class Replication:
         on_trouble: Callable[[str | None], None] = lambda _: None,
         on_master_lost: Callable[[], None] = lambda: None,
         on_replicas_caught_up: Callable[[int, frozenset[int], bool], None] = lambda _audit_watch, _level, _acked: None,
+        on_aligned: Callable[[str], None] = lambda _: None,
         on_caught_up: Callable[[], None] = lambda: None,
         on_repaired: Callable[[int, int], None] = lambda _start, _end: None,
         on_suspected: Callable[[int], None] = lambda _offset: None,
@@ -90,6 +91,8 @@ class Replication:
                 point) or has not been able to for seconds, None when it can again. It keeps trying.
             on_master_lost: slave: the connection to the master ended; another master may have been elected.
             on_replicas_caught_up: master: `(watch, brokerIds, acked)`, see `watch_catch_up`.
+            on_aligned: slave: the address of the connected master whose log continues this one, before the first
+                acknowledgement; empty when that connection ends.
             on_caught_up: slave: everything that the master had when the connection was made is acknowledged; once for
                 each connection.
             on_repaired: slave: `(start, end)` for `replica_link.Repaired`.
@@ -100,7 +103,8 @@ class Replication:
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_proposal, self._on_master_lost = on_proposal, on_master_lost
-        self._on_replicas_caught_up, self._on_caught_up = on_replicas_caught_up, on_caught_up
+        self._on_replicas_caught_up = on_replicas_caught_up
+        self._on_aligned, self._on_caught_up = on_aligned, on_caught_up
         self._wall_clock = wall_clock
         self._log = ReplicaLog(settings)
         self._broker_id = -1
@@ -289,8 +293,9 @@ class Replication:
         """Replicate from the master at `master_address` (its broker port; 906 asks it for its HA address).
 
         Returns at once; connects, truncates, replicates and reconnects in the background until `unfollow`. The same
-        arguments again: nothing happens; another address of the same master: used for the next connection. The writer
-        lock is acquired before anything is written to the log, as soon as the broker releases it.
+        arguments again: nothing happens; another address of the same master: used for the next connection, which
+        without controllers is made at once. The writer lock is acquired before anything is written to the log, as soon
+        as the broker releases it.
         """
         self._ready()
         await self.resign()
@@ -305,6 +310,7 @@ class Replication:
                 prepare=self._log.prepare,
                 on_trouble=self._on_trouble,
                 on_change=self._status_changed,
+                on_aligned=self._on_aligned,
                 on_lost=self._on_master_lost,
                 settings=self._group_settings,
             )

@@ -17,6 +17,7 @@ from rocketmq_formats.replica_link import (
     MAX_REGISTERED,
     Alive,
     Appended,
+    CopyFrom,
     Following,
     Grant,
     Held,
@@ -231,6 +232,22 @@ async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
         while answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY:  # slaves hold no pulls
             answer = await group.pull(0)
         assert (answer.code, (answer.ext_fields or {})["maxOffset"]) == (0, "3")
+        assert group.app.role.master_address == "127.0.0.1:1"
+
+
+async def test_whose_tables_are_copied_holds_up_no_message(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", automatic=False, slaveReadEnable=True, durability="relaxed") as group:
+        await group.send(properties="WAIT\x01false\x02")
+        end = group.app.store.max_offset
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 0, ""))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Replicated(end, end))
+        group.sidecar.send(CopyFrom("127.0.0.1:1"))
+        answer = await group.pull(0)
+        while answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            answer = await group.pull(0)
+        assert (answer.code, (answer.ext_fields or {})["maxOffset"]) == (0, "1")
         assert group.app.role.master_address == "127.0.0.1:1"
 
 

@@ -10,7 +10,7 @@ from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.client import UpdateConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, encode_frame, request, response
-from rocketmq_formats.replica_link import Following, Hello, Welcome
+from rocketmq_formats.replica_link import Alive, CopyFrom, Following, Hello, Probe, Welcome
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, TopicsFile, decode_config
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
@@ -128,6 +128,24 @@ async def test_a_slave_copies_from_an_official_master(tmp_path: Path) -> None:
         assert official.asked[:5] == [RequestCode.COPY_TABLES, 21, 201, 43, 45]
         await until(lambda: len(official.asked) > 5)
         assert official.asked.count(RequestCode.COPY_TABLES) == 1, "it does not know that"
+
+
+async def test_without_controllers_a_slave_copies_from_whom_its_sidecar_says(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path / "master") as master,
+        running(tmp_path / "slave", master=False, enableControllerMode=False) as slave,
+    ):
+        await master.send()
+        await follow(slave, "")
+        slave.sidecar.send(CopyFrom(master.address))
+        await until(lambda: "T" in slave.app.topics.table)
+        slave.sidecar.send(CopyFrom(""))
+        slave.sidecar.send(Probe())
+        await slave.sidecar.receive(Alive)
+        assert slave.app.role.master_address is None
+        await master.send(topic="T2")
+        slave.sidecar.send(CopyFrom(master.address))
+        await until(lambda: "T2" in slave.app.topics.table)
 
 
 async def test_a_new_master_is_asked_at_once_and_a_dead_one_again(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
-"""A group without controllers (RIP-32): its master dies, a slave serves consumers, and nothing goes back."""
+"""A group without controllers (RIP-32): its master dies, a slave serves consumers, and nothing goes back; its master
+returns with an empty disk, and a slave keeps what it has."""
 
 import asyncio
+import contextlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,10 +11,12 @@ import pytest
 from rocketmq_api.replica_view import ReplicaRole
 from rocketmq_client.consumer import Consumer
 from rocketmq_demo.ports import PortPool
+from rocketmq_formats import properties
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.store.config_files import SubscriptionGroupsFile, TopicsFile, decode_config
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.processes.replica_group import PATIENCE, TOPIC, Member, Sender, complete, group
 from tests.processes.replicas.test_acting_master import ACTING, QUEUES, Reader, all_see, ends, refused_by
@@ -36,6 +41,71 @@ async def is_slave(member: Member) -> None:
     async with asyncio.timeout(PATIENCE):
         while (view := await member.view()) is None or view.role is not ReplicaRole.SLAVE:
             await asyncio.sleep(0.02)
+
+
+def tables(member: Member) -> tuple[TopicsFile, SubscriptionGroupsFile]:
+    """Topics and groups as they are in its files."""
+    folder = member.replica.folder / "store" / "config"
+    topics, groups = (folder / name for name in ("topics.json", "subscriptionGroup.json"))
+    return decode_config(TopicsFile, topics.read_bytes()), decode_config(SubscriptionGroupsFile, groups.read_bytes())
+
+
+async def has_tables(member: Member) -> None:
+    """Topic T and group G are in its files, soon."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                topics, groups = tables(member)
+                if TOPIC in topics.topic_config_table and "G" in groups.subscription_group_table:
+                    return
+            await asyncio.sleep(0.02)
+
+
+async def refuses_the_log(member: Member) -> None:
+    """It keeps its log and asks for an operator, soon."""
+    async with asyncio.timeout(PATIENCE):
+        while (view := await member.view()) is None or "nothing is cut" not in (view.ready_reason or ""):
+            await asyncio.sleep(0.02)
+
+
+def becomes(member: Member, broker_id: int, role: str) -> None:
+    """What an operator writes into its file."""
+    file = member.replica.folder / "broker.conf"
+    changed = {"brokerId": str(broker_id), "brokerRole": role}
+    file.write_bytes(properties.dump({**properties.parse(file.read_bytes()), **changed}))
+
+
+async def test_a_slave_keeps_its_tables_with_its_log(tmp_path: Path, ports: PortPool) -> None:
+    async with group(tmp_path, ports, count=2, alone=True) as replicas:
+        master, slave = replicas.members
+        assert await replicas.settled() is master
+        async with Sender(replicas.name_server) as sender:
+            await sender.more(50)
+        async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
+            consumer.done(await anext(consumer))
+            await consumer.commit()
+            await has_tables(slave)
+        for member in (slave, master):
+            member.replica.process.stop()
+        kept = tables(slave)
+
+        shutil.rmtree(master.replica.folder / "store")
+        master.start_again()
+        slave.start_again()
+        await refuses_the_log(slave)
+        slave.replica.restart_sidecar()  # the broker is told again what to copy
+        await refuses_the_log(slave)
+        for member in (slave, master):
+            member.replica.process.stop()
+        assert tables(slave) == kept
+
+        becomes(slave, 0, "SYNC_MASTER")
+        becomes(master, 1, "SLAVE")
+        for member in (slave, master):
+            member.start_again()
+        assert await replicas.settled() is slave
+        await complete(sender)
+        await has_tables(master)
 
 
 async def test_the_master_dies_and_comes_back(tmp_path: Path, ports: PortPool) -> None:

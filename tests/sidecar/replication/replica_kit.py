@@ -50,6 +50,8 @@ class Replica:
         self.truncations: list[int] = []
         self.statuses: list[tuple[bytes, bytes]] = []
         self.troubles: list[str | None] = []
+        self.aligned: list[str] = []
+        """Masters whose log continued this one, by address; empty when the connection to one ended."""
         self.levels: list[tuple[int, frozenset[int], bool]] = []
         self.repaired: list[tuple[int, int]] = []
         self.suspected: list[int] = []
@@ -79,6 +81,7 @@ class Replica:
             truncate_broker=self._truncate,
             on_status=self._on_status,
             on_trouble=self._on_trouble,
+            on_aligned=self._on_aligned,
             on_replicas_caught_up=self._on_replicas_caught_up,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
@@ -194,6 +197,10 @@ class Replica:
 
     def _on_replicas_caught_up(self, watch: int, level: frozenset[int], acked: bool) -> None:
         self.levels.append((watch, level, acked))
+        self.changed.set()
+
+    def _on_aligned(self, master_address: str) -> None:
+        self.aligned.append(master_address)
         self.changed.set()
 
     def _on_replicated(self, max_offset: int, confirm_offset: int) -> None:

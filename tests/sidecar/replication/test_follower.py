@@ -1,6 +1,7 @@
 """The follower's own life, without a master."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -12,6 +13,7 @@ from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.replication import follower as follower_module
+from rocketmq_sidecar.replication.ha_client import MasterConnection
 from rocketmq_store.writer_lock import WriterLock
 
 
@@ -26,18 +28,40 @@ class MasterWithOtherFiles:
         return response(request, 0, header=header)
 
 
+class MasterIsElsewhereMeanwhile:
+    """Listens, at one address; name servers list another one by the time of its answer."""
+
+    def __init__(self, ha_address: str, on_asked: Callable[[], None]) -> None:
+        self._ha_address, self._on_asked = ha_address, on_asked
+        self.asked: list[str] = []
+
+    async def call(self, address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
+        self.asked.append(address)
+        if len(self.asked) > 1:
+            raise ConnectError(f"cannot connect to {address}")
+        self._on_asked()
+        header = ExchangeHAInfoHeader(master_ha_address=self._ha_address, enable_controller_mode=False)
+        return response(request, 0, header=header)
+
+
 def follower(
-    lock: WriterLock, on_trouble: Callable[[str | None], None], client: object | None = None
+    lock: WriterLock,
+    on_trouble: Callable[[str | None], None],
+    client: object | None = None,
+    *,
+    connect: Callable[[socket.socket, int], MasterConnection] = lambda *_: pytest.fail("connected"),
+    controllers: bool = True,
 ) -> follower_module.Follower:
     return follower_module.Follower(
         cast("RemotingClient", client or NobodyThere()),
         lock,
-        connect=lambda sock, epoch: pytest.fail("connected"),
+        connect=connect,
         prepare=lambda: None,
         on_trouble=on_trouble,
         on_change=lambda: None,
+        on_aligned=lambda _: pytest.fail("aligned"),
         on_lost=lambda: None,
-        settings=GroupSettings(4096, "1s", "strict"),
+        settings=GroupSettings(4096, "1s", "strict", controllers=controllers),
     )
 
 
@@ -78,3 +102,23 @@ async def test_a_master_with_files_of_another_size_is_not_followed(tmp_path: Pat
     one.follow(1, 7, "10.0.0.1:10911")
     assert "mappedFileSizeCommitLog is 4096 here and 8192 at the master" in str(await told.get())
     await one.stop()
+
+
+@pytest.mark.timeout(20)
+async def test_without_controllers_an_address_that_is_listed_no_longer_is_not_connected_to(tmp_path: Path) -> None:
+    connected: list[int] = []
+
+    def connect(_sock: socket.socket, epoch: int) -> MasterConnection:
+        connected.append(epoch)
+        raise ConnectionError("refused")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ha_address = f"127.0.0.1:{server.getsockname()[1]}"
+        there = MasterIsElsewhereMeanwhile(ha_address, lambda: one.follow(1, 0, "10.0.0.2:10911"))
+        one = follower(WriterLock(tmp_path / "writer.lock"), lambda _: None, there, connect=connect, controllers=False)
+        one.follow(1, 0, "10.0.0.1:10911")
+        while len(there.asked) < 2:
+            await asyncio.sleep(0)
+        await one.stop()
+    assert there.asked[:2] == ["10.0.0.1:10911", "10.0.0.2:10911"]
+    assert connected == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_sidecar.replication.replication import StaleEpochError
-from tests.sidecar.replication.replica_kit import Replica, acknowledged, epochs, in_sync
+from tests.sidecar.replication.replica_kit import Replica, acknowledged, epochs, in_sync, replicas
 
 pytestmark = pytest.mark.usefixtures("with_and_without_secret")
 
@@ -41,11 +41,13 @@ async def refuses(slave: Replica, master: Replica) -> str:
     """It does not follow, and has all that it had; why."""
     await slave.replication.unfollow()
     before, slave.troubles = slave.log(), []
+    slave.aligned.clear()
     await slave.follow(master, 1)
     await slave.until(lambda: bool(slave.troubles))
     await slave.replication.unfollow()
     assert slave.log() == before
     assert slave.truncations == []
+    assert slave.aligned == [], "nor are the tables copied"
     return slave.troubles[0] or ""
 
 
@@ -111,6 +113,39 @@ async def test_the_roles_are_exchanged(tmp_path: Path) -> None:
         await in_sync(master, slave)
         assert slave.log() == master.log()
         assert len(slave.log()) == end
+
+
+async def test_another_address_is_another_master_until_the_logs_are_compared(tmp_path: Path) -> None:
+    """Two masters; name servers list the one that registered last."""
+    async with (
+        replica(tmp_path / "1", MASTER) as one,
+        replica(tmp_path / "2", MASTER, later=60) as two,
+        replica(tmp_path / "3", SLAVE) as slave,
+    ):
+        await one.lead(1, MASTER)
+        await two.lead(1, MASTER)
+        one.append(b"one")
+        two.append(b"and another", b"and more")
+        await in_sync(one, slave)
+        before = slave.log()
+        await slave.follow(two, 1)
+        await slave.until(lambda: bool(slave.troubles))
+        assert "nothing is cut" in str(slave.troubles[0])
+        await one.until(lambda: one.replication.slaves == ())
+        assert slave.log() == before
+        assert slave.aligned == [one.address, ""], "the tables of the other one are not copied"
+        await slave.follow(one, 1)
+        await slave.until(lambda: slave.aligned == [one.address, "", one.address])
+
+
+async def test_with_controllers_the_connection_to_a_master_survives_its_new_address(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 2) as (master, slave):
+        await master.lead(1, 1)
+        await in_sync(master, slave)
+        await slave.replication.follow(1, 1, "127.0.0.1:1")
+        master.append(b"one")
+        await acknowledged(master)
+        assert slave.aligned == [master.address]
 
 
 async def test_two_masters_that_began_in_one_second_are_found_by_their_bytes(tmp_path: Path) -> None:

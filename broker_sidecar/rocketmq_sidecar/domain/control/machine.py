@@ -82,7 +82,7 @@ class ControlMachine:
         self.session: Mandate = (
             ControllerSession(options, identity=identity, applied=applied) if fixed is None else FixedMandate(fixed)
         )
-        self.role = RoleMachine(retry=options.timing.store_retry)
+        self.role = RoleMachine(retry=options.timing.store_retry, alone=fixed is not None)
         self.holds = Holds(fence)
         self.hand_over = HandOver()
         self.known_master = KnownMaster()
@@ -204,6 +204,10 @@ class ControlMachine:
         if self.undecided is not None:
             self.undecided.on_in_sync(epoch, in_sync)
         return self._advance(now)
+
+    def on_aligned(self, master_address: str, now: float) -> Actions:
+        """As slave: the log of the connected master there continues this one; empty: none does any longer."""
+        return self._advance(now) if self.role.on_aligned(master_address) else ()
 
     def on_caught_up(self, now: float) -> Actions:
         """As slave: the log has all that the master had when the connection was made."""

@@ -7,6 +7,8 @@ as `rocketmq_formats.replica_link` describes:
     to master     stop replication (the lock is free) -> Prepare -> Prepared -> begin the epoch, durably -> Grant
     to slave      Release, close slaves' connections -> Released -> follow
     newer epoch   as master: Prepare again, since an epoch begins where nothing is being appended
+    as slave      without controllers the broker copies a master's tables only while replication has found that the
+                  master's log continues this one: CopyFrom
     link lost     stop replication; everything is forgotten except the epoch
 """
 
@@ -15,7 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from rocketmq_formats.remoting.controller import SyncStateSet
-from rocketmq_formats.replica_link import Following, Grant, NoRole, Prepare, Release
+from rocketmq_formats.replica_link import CopyFrom, Following, Grant, NoRole, Prepare, Release
 from rocketmq_sidecar.domain.actions import Action, Actions, BeginEpoch, Follow, SendToBroker, StopReplication
 
 
@@ -76,16 +78,21 @@ _SETTLE = 8
 class RoleMachine:
     """Brings broker and replication of one replica to the wanted role."""
 
-    def __init__(self, *, retry: float) -> None:
-        """`retry`: seconds until the next attempt to write an epoch that could not be written."""
+    def __init__(self, *, retry: float, alone: bool = False) -> None:
+        """`retry`: seconds until the next attempt to write an epoch that could not be written. `alone`: the group has
+        no controllers."""
         self.broker = BrokerState.GONE
         self.replicating = ReplicationState.IDLE
         self.retry_at: float | None = None
-        self._retry = retry
+        self._retry, self._alone = retry, alone
         self._broker_epoch = 0
         self._max_offset = 0
         self._led_epoch = 0
         self._following: BeSlave | None = None
+        self._aligned = ""
+        """Without controllers: the address of the master whose log continues this one, while it is connected."""
+        self._copied = ""
+        """The last `CopyFrom` since `Following`."""
         self._sent_reason: str | None = None
         """The reason in the last `NoRole`."""
 
@@ -144,7 +151,14 @@ class RoleMachine:
     def on_replication_stopped(self) -> None:
         """`StopReplication` has ended: nothing appends, the lock is free, no slave is served."""
         if self.replicating is ReplicationState.STOPPING:
-            self.replicating, self._following = ReplicationState.IDLE, None
+            self.replicating, self._following, self._aligned = ReplicationState.IDLE, None, ""
+
+    def on_aligned(self, master_address: str) -> bool:
+        """The log of the connected master there continues this one; empty: none does any longer. False with
+        controllers: an election has compared the logs."""
+        if self._alone:
+            self._aligned = master_address
+        return self._alone
 
     # What to do next
 
@@ -205,12 +219,23 @@ class RoleMachine:
         return tuple(actions)
 
     def _become_slave(self, wanted: BeSlave) -> Actions:
-        if self.replicating in _BUSY or self.broker is BrokerState.RELEASING or self.slave_of == wanted:
+        if self.replicating in _BUSY or self.broker is BrokerState.RELEASING:
             return ()
+        if self.slave_of == wanted:
+            return self._copy_tables(wanted) if self._alone else ()
         self.replicating, self._following = ReplicationState.FOLLOWING, wanted
-        self._sent_reason = None
-        following = Following(wanted.epoch, wanted.master_broker_id, wanted.master_address)
+        self._sent_reason, self._copied = None, ""
+        known_address = "" if self._alone else wanted.master_address
+        following = Following(wanted.epoch, wanted.master_broker_id, known_address)
         return (SendToBroker(following), Follow(wanted.epoch, wanted.master_broker_id, wanted.master_address))
+
+    def _copy_tables(self, serve: BeSlave) -> Actions:
+        """Without controllers a master may be listed whose disk was emptied: tables follow the log, or stay."""
+        address = serve.master_address if serve.master_address == self._aligned else ""
+        if address == self._copied:
+            return ()
+        self._copied = address
+        return (SendToBroker(CopyFrom(address)),)
 
     def _stop(self) -> Actions:
         if self.replicating not in {ReplicationState.FOLLOWING, ReplicationState.LEADING}:

@@ -8,6 +8,7 @@ import pytest
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import (
     PROTOCOL,
+    CopyFrom,
     Following,
     FromSidecar,
     Grant,
@@ -114,6 +115,14 @@ class Alone:
     @property
     def followed(self) -> list[Follow]:
         return [action for action in self.done if isinstance(action, Follow)]
+
+    @property
+    def copied(self) -> list[str]:
+        """Of whom its broker copies the tables, one address after another."""
+        return [message.master_address for message in self.told if isinstance(message, CopyFrom | Following)]
+
+    def aligned(self, master_address: str) -> None:
+        self.do(lambda: self.machine.on_aligned(master_address, self.now))
 
     def set(self) -> tuple[list[int], int]:
         """The agreed SyncStateSet, and its epoch."""
@@ -266,11 +275,46 @@ def test_a_master_without_followers_stays_master() -> None:
 def test_a_slave_follows_the_address_that_name_servers_list() -> None:
     one = slave({0: MASTER, 2: OWN})
     assert one.followed == [Follow(EPOCH, 0, MASTER)]
-    assert one.told == [Welcome(2), Following(EPOCH, 0, MASTER)]
+    assert one.told == [Welcome(2), Following(EPOCH, 0, "")]
     one.registered({0: OTHER, 2: OWN})
     assert one.followed[1:] == [Follow(EPOCH, 0, OTHER)]
     one.registered({2: OWN})
     assert len(one.followed) == 2, "it waits for the last one"
+
+
+def test_the_tables_are_copied_of_a_master_whose_log_continues_this_one() -> None:
+    one = slave({0: MASTER, 2: OWN})
+    one.run(3600)
+    assert one.copied == [""], "it is listed, and that says nothing of its disk"
+    one.aligned(MASTER)
+    one.do(lambda: one.machine.on_caught_up(one.now))
+    assert one.told[2:] == [CopyFrom(MASTER)]
+    one.aligned("")
+    one.do(lambda: one.machine.on_master_lost(one.now))
+    one.run(3600)
+    assert one.told[3:] == [CopyFrom("")], "what begins at its address may have another disk"
+    one.aligned(MASTER)
+    assert one.copied[3:] == [MASTER]
+
+
+def test_the_tables_of_another_master_are_not_copied_before_the_logs_are_compared() -> None:
+    one = slave({0: MASTER, 2: OWN})
+    one.aligned(MASTER)
+    one.registered({0: OTHER, 2: OWN})
+    assert one.told[3:] == [Following(EPOCH, 0, "")], "the connection to the first one has not ended yet"
+    one.aligned("")
+    assert one.copied[2:] == [""]
+    one.aligned(OTHER)
+    assert one.copied[3:] == [OTHER]
+
+
+def test_a_broker_that_comes_back_copies_nothing_before_the_logs_are_compared_again() -> None:
+    one = slave({0: MASTER, 2: OWN})
+    one.aligned(MASTER)
+    one.do(lambda: one.machine.on_broker_gone(one.now))
+    one.told.clear()
+    one.start(Registered({0: MASTER, 2: OWN}))
+    assert one.told == [Welcome(2), Following(EPOCH, 0, "")]
 
 
 def test_a_slave_that_was_master_at_this_address_does_not_follow_itself() -> None:
@@ -282,7 +326,8 @@ def test_a_slave_without_a_master_is_a_slave_that_may_act() -> None:
     one = slave({2: OWN})
     assert one.told == [Welcome(2), Following(EPOCH, 0, ""), MasterKnown(False)]
     one.registered({0: MASTER, 2: OWN})
-    assert one.told[3:] == [Following(EPOCH, 0, MASTER)]
+    assert one.told[3:] == [Following(EPOCH, 0, "")]
+    assert one.followed[1:] == [Follow(EPOCH, 0, MASTER)]
 
 
 def test_there_is_a_master_while_it_is_listed_or_connected() -> None:
