@@ -46,8 +46,8 @@ class CopyTablesRequestHeader(Header, frozen=True):
     epoch: Int64 = 0
     """The masterEpoch in which the slave follows; 0 from slaves of an older release."""
     acting_proof: Token = ""
-    """`acting_proof` of the body. It is empty, or `ActingCommits`, which the master takes over; masters of an older
-    release do not."""
+    """`acting_proof` of the body. It is empty, or `ActingCommits`, which the master takes over, and says so; masters of
+    an older release do not."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):
@@ -67,13 +67,17 @@ class CopyTablesResponseHeader(Header, frozen=True):
     """Body as of 45."""
     nonce: Nonce = ""
     """For the next proof over this connection."""
+    acting_taken: bool = False
+    """The commits in the request's body are taken over."""
 
 
 class CopyTablesRefusalHeader(Header, frozen=True):
-    """With NO_PERMISSION: how to ask again."""
+    """With an answer without tables: how to ask again, if it is NO_PERMISSION."""
 
     nonce: Nonce = ""
     """For a proof over this connection."""
+    acting_taken: bool = False
+    """As above."""
 
 
 class ConsumerOffsetChanges(ConsumerOffsetsFile, frozen=True):

@@ -22,7 +22,7 @@ from typing import Final
 
 import structlog
 
-from rocketmq_broker.domain.tables.acting_commits import without
+from rocketmq_broker.domain.tables.acting_commits import ACTING_BYTES, without
 from rocketmq_broker.domain.tables.offsets import SLICE, ConsumerOffsets
 from rocketmq_broker.tables.escaped_sync import EscapedSync
 from rocketmq_formats.codes import ResponseCode
@@ -39,8 +39,9 @@ PATIENCE_SECONDS: Final = 0.25
 PATIENCE_ALONE_SECONDS: Final = 3.0
 MAX_COUNTER: Final = 2**62
 """A larger counter or time is nobody's: the versions after it would not fit their 64 bits."""
-MAX_BODY: Final = 1536 * 1024
-"""Bytes of offsets that are taken over: some 75,000 queues, 0.05 s to decode. A larger table is left out."""
+MAX_BODY: Final = 1536 * 1024 + ACTING_BYTES
+"""Bytes that are taken over: offsets of some 75,000 queues and what was committed at an acting slave, or of more queues
+alone; 0.08 s to decode. A larger table is left out."""
 
 
 class ReverseSync:
@@ -89,7 +90,8 @@ class ReverseSync:
         except TimeoutError:
             log.warning("newer tables may be missing", epoch=epoch, no_answer=sorted(silent))
         for acting in self._acting:
-            self._offsets.take_acting(acting)
+            for _ in self._offsets.take_acting(acting):
+                await asyncio.sleep(0)
 
     async def _addresses(self, epoch: int) -> Iterable[str]:
         while self._others is None or self._others.epoch != epoch:

@@ -8,9 +8,8 @@ lost (offsets: consumers repeat messages). Topics and groups are taken over when
 
 Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
 reset, and keeping the higher one would undo it at the next failover. What was committed here while this replica acted
-as master is told to a native master first, with each request until its whole table has come. Delay offsets are the
-master's too, with the places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of
-delayed messages.
+as master is told to a native master until it answers that it has it. Delay offsets are the master's too, with the
+places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of delayed messages.
 Message request modes (402) and timers (60, 61) are not copied: this broker has neither.
 Source: rocketmq-all-5.3.3: SlaveSynchronize.java.
 """
@@ -67,6 +66,8 @@ BYTES_PER_SECOND: Final = 50_000
 MAX_TOPICS_COPIED: Final = 100_000
 """More than can be created here: an official master may have them."""
 RETRY_SECONDS: Final = 1.0
+TELL_SECONDS: Final = 1.0
+"""Until a master that did not take over what was committed here is told of it again."""
 ASK_SECONDS: Final = 0.1
 """Until a native master that does not answer this slave yet is asked again."""
 CALL_SECONDS: Final = 3.0
@@ -142,8 +143,10 @@ class SlaveSync:
         """As copied last."""
         self._offsets_changes = 0
         """Of the table when it was copied last."""
-        self._acting_told: int | None = None
-        """`ActingRecord.changes` when the master was told of the commits; None: there were none."""
+        self._acting_told: tuple[int, str] | None = None
+        """`ActingRecord.changes`, and the nonce, when this master was told of the commits; None: it was not."""
+        self._acting_due = 0.0
+        """Loop time to tell it again."""
         self._offsets_differ = False
         """The table was changed here since it was copied as a whole."""
         self._failing = False
@@ -164,7 +167,7 @@ class SlaveSync:
         if self._role.role is not Role.SLAVE or self._role.master_address != self._master:
             self._copied.clear()
             self._copied_changes = _NOTHING_COPIED
-            self._official = None
+            self._official = self._acting_told = None
             self._whole_due = float("-inf")
         self._changed.set()
 
@@ -218,7 +221,8 @@ class SlaveSync:
         answer = await self._report(master)
         if answer.code == ResponseCode.NO_PERMISSION:
             # the connection is new, and so is the master's nonce; asked once more only, whatever it answers
-            before, self._nonce = self._nonce, decode_header(CopyTablesRefusalHeader, answer.ext_fields or {}).nonce
+            before = self._nonce
+            self._take_refusal(answer)
             if self._role.copy_key is not None and self._nonce != before:
                 answer = await self._report(master)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -228,6 +232,7 @@ class SlaveSync:
         if answer.code != ResponseCode.SUCCESS:
             self._copied_changes = _NOTHING_COPIED
         if answer.code == ResponseCode.CONTROLLER_INVALID_REPLICAS:
+            self._take_refusal(answer)
             return _Source.WHOLE_FOR_NOW
         _check(RequestCode.COPY_TABLES, answer)
         await self._take_changes(master, answer)
@@ -246,15 +251,36 @@ class SlaveSync:
             parts=True,
             epoch=self._role.epoch,
         )
-        acting = self._tables.offsets.acting
-        commits = acting.commits
-        self._acting_told = None if commits is None else acting.changes
-        body = b"" if commits is None else encode_body(commits)
+        body = self._acting_body()
         key = self._role.copy_key
         if key is not None and self._nonce:
             proof = acting_proof(key.key, self._nonce, body) if body else ""
             header = msgspec.structs.replace(header, proof=copy_proof(key.key, self._nonce, header), acting_proof=proof)
         return await self._call(master, request(RequestCode.COPY_TABLES, header, body))
+
+    def _acting_body(self) -> bytes:
+        """What was committed here while this replica acted as master, if the master is to be told now."""
+        acting = self._tables.offsets.acting
+        told, now = (acting.changes, self._nonce), self._loop.time()
+        if told == self._acting_told and now < self._acting_due:
+            return b""
+        commits = acting.commits
+        if commits is None:
+            return b""
+        self._acting_told, self._acting_due = told, now + TELL_SECONDS
+        return encode_body(commits)
+
+    def _acting_taken(self) -> None:
+        """The master has what it was told last."""
+        acting = self._tables.offsets.acting
+        if self._acting_told is not None and self._acting_told[0] == acting.changes:
+            acting.clear()
+
+    def _take_refusal(self, answer: RemotingCommand) -> None:
+        refusal = decode_header(CopyTablesRefusalHeader, answer.ext_fields or {})
+        self._nonce = refusal.nonce
+        if refusal.acting_taken:
+            self._acting_taken()
 
     async def _take_changes(self, master: str, answer: RemotingCommand) -> None:
         news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
@@ -266,6 +292,8 @@ class SlaveSync:
             self._take_groups(master, groups)
         if offsets:
             self._take_changed_offsets(offsets)
+        if news.acting_taken:
+            self._acting_taken()
         if delays:
             self._take_delays(delays)
         if topics or groups:
@@ -284,8 +312,6 @@ class SlaveSync:
         offsets.take_changes(changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more)
         if not changes.more:
             offsets.copied(changes.data_version)
-            if self._acting_told == offsets.acting.changes:
-                offsets.acting.clear()
         self._offsets_changes = offsets.changes
 
     def _compare_offsets(self) -> None:

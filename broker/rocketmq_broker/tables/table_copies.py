@@ -12,7 +12,8 @@ slave holds everything acknowledged, and that nothing is acknowledged without it
 Replicas of official brokers copy by themselves every 10 s and are not waited for; the sidecar reports which these are.
 
 Requests of others than those slaves are refused (`domain/tables/copy_reports.py`) and leave nothing here, so each table
-below has at most an entry for each slave that the sidecar has named.
+below has at most an entry for each slave that the sidecar has named. What was committed at them while they acted as
+master is taken over all the same.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
     is_acting_proof,
+    is_copy_proof,
 )
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.peer import Deferred
@@ -232,8 +234,10 @@ class TableCopies:
         """Of a connection: never used for another, nor in another mastership."""
         return f"{self._token}.{peer.id}"
 
-    def _refusal(self, request: RemotingCommand, doubt: Doubt, peer: Peer) -> RemotingCommand:
-        header = CopyTablesRefusalHeader(nonce=self._nonce(peer)) if doubt is Doubt.UNPROVEN else None
+    def _refusal(
+        self, request: RemotingCommand, doubt: Doubt, peer: Peer, *, acting_taken: bool = False
+    ) -> RemotingCommand:
+        header = CopyTablesRefusalHeader(nonce=self._nonce(peer), acting_taken=acting_taken)
         return response(request, _REFUSALS[doubt], str(doubt), header)
 
     async def _wait_for_members(self, token: str, wanted: Serials, seconds: float) -> str | None:
@@ -298,6 +302,36 @@ class TableCopies:
         if self._role.members is None:
             return response(request, ResponseCode.SYSTEM_BUSY, _NO_MEMBERS)
         header = decode_header(CopyTablesRequestHeader, request.ext_fields or {})
+        body, request.body = request.body, b""  # a request that waits must not keep it
+        if not body:
+            return self._answer_report(request, peer, header)
+        steps = self._take_acting(body, header, peer)
+        made = self._lane.first_step(steps)
+        if made is not None:
+            return self._answer_report(request, peer, header, acting_taken=made[0])
+        task = self._loop.create_task(self._answer_report_later(steps, request, peer, header))
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
+        return DEFERRED
+
+    async def _answer_report_later(
+        self, steps: Steps[bool], request: RemotingCommand, peer: Peer, header: CopyTablesRequestHeader
+    ) -> None:
+        token = self._token
+        answer: Answer
+        try:
+            taken = await self._lane.run(header.broker_id, partial(in_steps, steps))
+        except LaneFullError as error:
+            answer = response(request, ResponseCode.SYSTEM_BUSY, str(error))
+        else:
+            current = token == self._token
+            answer = self._answer_report(request, peer, header, acting_taken=taken) if current else _not_master(request)
+        if isinstance(answer, RemotingCommand):
+            peer.answer_later(request, answer)
+
+    def _answer_report(
+        self, request: RemotingCommand, peer: Peer, header: CopyTablesRequestHeader, *, acting_taken: bool = False
+    ) -> RemotingCommand | Deferred:
         number = header.broker_id
         role = self._role
         mastership = Mastership(self._token, self._serials, self._replicas, role.copy_key, role.epoch)
@@ -305,11 +339,8 @@ class TableCopies:
         if isinstance(held, Doubt):
             if held is Doubt.AHEAD and self._may_log(held):
                 log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
-            return self._refusal(request, held, peer)
+            return self._refusal(request, held, peer, acting_taken=acting_taken)
         self._held[number] = held
-        if request.body:
-            self._take_acting(request.body, header, peer)
-            request.body = b""  # a request that waits must not keep it
         self._join_asked(number)
         self._progressed.set()
         self._commits.check()
@@ -318,30 +349,41 @@ class TableCopies:
             before.timer.cancel()
             self._answer_later(before, number)
         parts = header.parts
-        if not held.reaches(self._serials):
-            return self._answer(request, peer, number, held, parts=parts)
+        if acting_taken or not held.reaches(self._serials):
+            return self._answer(request, peer, number, held, parts=parts, acting_taken=acting_taken)
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
         self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
         return DEFERRED
 
-    def _take_acting(self, body: bytes, header: CopyTablesRequestHeader, peer: Peer) -> None:
-        """The slave has acted as master. Nothing that is wrong here keeps it from copying."""
-        key, proof = self._role.copy_key, header.acting_proof
-        if key is not None and (proof or key.required) and not is_acting_proof(key.key, self._nonce(peer), body, proof):
-            if self._may_log(Doubt.UNPROVEN):
+    def _take_acting(self, body: bytes, header: CopyTablesRequestHeader, peer: Peer) -> Steps[bool]:
+        """The slave has acted as master. Whether its commits are taken over; nothing that is wrong here keeps it from
+        copying.
+
+        Whether the slave is in the SyncStateSet does not matter, in a strict group neither. A new master there takes
+        the tables of the set only, because a whole table of another member may be from before an operator's reset.
+        These commits come with what the queues had before, so a reset here is seen, and stays.
+        """
+        if header.epoch > self._role.epoch:
+            return False  # before that epoch begins here, newer tables may take the place of this one
+        key, proof, nonce = self._role.copy_key, header.acting_proof, self._nonce(peer)
+        if key is not None and (proof or key.required) and not is_acting_proof(key.key, nonce, body, proof):
+            # else the slave does not know the nonce yet: the answer has it
+            if is_copy_proof(key.key, nonce, header) and self._may_log("no proof"):
                 log.warning("commits at an acting slave refused: no proof", broker_id=header.broker_id)
-            return
+            return False
         try:
             commits = decode_config(ActingCommits, body)
         except FormatError as error:
             if self._may_log("acting"):
                 log.warning("commits at an acting slave refused", broker_id=header.broker_id, reason=str(error))
-            return
-        offsets = self._tables.offsets
-        before = offsets.changes
-        offsets.take_acting(commits)
-        if offsets.changes != before:
-            log.info("a slave was acting master, its commits are taken over", broker_id=header.broker_id)
+            return False
+        token = self._token
+        for _ in self._tables.offsets.take_acting(commits):
+            yield
+            if token != self._token:
+                return False
+        log.info("a slave was acting master, its commits are taken over", broker_id=header.broker_id)
+        return True
 
     def _topics_changed(self) -> None:
         self._topics += 1
@@ -377,10 +419,17 @@ class TableCopies:
             pending.peer.answer_later(pending.request, answer)
 
     def _answer(
-        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, *, parts: bool
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        number: int,
+        held: Serials,
+        *,
+        parts: bool,
+        acting_taken: bool = False,
     ) -> RemotingCommand | Deferred:
         """At once if one step is enough."""
-        steps = self._render(request, peer, number, held, PART if parts else ALL)
+        steps = self._render(request, peer, number, held, PART if parts else ALL, acting_taken=acting_taken)
         made = self._lane.first_step(steps)
         if made is not None:
             return made[0]
@@ -398,7 +447,7 @@ class TableCopies:
         peer.answer_later(request, answer if token == self._token else _not_master(request))
 
     def _render(
-        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, most: int
+        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, most: int, *, acting_taken: bool
     ) -> Steps[RemotingCommand]:
         topics = groups = offsets = b""
         now = held
@@ -426,6 +475,7 @@ class TableCopies:
             offsets_length=len(offsets),
             delays_length=len(delays),
             nonce=self._nonce(peer),
+            acting_taken=acting_taken,
         )
         return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays)))
 

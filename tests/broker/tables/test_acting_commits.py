@@ -1,7 +1,8 @@
-"""What was committed at a slave that acted as master reaches the next one, and nothing else of its table does."""
+"""What was committed at a slave that acted as master reaches the next one, once, and makes its table no newer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,18 +14,24 @@ from hypothesis import strategies as st
 from rocketmq_broker.domain.tables import acting_commits, offsets
 from rocketmq_broker.domain.tables.acting_commits import joined
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.tables import table_copies
+from rocketmq_broker.tables.table_copies import TableCopies
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.replica_link import CopyKey, Following, Hello, MasterKnown, Welcome
+from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import (
     NEVER,
     ActingCommit,
     ActingCommits,
+    ConfigFileError,
     ConsumerOffsetsFile,
     decode_config,
 )
+from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime.remoting.server import Peer
 from tests.broker.broker_kit import Group, running
 from tests.broker.tables.test_copy_reports import REQUIRED, copy, news, proven, report
 from tests.broker.tables.test_table_copies import ALL, commit_request, follow, in_sync
@@ -155,6 +162,118 @@ async def test_a_reset_after_the_commits_were_taken_over_is_not_undone_when_they
         assert (at(third)[0], recorded(second)) == (12, None)
 
 
+async def test_what_was_taken_over_is_not_taken_over_again(tmp_path: Path) -> None:
+    """The new master took a reset (43), its group went on, and the slave tells of the reset again (COPY_TABLES)."""
+    async with a_group(tmp_path, durability="relaxed") as (_, second, third):
+        await act(second)
+        commit(second, q0=5)
+        third.sidecar.others = (second.address,)
+        await third.sidecar.make_master(2, hello=False)
+        assert at(third)[0] == 5
+        commit(third, q0=30)
+        await in_sync(third)
+        second.sidecar.send(Following(2, 3, third.address))
+        while recorded(second) is not None:
+            await asyncio.sleep(0)
+        assert at(third)[0] == 30
+        await until_at(second, {0: 30, 1: 10, 2: 10, 3: 10})
+
+
+@pytest.mark.parametrize("key", [None, REQUIRED], ids=["without a secret", "with it"])
+async def test_a_slave_outside_the_set_is_heard(tmp_path: Path, key: CopyKey | None) -> None:
+    """Its requests are refused, and it may never enter the set: the refusal says that its commits have arrived."""
+    async with a_group(tmp_path, key) as (master, second, _):
+        await in_sync(master, frozenset({1, 3}))
+        await act(second)
+        commit(second, q0=15, q1=4)
+        commit(master, q2=3)
+        second.sidecar.send(Following(1, 1, master.address))
+        expected = {0: 15, 1: 4, 2: 3, 3: 10}
+        await until_at(master, expected)
+        while recorded(second) is not None:
+            await asyncio.sleep(0)
+        await until_at(second, expected)
+        assert master.app.services._copies._held.keys() == {3}, "it acknowledges nothing"
+
+
+async def test_a_master_of_an_earlier_epoch_takes_nothing(tmp_path: Path) -> None:
+    """Before the epoch begins there, another member's table may take the place of its own."""
+    commits = ActingCommits(base=DataVersion(), commits={"T@G": (ActingCommit(0, 15, NEVER),)})
+    async with running(tmp_path) as master:
+        await in_sync(master, ALL)
+        for number in (2, 4):
+            header = msgspec.structs.replace(report(number), epoch=7)
+            answer = await master.call(request(RequestCode.COPY_TABLES, header, encode_body(commits)))
+            assert (answer.ext_fields or {})["actingTaken"] == "false"
+        assert at(master) == {}
+
+
+async def test_the_record_stays_until_a_master_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete copy is no proof of that: a master of an older release, or one that refuses the record, sends one."""
+
+    refused = asyncio.Event()
+
+    def refuse(*_: object) -> ActingCommits:
+        refused.set()
+        raise ConfigFileError("not what it should be")
+
+    async with a_group(tmp_path, durability="relaxed") as (master, second, _):
+        await act(second)
+        commit(second, q0=15)
+        with monkeypatch.context() as patch:
+            patch.setattr(table_copies, "decode_config", refuse)
+            second.sidecar.send(Following(1, 1, master.address))
+            await refused.wait()
+            commit(master, q1=30)
+            await until_at(second, {0: 10, 1: 30, 2: 10, 3: 10})
+            assert recorded(second) is not None
+        await until_at(master, {0: 15, 1: 30, 2: 10, 3: 10})
+        while recorded(second) is not None:
+            await asyncio.sleep(0)
+        await until_at(second, {0: 15, 1: 30, 2: 10, 3: 10})
+
+
+async def test_a_master_is_told_once_and_not_with_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_copies, "PART", 1)
+    told = 0
+    async with a_group(tmp_path, durability="relaxed") as (master, second, _):
+        for number in range(9):
+            assert master.app.tables.offsets.commit(f"G{number}", "T", 0, 1)
+        await act(second)
+        commit(second, q0=15)
+
+        real = TableCopies._take_acting
+
+        def take(
+            copies: TableCopies, body: bytes, header: CopyTablesRequestHeader, peer: Peer
+        ) -> Generator[None, None, bool]:
+            nonlocal told
+            told += 1
+            return real(copies, body, header, peer)
+
+        monkeypatch.setattr(TableCopies, "_take_acting", take)
+        second.sidecar.send(Following(1, 1, master.address))
+        while second.app.tables.offsets_version() != master.app.tables.offsets_version():
+            await asyncio.sleep(0)
+        assert (at(second)[0], recorded(second), told) == (15, None, 1)
+
+
+async def test_a_large_record_is_taken_over_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "SLICE", 1)
+    async with a_group(tmp_path, durability="relaxed") as (master, second, _):
+        await act(second)
+        commit(second, q0=15, q1=15, q2=15, q3=15, q4=15)
+        ticks = itertools.count()
+        monkeypatch.setattr(master.app.services._copies._lane, "_clock", lambda: float(next(ticks)))
+        steps = set[int]()
+        second.sidecar.send(Following(1, 1, master.address))
+        while recorded(second) is not None:
+            steps.add(sum(offset == 15 for offset in at(master).values()))
+            await asyncio.sleep(0)
+        assert at(master) == dict.fromkeys(range(5), 15)
+        assert steps & {1, 2, 3, 4}, "others had their turn"
+
+
 async def test_the_record_survives_a_restart(tmp_path: Path) -> None:
     async with a_group(tmp_path, durability="relaxed") as (master, _, third):
         await act(third, 3)
@@ -270,7 +389,7 @@ def test_nothing_is_left_out(acting: list[int], own: list[int], before: int) -> 
     assert (commits is None) == (all(offset == before for offset in acting))
     if commits is None:
         return
-    master.take_acting(commits)
+    finish(master.take_acting(commits))
     result = master.find("G", "T", 0)
     assert theirs is not None
     assert ours is not None
@@ -280,7 +399,7 @@ def test_nothing_is_left_out(acting: list[int], own: list[int], before: int) -> 
         assert result <= ours
     elif theirs < before:
         assert result <= max(theirs, ours)
-    master.take_acting(commits)
+    finish(master.take_acting(commits))
     assert master.find("G", "T", 0) == result
     assert slave.version == DataVersion(state_version=5, counter=7)
 
@@ -294,12 +413,75 @@ def test_a_reset_that_the_acting_slave_had_copied_is_no_later_one() -> None:
     slave.commit("G", "T", 0, 8)
     commits = slave.acting.commits
     assert commits is not None
-    master.take_acting(commits)
+    finish(master.take_acting(commits))
     assert master.find("G", "T", 0) == 8
+
+
+@pytest.mark.parametrize(
+    ("path", "reset"),
+    [
+        ((9, 500), False),
+        ((9, 10), False),
+        ((9,), True),
+        ((150, 120), True),
+        ((150, 120, 130), True),
+        ((150, 120, 150), False),
+        ((5, 8, 7, 9), True),
+    ],
+)
+def test_an_offset_that_has_passed_where_it_went_back_from_is_no_reset(path: tuple[int, ...], reset: bool) -> None:
+    slave = ConsumerOffsets(acts=lambda: True)
+    slave.load(DataVersion(counter=1), {"T@G": {0: 10}})
+    for offset in path:
+        slave.commit("G", "T", 0, offset)
+    commits = slave.acting.commits
+    assert commits is not None
+    assert commits.commits["T@G"] == (ActingCommit(0, path[-1], 10, reset),)
+
+
+def _commits(offset: int, before: int, counter: int) -> ActingCommits:
+    commits = (ActingCommit(0, offset, before, offset < before),)
+    return ActingCommits(base=DataVersion(counter=counter), commits={"T@G": commits})
+
+
+@pytest.mark.parametrize("how", ["restarted", "copied"])
+def test_resets_that_this_process_has_not_seen_may_have_been(how: str) -> None:
+    """100 at the acting slave; at the master 100, then a reset to 10, then 150, of which its memory knows nothing."""
+
+    def at_150() -> ConsumerOffsets:
+        table = ConsumerOffsets()
+        if how == "restarted":
+            table.load(DataVersion(counter=3), {"T@G": {0: 150}})
+        else:
+            table.load(DataVersion(counter=1), {"T@G": {0: 100}})
+            table.take_changes({"T@G": {0: 150}}, (), begins=True)
+            table.copied(DataVersion(counter=3))
+        return table
+
+    for commits, expected in (
+        (_commits(300, 100, 1), 150),  # 150 to 299 come again
+        (_commits(300, 150, 1), 300),
+        (_commits(50, 100, 1), 50),
+        (_commits(300, 100, 3), 300),
+    ):
+        table = at_150()
+        finish(table.take_acting(commits))
+        assert table.find("G", "T", 0) == expected
+
+
+def test_what_another_table_replaces_is_taken_over_again() -> None:
+    table = ConsumerOffsets()
+    table.load(DataVersion(counter=1), {"T@G": {0: 10}})
+    finish(table.take_acting(_commits(5, 10, 1)))
+    table.merge({"T@G": {0: 10}})
+    table.copied(DataVersion(counter=2))
+    finish(table.take_acting(_commits(5, 10, 1)))
+    assert table.find("G", "T", 0) == 5
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting_commits, "MAX_ACTING", 3)
+    monkeypatch.setattr(acting_commits, "MAX_TAKEN", 3)
     monkeypatch.setattr(offsets, "MAX_RESETS", 3)
     table = ConsumerOffsets(acts=lambda: True)
     for number in (*range(9), *range(9)):
@@ -309,3 +491,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert commits is not None
     assert sorted(commits.commits) == ["T@G0", "T@G1", "T@G2"]
     assert len(table._resets) == 3
+    for counter in range(9):
+        finish(table.take_acting(_commits(5, 4, counter)))
+    assert len(table._taken._taken) == 3

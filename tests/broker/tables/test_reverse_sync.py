@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables import acting_commits
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
@@ -129,9 +130,21 @@ async def test_a_silent_member_costs_no_more_than_the_patience() -> None:
 @pytest.mark.looptime
 async def test_a_table_that_is_too_large_is_left_out() -> None:
     large = ConsumerOffsetsFile(
-        data_version=version(19), offset_table={f"T{number}@G": {0: 1} for number in range(100_000)}
+        data_version=version(19), offset_table={f"T{number}@G": {0: 1} for number in range(150_000)}
     )
     assert await taken(Members({A: (0.0, large), B: (0.0, table(18, 180))}), held=table(17, 170)) == 180
+
+
+@pytest.mark.looptime
+async def test_a_full_record_makes_no_table_too_large() -> None:
+    numbers = range(acting_commits.MAX_ACTING)
+    commits = ActingCommits(
+        base=version(19), commits={"T@G": tuple(ActingCommit(number, 1_000_000, 999_999) for number in numbers)}
+    )
+    queues = {f"T{number}@G": dict.fromkeys(range(1000), 10**9) for number in range(80)}
+    large = ConsumerOffsetsFile(version(19), {**queues, "T@G": {0: 190}}, commits)
+    assert 1024 * 1024 < len(encode_body(large)) - len(encode_body(commits)) < 1536 * 1024
+    assert await taken(Members({A: (0.0, large), B: (0.0, table(18, 180))}), held=table(17, 170)) == 190
 
 
 @pytest.mark.looptime

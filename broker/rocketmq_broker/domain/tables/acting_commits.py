@@ -10,6 +10,7 @@ takes over these queues only, as one joins two changes of one text:
 * otherwise the higher one wins, as in Java: either says that the group has consumed everything before it.
 
 So a reset is not undone, and consumers may get messages again, but miss none. What the master has removed stays so.
+What it took over once it does not take over again: the group has gone on from there.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,11 @@ from rocketmq_formats.store.config_files import NEVER, ActingCommit, ActingCommi
 from rocketmq_formats.topics import DataVersion
 
 MAX_ACTING: Final = 20_000
-"""Queues that are recorded; of others consumers get messages again. Some 0.8 MiB."""
+"""Queues that are recorded; of others consumers get messages again."""
+ACTING_BYTES: Final = 40 * MAX_ACTING
+"""Of a full record as JSON, with some queues of each key."""
+MAX_TAKEN: Final = 2 * MAX_ACTING
+"""Commits that a master remembers to have taken over; the oldest are forgotten. Some 15 MB."""
 
 
 class ActingRecord:
@@ -29,6 +34,8 @@ class ActingRecord:
         self._base = DataVersion()
         self._commits: dict[str, dict[int, ActingCommit]] = {}
         self._count = 0
+        self._heights: dict[tuple[str, int], int] = {}
+        """Of queues that went back, by key and id: from where. Of this process alone."""
         self.changes = 0
         """Grows with each change of the record."""
 
@@ -51,6 +58,7 @@ class ActingRecord:
         """A master has them."""
         if self._commits:
             self._commits, self._count = {}, 0
+            self._heights.clear()
             self.changes += 1
 
     def note(self, key: str, queue_id: int, offset: int, before: int | None, version: DataVersion) -> None:
@@ -60,18 +68,51 @@ class ActingRecord:
             return
         if not self._commits:
             self._base = version
-        went_back = before is not None and offset < before
         if known is None:
             self._count += 1
             known = ActingCommit(queue_id, offset, NEVER if before is None else before)
-        commit = known._replace(offset=offset, reset=known.reset or went_back)
-        self._commits.setdefault(key, {})[queue_id] = commit
+        reset = self._is_reset(key, known, offset, before)
+        self._commits.setdefault(key, {})[queue_id] = known._replace(offset=offset, reset=reset)
         self.changes += 1
+
+    def _is_reset(self, key: str, known: ActingCommit, offset: int, before: int | None) -> bool:
+        """Whether the queue went back and has not come to where it was again."""
+        queue = (key, known.queue_id)
+        if before is not None and offset < before:
+            self._heights[queue] = max(before, self._heights.get(queue, NEVER))
+            return True
+        height = self._heights.get(queue)
+        if height is None or offset < height:
+            return known.reset
+        del self._heights[queue]
+        return False
 
     def is_from_here(self, key: str, queue_id: int, offset: int) -> bool:
         """Whether the table has this offset by a commit of the record."""
         known = self._commits.get(key, {}).get(queue_id)
         return known is not None and known.offset == offset
+
+
+class TakenCommits:
+    """What a master has taken over from acting slaves. A slave tells it again if it does not know that a master has
+    it, and then it may be far behind: the group has gone on."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[str, DataVersion, ActingCommit], None] = {}
+
+    def is_new(self, key: str, base: DataVersion, commit: ActingCommit) -> bool:
+        """Whether this commit was not taken over yet; from now on it was."""
+        taken = (key, base, commit)
+        if taken in self._taken:
+            return False
+        self._taken[taken] = None
+        if len(self._taken) > MAX_TAKEN:
+            del self._taken[next(iter(self._taken))]
+        return True
+
+    def clear(self) -> None:
+        """Another broker's table has taken the place of what they were joined to."""
+        self._taken.clear()
 
 
 def without(table: Mapping[str, Mapping[int, int]], acting: ActingCommits) -> Mapping[str, Mapping[int, int]]:
@@ -89,8 +130,8 @@ def without(table: Mapping[str, Mapping[int, int]], acting: ActingCommits) -> Ma
 
 
 def joined(own: int | None, commit: ActingCommit, *, reset: bool) -> int | None:
-    """The offset of a queue at a master that has `own` and hears of `commit`; None: none. `reset`: `own` went back
-    later than the acting slave copied it."""
+    """The offset of a queue at a master that has `own` and hears of `commit`; None: none. `reset`: `own` went back,
+    or may have gone back, later than the acting slave copied it."""
     if own is None:
         return commit.offset if commit.before == NEVER else None
     if reset or own < commit.before:

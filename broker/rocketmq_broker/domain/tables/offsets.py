@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rocketmq_broker.domain.tables.acting_commits import ActingRecord, joined
-from rocketmq_formats.steps import Steps
-from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommits, topic_at_group
+from rocketmq_broker.domain.tables.acting_commits import ActingRecord, TakenCommits, joined
+from rocketmq_formats.steps import Steps, finish
+from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommit, ActingCommits, topic_at_group
 from rocketmq_formats.topics import DataVersion
 
 MAX_OFFSETS: Final = 1_000_000
@@ -25,7 +25,7 @@ MAX_RESETS: Final = 10_000
 """Queues that went back and are remembered. Of others a reset may be undone if it went back to what an acting slave
 had copied before, or later."""
 SLICE: Final = 2000
-"""Keys whose texts are made in one step; 4 ms."""
+"""Keys whose texts are made, or commits that are taken over, in one step; 4 ms."""
 
 
 class Changed(NamedTuple):
@@ -49,8 +49,11 @@ class ConsumerOffsets:
         """`acts`: whether this replica takes commits in the place of a master."""
         self._acts = acts
         self.acting = ActingRecord()
+        self._taken = TakenCommits()
         self._resets: dict[tuple[str, int], DataVersion] = {}
         """Queues that went back, by key and id -> the version of the table before that; of this process alone."""
+        self._resets_since = DataVersion()
+        """Of the tables before this version it is not known here which queues went back."""
         self._table: dict[str, dict[int, int]] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue; of this process alone."""
@@ -60,6 +63,8 @@ class ConsumerOffsets:
         """Keys without text."""
         self._named: set[str] | None = None
         """As a slave, in a copy of the whole table: the keys that its parts have named so far."""
+        self._was_whole = False
+        """What was taken over last completes a copy of the whole table."""
         self._count = 0
         self._changed: dict[str, int] = {}
         """Key -> `changes` when it changed last, in this order; removed keys too."""
@@ -159,28 +164,29 @@ class ConsumerOffsets:
                 for queue_id, offset in queues.items():
                     self._put(key, queue_id, offset)
 
-    def take_acting(self, acting: ActingCommits) -> None:
-        """A master takes over what was committed at a slave that acted, see `joined`."""
-        for key, commits in acting.commits.items():
-            if _is_key(key):
-                for commit in commits:
-                    own = self._find(key, commit.queue_id)
-                    # a table of a later version than the one before the reset has the reset
-                    reset = self._resets.get((key, commit.queue_id))
-                    offset = joined(own, commit, reset=reset is not None and acting.base <= reset)
-                    if offset is not None:
-                        self._put(key, commit.queue_id, offset)
+    def take_acting(self, acting: ActingCommits) -> Steps[None]:
+        """A master takes over what was committed at a slave that acted, see `joined`; not what it took over before."""
+        told = [(key, commit) for key, commits in acting.commits.items() if _is_key(key) for commit in commits]
+        for first in range(0, len(told), SLICE):
+            for key, commit in told[first : first + SLICE]:
+                if self._taken.is_new(key, acting.base, commit):
+                    self._join(key, commit, acting.base)
+            yield
 
     def master_again(self) -> None:
         """This replica is master itself: what was committed while it acted is in its table, and stays there."""
         acting = self.acting.commits
         if acting is not None:
-            self.take_acting(acting)  # a copy may have replaced them
+            finish(self.take_acting(acting))  # a copy may have replaced them
             self.acting.clear()
 
     def copied(self, version: DataVersion) -> None:
         """What was taken over last completes a copy of another broker's table, which has this version."""
         self.version, self.versioned = version, self.changes
+        self._taken.clear()
+        if self._was_whole:
+            # a queue that went back meanwhile may be further now than it was here
+            self._was_whole, self._resets_since = False, version
 
     def take_changes(
         self,
@@ -202,6 +208,7 @@ class ConsumerOffsets:
         self.merge(table)
         if ends and self._named is not None:
             named, self._named = self._named, None
+            self._was_whole = True
             self._remove([key for key in self._table if key not in named])
 
     @property
@@ -214,6 +221,7 @@ class ConsumerOffsets:
     ) -> None:
         """Take over what a file kept."""
         self.merge(table)
+        self._was_whole = True
         self.copied(version)
         self.acting.load(acting)
 
@@ -224,6 +232,17 @@ class ConsumerOffsets:
     def remove_topic(self, topic: str) -> None:
         """Forget where groups are in a topic."""
         self._remove([key for key in self._table if key.startswith(topic + TOPIC_GROUP_SEPARATOR)])
+
+    def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
+        own = self._find(key, commit.queue_id)
+        # a table of a later version than the one before the reset has the reset
+        went_back = self._resets.get((key, commit.queue_id))
+        reset = went_back is not None and base <= went_back
+        # rather messages that come again than messages that never come
+        may_be_reset = base < self._resets_since and own != commit.before
+        offset = joined(own, commit, reset=reset or may_be_reset)
+        if offset is not None:
+            self._put(key, commit.queue_id, offset)
 
     def _find(self, key: str, queue_id: int) -> int | None:
         queues = self._table.get(key)
