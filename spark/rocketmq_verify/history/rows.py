@@ -1,9 +1,10 @@
 """The history's files as tables of Parquet: the rows, and how they are checked when read. Called by `store`.
 
 Nothing read is trusted: a file is parsed with its checksums, within bounds, and every row is checked against the types
-here before use. Columns may be added; a file without one of them is skipped.
+here before use. A file that lacks a column, or has one more, is skipped: its checksum is over other rows.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, TypeVar
 
@@ -307,11 +308,20 @@ _SCHEMAS: Final = {
 }
 
 
+_CHECKSUM: Final = b"rocketmq-ha.rows.sha256"
+
+
+def _checksum(rows: Sequence[Row]) -> bytes:
+    return hashlib.sha256(msgspec.json.encode(rows)).hexdigest().encode()
+
+
 def encode(rows: Sequence[Row], kind: type[Row]) -> bytes:
-    """A Parquet file, compressed, with checksums over its pages."""
+    """A Parquet file, compressed, with checksums over its pages and one over the rows: Parquet's footer has none, and
+    says which page belongs to which column."""
     plain = [msgspec.to_builtins(row) for row in rows]
     out = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(plain, schema=_SCHEMAS[kind])
+    schema = _SCHEMAS[kind].with_metadata({_CHECKSUM: _checksum(rows)})
+    table = pa.Table.from_pylist(plain, schema=schema)
     pq.write_table(table, out, compression="zstd", write_page_checksum=True)
     return out.getvalue().to_pybytes()
 
@@ -335,6 +345,8 @@ def decode(data: bytes, kind: type[Row], group: Group) -> list[Row]:
             raise FileError(f"without {', '.join(sorted(missing))}")
         plain = file.read(columns=names, use_threads=False).to_pylist()
         rows = [msgspec.convert(row, kind) for row in plain]
+        if (file.schema_arrow.metadata or {}).get(_CHECKSUM) != _checksum(rows):
+            raise FileError("the checksum of its rows is another one")
     except (OSError, UnicodeError, pa.ArrowException, msgspec.ValidationError) as error:
         raise FileError(str(error).partition("\n")[0][:300]) from error
     for row in rows:
