@@ -11,14 +11,10 @@ if [ -x "$local/kind" ]; then
   export DOCKER=/usr/bin/docker DOCKER_BUILD_ARGS="--network host"
   "$local/build.sh"
   # First: the process ids that a dead cluster left behind may by now be those of other processes, also of a new Docker engine.
-  # The node's address goes too: making the next cluster fails now and then where it is left.
-  if [ "${CI:-}" = true ]; then
-    "$local/kind" delete cluster
-    (. "$local/env.sh" && ip address del "$NODE_IP/32" dev lo 2>/dev/null) || true
-  fi
+  [ "${CI:-}" != true ] || "$local/kind" delete cluster
   "$local/docker-up.sh"
   "$local/base-image.sh"
-  arguments=(--kind-bin "$local/kind" --kind-kubectl-bin "$(command -v kubectl)")
+  arguments=(--kind-bin hack/local_kind.sh --kind-kubectl-bin "$(command -v kubectl)")
 fi
 [ "${1:-run}" != machine ] || exit 0
 hack/images.sh
