@@ -12,6 +12,7 @@ import pytest
 
 from e2e.kit import evidence, ground
 from e2e.kit.cluster import Cluster, KubectlError
+from e2e.kit.group import ANSWER_ATTEMPTS, Group
 from e2e.pod_scripts.chaos import body_behind
 from rocketmq_formats.store.message import Record, read_record
 from tests.records import make_record
@@ -114,6 +115,28 @@ def ground_of(phase: str, *, claim: str = "Bound", waiting: Mapping[str, str] | 
         {"kind": "Pod", "metadata": {"name": "caller"}, "status": state},
         {"kind": "PersistentVolumeClaim", "metadata": {"name": "caller"}, "status": {"phase": claim}},
     ]
+
+
+class Pieces:
+    """A cluster whose `exec` prints the next of these."""
+
+    def __init__(self, *outputs: str) -> None:
+        self.outputs = list(outputs)
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
+        return self.outputs.pop(0)
+
+
+def test_an_answer_of_which_a_part_is_missing_is_asked_for_again() -> None:
+    whole = '{"now": 62947.5}\n'
+    pieces = Pieces("47.5}\n", whole[:9], whole)
+    assert Group(pieces, "default", "broker-a").mark() == "62947.5"
+    assert pieces.outputs == []
+
+
+def test_an_answer_that_never_arrives_is_shown() -> None:
+    with pytest.raises(RuntimeError, match=r"load.py now: .* '7\\n'"):
+        Group(Pieces(*["7\n"] * ANSWER_ATTEMPTS), "default", "broker-a").mark()
 
 
 @pytest.mark.parametrize(

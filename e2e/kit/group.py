@@ -5,10 +5,11 @@ stored twice.
 """
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ BROKERS = "app.kubernetes.io/component=broker"
 PATIENCE = 120.0
 """Seconds."""
 POLL = 0.25
+ANSWER_ATTEMPTS = 3
 
 
 class Kubectl(Protocol):
@@ -41,6 +43,12 @@ class Replica(msgspec.Struct, frozen=True, rename="camel"):
     ready: bool = False
 
 
+class Clock(msgspec.Struct, frozen=True):
+    """What `load.py now` prints."""
+
+    now: float
+
+
 class Report(msgspec.Struct, frozen=True, rename="camel"):
     """What `load.py report` prints; times in seconds."""
 
@@ -50,6 +58,9 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     failed: int
     longest_gap: float
     silence: float
+
+
+Answer = TypeVar("Answer", Clock, Report)
 
 
 class Group:
@@ -166,12 +177,22 @@ class Group:
 
     def mark(self) -> str:
         """Now, by the load's clock."""
-        return self.kubectl("exec", self._load, "--", "python3", "/scripts/load.py", "now").strip()
+        return str(self._ask_load(Clock, "now").now)
 
     def report(self, since: str) -> Report:
         """What became of all messages acknowledged so far, and the gaps since `since`."""
-        text = self.kubectl("exec", self._load, "--", "python3", "/scripts/load.py", "report", since)
-        return msgspec.json.decode(text, type=Report)
+        return self._ask_load(Report, "report", since)
+
+    def _ask_load(self, answer: type[Answer], *question: str) -> Answer:
+        """Asks again if not all of the answer arrives: `kubectl exec` has returned 0 with a part of the output."""
+        for _ in range(ANSWER_ATTEMPTS):
+            text = self.kubectl("exec", self._load, "--", "python3", "/scripts/load.py", *question)
+            try:
+                return msgspec.json.decode(text, type=answer)
+            except msgspec.DecodeError as error:
+                incomplete = f"load.py {' '.join(question)}: {error}: {text!r}"
+                print(f"e2e: {incomplete}", file=sys.stderr)
+        raise RuntimeError(incomplete)
 
     def judge(self, since: str, *, gap: float | None = None) -> Report:
         """Nothing lost, nothing twice, sends accepted now; with `gap`, also no longer time without (seconds)."""

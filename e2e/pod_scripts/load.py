@@ -1,9 +1,9 @@
 """Runs in a pod: sends numbered messages until it is stopped, and reads everything back on request.
 
 `load.py run` writes each acknowledged number, with the time, into a ledger. A failed send is not retried; the next
-number is sent. `load.py report SINCE` reads the whole topic and prints JSON about what was acknowledged until then:
-`lost` numbers, `duplicated` ones, and since SINCE (of `load.py now`) how many sends `failed`, and the longest time
-without an acknowledgement.
+number is sent. `load.py now` prints its clock as JSON. `load.py report SINCE` reads the whole topic and prints JSON
+about what was acknowledged until then: `lost` numbers, `duplicated` ones, and since SINCE (of `load.py now`) how many
+sends `failed`, and the longest time without an acknowledgement.
 Mounted from a ConfigMap into any image that has the project's packages.
 """
 
@@ -142,7 +142,7 @@ def main() -> int:
         case ["run"]:
             asyncio.run(run())
         case ["now"]:
-            print(time.monotonic())
+            print(json.dumps({"now": time.monotonic()}))
         case ["report", since]:
             print(json.dumps(asyncio.run(report(float(since)))))
         case _:
