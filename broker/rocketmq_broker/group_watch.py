@@ -30,6 +30,7 @@ from rocketmq_formats.remoting.nameserver import (
     TopicRouteData,
 )
 from rocketmq_formats.topics import SYNC_MEMBER_PREFIX
+from rocketmq_runtime.defects import survive_defects
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_runtime.remoting.server import Answer, Peer
 
@@ -109,7 +110,9 @@ class GroupWatch:
             await asyncio.sleep(period)
             outward = self._role.outward_id
             if outward is not None:
-                await self._heartbeat(server, outward)
+                # without heartbeats the broker would silently disappear from the name servers
+                with survive_defects(log, "unexpected error in a heartbeat to a name server", name_server=server):
+                    await self._heartbeat(server, outward)
 
     async def _heartbeat(self, server: str, outward: int) -> None:
         """What gets lost is made good by the next one; a lost connection makes the registrar register again."""
@@ -128,9 +131,6 @@ class GroupWatch:
                 await self._client.send_oneway(server, request(code, header, body))
         except (RemotingError, TimeoutError):
             pass
-        except Exception:
-            # if this task ended here, the broker would silently disappear from the name servers
-            log.exception("unexpected error in a heartbeat to a name server", name_server=server)
 
     # the group
 
@@ -151,7 +151,10 @@ class GroupWatch:
         said: Mapping[int, str] | None = None
         for turn in range(len(self._servers)):
             index = (self._asked + turn) % len(self._servers)
-            addresses = await self._members_by(self._servers[index])
+            server, addresses = self._servers[index], None
+            # without these questions no slave would act as master any more
+            with survive_defects(log, "unexpected error in a question to a name server", name_server=server):
+                addresses = await self._members_by(server)
             said = said if addresses is None else addresses
             if addresses:
                 self._asked = index
@@ -182,9 +185,5 @@ class GroupWatch:
                 return members_in_route(decode_body(TopicRouteData, answer.body), cluster, name)
             group = decode_body(GetBrokerMemberGroupResponseBody, answer.body).broker_member_group
         except (RemotingError, FormatError, ValueError):
-            return None
-        except Exception:
-            # if this task ended here, no slave would act as master any more
-            log.exception("unexpected error in a question to a name server", name_server=server)
             return None
         return {} if group is None else group.broker_addrs

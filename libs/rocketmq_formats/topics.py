@@ -53,8 +53,10 @@ class DataVersion(Body, frozen=True, order=True):
     timestamp: Int64 = 0
 
     def next(self, state_version: int, now_ms: int) -> "DataVersion":
-        """The version of the table after one more change."""
-        return DataVersion(state_version=state_version, counter=self.counter + 1, timestamp=now_ms)
+        """The version of the table after one more change: greater than this one, whatever the arguments are."""
+        # a group that no longer has controllers is in a lower epoch
+        newest = max(state_version, self.state_version)
+        return DataVersion(state_version=newest, counter=self.counter + 1, timestamp=now_ms)
 
 
 class TopicConfig(Body, frozen=True, gc=False):

@@ -43,9 +43,12 @@ class NameServers(RemotingClient):
         self.groups: dict[str, dict[int, str] | None] = defaultdict(dict)
         """By name server; None: it cannot be reached."""
         self.hang = self.refuse = False
+        self.defects = 0
+        """Of the client: how many of the next requests it fails at."""
 
     async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
         self.heard.append((self.loop.time(), address, request))
+        self._fail()
         members = self.groups[address]
         if members is None:
             await asyncio.sleep(timeout)
@@ -64,8 +67,14 @@ class NameServers(RemotingClient):
 
     async def send_oneway(self, address: str, request: RemotingCommand) -> None:
         self.oneways.append((self.loop.time(), address, request))
+        self._fail()
         if self.hang:
             await asyncio.sleep(60)
+
+    def _fail(self) -> None:
+        if self.defects:
+            self.defects -= 1
+            raise ZeroDivisionError
 
 
 class Watched:
@@ -132,6 +141,17 @@ async def test_a_heartbeat_per_second_to_every_name_server(tmp_path: Path) -> No
     assert sent.code == RequestCode.QUERY_DATA_VERSION
     assert sent.ext_fields == {"brokerName": "broker-a", "brokerAddr": OWN, "clusterName": "C", "brokerId": "3"}
     assert decode_body(DataVersion, sent.body).state_version == 0
+
+
+@pytest.mark.looptime
+async def test_heartbeats_and_questions_continue_after_a_defect(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.client.groups["b:1"] = GROUP
+    watched.client.defects = 4
+    await watched.run(5.5)
+    assert watched.client.defects == 0
+    assert len(watched.client.oneways) == 10
+    assert watched.members.others(OWN) == {0: MASTER, 2: SLAVE}
 
 
 @pytest.mark.looptime

@@ -163,9 +163,13 @@ class Sender:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        await self._producer.close()
+
+    async def stop(self) -> None:
+        """Send no more."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self._producer.close()
 
     async def _run(self) -> None:
         while True:

@@ -366,7 +366,7 @@ class _Changes:
         table = self._table
         if mastership is not None and table.versioned != table.changes:
             table.versioned = table.changes
-            table.version = table.version.next(max(mastership, table.version.state_version), now_ms())
+            table.version = table.version.next(mastership, now_ms())
 
     def to_save(self) -> bool:
         """Whether the file lacks changes; marks them as saved."""

@@ -15,6 +15,7 @@ from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.store.config_files import DelayOffsetWrapper, decode_config, decode_escaped
 from rocketmq_formats.table_copies import escaped_request
+from rocketmq_runtime.defects import survive_defects
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -40,6 +41,11 @@ class EscapedSync:
 
     async def ask(self, address: str, epoch: int = 0) -> None:
         """Ask one member, as the master that was elected for `epoch`; 0: as an acting slave."""
+        # a defect here must not keep the group without a master
+        with survive_defects(log, "unexpected error with what escaped from a member", address=address):
+            await self._ask(address, epoch)
+
+    async def _ask(self, address: str, epoch: int) -> None:
         try:
             answer = await self._client.call(address, escaped_request(epoch), timeout=2 * PATIENCE_SECONDS)
             if answer.code != ResponseCode.SUCCESS or len(answer.body) > MAX_BODY:
@@ -48,6 +54,3 @@ class EscapedSync:
             self._delays.join(decode_escaped(decode_config(DelayOffsetWrapper, answer.body).escaped or {}))
         except (RemotingError, FormatError, ValueError) as error:
             log.warning("a member does not tell what escaped", address=address, reason=str(error))
-        except Exception:
-            # a defect here must not keep the group without a master
-            log.exception("unexpected error with what escaped from a member", address=address)

@@ -30,6 +30,7 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.replica_link import Others
 from rocketmq_formats.store.config_files import ActingCommits, ConsumerOffsetsFile, decode_config
 from rocketmq_formats.table_copies import newer_offsets_request
+from rocketmq_runtime.defects import survive_defects
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -102,7 +103,7 @@ class ReverseSync:
     async def _ask_all(self, epoch: int, addresses: Iterable[str], silent: set[str]) -> None:
         async with asyncio.TaskGroup() as asking:
             for address in addresses:
-                asking.create_task(self._ask(epoch, address, silent))
+                asking.create_task(self._ask_offsets(epoch, address, silent))
                 if self._escaped is not None:
                     asking.create_task(self._ask_escaped(self._escaped, address, epoch, silent))
 
@@ -112,6 +113,11 @@ class ReverseSync:
         silent.add(question)
         await escaped.ask(address, epoch)
         silent.discard(question)
+
+    async def _ask_offsets(self, epoch: int, address: str, silent: set[str]) -> None:
+        # a defect here must not keep the group without a master
+        with survive_defects(log, "unexpected error with a member's consumer offsets", address=address):
+            await self._ask(epoch, address, silent)
 
     async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
         try:
@@ -127,9 +133,6 @@ class ReverseSync:
         except (RemotingError, FormatError, ValueError) as error:
             silent.discard(address)
             log.warning("a member does not give its consumer offsets", address=address, reason=str(error))
-        except Exception:
-            # a defect here must not keep the group without a master
-            log.exception("unexpected error with a member's consumer offsets", address=address)
 
     async def _take(self, epoch: int, address: str, body: bytes) -> None:
         async with self._taking:

@@ -8,6 +8,7 @@ import structlog
 
 from rocketmq_commitlog.errors import LogReadError
 from rocketmq_formats.errors import FrameError
+from rocketmq_runtime.defects import survive_defects
 from rocketmq_sidecar.audit.audit_link import AuditLink
 from rocketmq_sidecar.audit.ha_reader import HaReader
 from rocketmq_sidecar.audit.log_audit import DamageFoundError, LogAudit
@@ -80,12 +81,11 @@ class AuditWatch:
         assert self._files is not None
         assert self._open_link is not None
         assert not isinstance(self._open_link, HaReader)
-        try:
-            with await self._open_link() as link:
-                await self.audit.compare(link, self._files, connection.session.max_offset)
-        except (DamageFoundError, LogsDivergedError) as error:
-            connection.end(error)
-        except (OSError, TimeoutError, FrameError, StoreError, LogReadError) as error:
-            log.info("the comparison of the log stopped early", reason=str(error) or type(error).__name__)
-        except Exception:
-            log.exception("comparing the log failed because of a bug")
+        with survive_defects(log, "unexpected error while comparing the log"):
+            try:
+                with await self._open_link() as link:
+                    await self.audit.compare(link, self._files, connection.session.max_offset)
+            except (DamageFoundError, LogsDivergedError) as error:
+                connection.end(error)
+            except (OSError, TimeoutError, FrameError, StoreError, LogReadError) as error:
+                log.info("the comparison of the log stopped early", reason=str(error) or type(error).__name__)

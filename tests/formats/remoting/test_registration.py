@@ -182,13 +182,24 @@ def test_a_topic_s_text() -> None:
     assert TopicConfig.from_text(TOPICS["ü"].to_text()) == TOPICS["ü"]
 
 
-def test_versions_are_compared_as_java_compares_them() -> None:
-    def version(state: int, counter: int, time: int) -> DataVersion:
-        return DataVersion(state_version=state, counter=counter, timestamp=time)
+def version(state: int, counter: int, time: int) -> DataVersion:
+    return DataVersion(state_version=state, counter=counter, timestamp=time)
 
+
+def test_versions_are_compared_as_java_compares_them() -> None:
     ordered = [version(0, 0, 0), version(0, 0, 9), version(0, 1, 5), version(1, 0, 0), version(1, 0, 1)]
     assert sorted(ordered[i] for i in (3, 0, 4, 2, 1)) == ordered
-    assert version(1, 4, 0).next(2, 77) == version(2, 5, 77)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "now_ms", "after"),
+    [(3, 78, version(3, 5, 78)), (2, 78, version(2, 5, 78)), (0, 78, version(2, 5, 78)), (2, 76, version(2, 5, 76))],
+    ids=["next epoch", "same epoch", "earlier epoch", "clock set back"],
+)
+def test_a_version_is_followed_by_a_greater_one(epoch: int, now_ms: int, after: DataVersion) -> None:
+    before = version(2, 4, 77)
+    assert before.next(epoch, now_ms) == after
+    assert after > before
 
 
 def test_what_a_topic_allows() -> None:

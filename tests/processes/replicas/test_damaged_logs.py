@@ -3,8 +3,9 @@ not master with the damage, and repairs it from another replica. No acknowledged
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -54,72 +55,74 @@ async def same_logs(replicas: Group) -> None:
     await until(equal, "equal logs")
 
 
-async def test_a_byte_that_changed_at_a_killed_slave_is_repaired_before_it_may_be_master(
-    tmp_path: Path, ports: PortPool
-) -> None:
+class Scene(NamedTuple):
+    replicas: Group
+    master: Member
+    slave: Member
+    sender: Sender
+
+
+@pytest.fixture
+async def scene(tmp_path: Path, ports: PortPool) -> AsyncIterator[Scene]:
+    """A group of which each log has 200 messages and gets more."""
     async with group(tmp_path, ports) as replicas:
         master = await replicas.settled()
-        slave = replicas.others(master)[0]
         async with Sender(replicas.name_server) as sender:
             await sender.more(200)
-            await until(lambda: trusted(slave) > 31 * 1024, "a checkpoint")  # before it a start reads nothing
-            slave.kill()
-            offset = flip(slave, 30)
-            slave.start_again()
-            await until(
-                lambda: "damaged records of the log copied again" in slave.replica.process.sidecar.output(), "a repair"
-            )
-            await replicas.settled()
-            await sender.more()
-        await same_logs(replicas)
-        assert f"start={offset}" in slave.replica.process.sidecar.output()
-        view = await slave.view()
-        assert view is not None
-        await master.client.hand_over(view.broker_id, seconds=20.0)
-        assert await replicas.settled() is slave
-        await complete(sender)
+            yield Scene(replicas, master, replicas.others(master)[0], sender)
 
 
-async def test_a_slave_whose_recovery_finds_damage_starts_and_is_rebuilt_from_there(
-    tmp_path: Path, ports: PortPool
-) -> None:
+async def test_a_byte_that_changed_at_a_killed_slave_is_repaired_before_it_may_be_master(scene: Scene) -> None:
+    replicas, master, slave, sender = scene
+    await until(lambda: trusted(slave) > 31 * 1024, "a checkpoint")  # before it a start reads nothing
+    slave.kill()
+    offset = flip(slave, 30)
+    slave.start_again()
+    await until(lambda: "damaged records of the log copied again" in slave.replica.process.sidecar.output(), "a repair")
+    await replicas.settled()
+    await sender.more()
+    await sender.stop()
+    await same_logs(replicas)
+    assert f"start={offset}" in slave.replica.process.sidecar.output()
+    view = await slave.view()
+    assert view is not None
+    await master.client.hand_over(view.broker_id, seconds=20.0)
+    assert await replicas.settled() is slave
+    await complete(sender)
+
+
+async def test_a_slave_whose_recovery_finds_damage_starts_and_is_rebuilt_from_there(scene: Scene) -> None:
     """Without a checkpoint the whole log is read, and all of it must have been durable."""
-    async with group(tmp_path, ports) as replicas:
-        master = await replicas.settled()
-        slave = replicas.others(master)[0]
-        async with Sender(replicas.name_server) as sender:
-            await sender.more(200)
-            slave.kill()
-            whole = log_file(slave).read_bytes()
-            offset = flip(slave, 30)
-            store = slave.replica.folder / "store"
-            (store / "checkpoint").unlink()
-            slave.start_again()
-            await replicas.settled()
-            await sender.more()
-        await same_logs(replicas)
-        said = slave.replica.process.sidecar.output()
-        assert "log has lost what it held" in said
-        assert f"damaged at offset {offset}" in said
-        assert not (store / ".log.cut").exists()
-        (aside,) = store.glob(f"commitlog.aside-{offset}-*")
-        data = aside.read_bytes()
-        assert sum(one != other for one, other in zip(data, whole[offset:], strict=False)) == 1
-        await complete(sender)
+    replicas, _, slave, sender = scene
+    slave.kill()
+    whole = log_file(slave).read_bytes()
+    offset = flip(slave, 30)
+    store = slave.replica.folder / "store"
+    (store / "checkpoint").unlink()
+    slave.start_again()
+    await replicas.settled()
+    await sender.more()
+    await sender.stop()
+    await same_logs(replicas)
+    said = slave.replica.process.sidecar.output()
+    assert "log has lost what it held" in said
+    assert f"damaged at offset {offset}" in said
+    assert not (store / ".log.cut").exists()
+    (aside,) = store.glob(f"commitlog.aside-{offset}-*")
+    data = aside.read_bytes()
+    assert sum(one != other for one, other in zip(data, whole[offset:], strict=False)) == 1
+    await complete(sender)
 
 
-async def test_a_master_that_a_slave_finds_damaged_hands_over_and_is_repaired(tmp_path: Path, ports: PortPool) -> None:
-    async with group(tmp_path, ports) as replicas:
-        master = await replicas.settled()
-        slave = replicas.others(master)[0]
-        async with Sender(replicas.name_server) as sender:
-            await sender.more(200)
-            flip(master, 30)
-            slave.kill()
-            slave.start_again()  # it compares the last file again
-            await until(lambda: "copied again" in master.replica.process.sidecar.output(), "a repair")
-            new = await replicas.settled()
-            assert new is not master
-            await sender.more()
-        await same_logs(replicas)
-        await complete(sender)
+async def test_a_master_that_a_slave_finds_damaged_hands_over_and_is_repaired(scene: Scene) -> None:
+    replicas, master, slave, sender = scene
+    flip(master, 30)
+    slave.kill()
+    slave.start_again()  # it compares the last file again
+    await until(lambda: "copied again" in master.replica.process.sidecar.output(), "a repair")
+    new = await replicas.settled()
+    assert new is not master
+    await sender.more()
+    await sender.stop()
+    await same_logs(replicas)
+    await complete(sender)

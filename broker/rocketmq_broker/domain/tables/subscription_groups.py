@@ -134,8 +134,7 @@ class SubscriptionGroups:
         return True
 
     def _next_version(self) -> None:
-        state_version = max(self._state_version(), self.version.state_version)
-        self.version = self.version.next(state_version, self._now_ms())
+        self.version = self.version.next(self._state_version(), self._now_ms())
         self._changed()
 
     def _changed(self) -> None:

@@ -132,8 +132,7 @@ class TopicTable:
 
     def next_version(self, state_version: int, now_ms: int) -> None:
         """Something changed, or this broker's role did."""
-        # a group that no longer has controllers is in a lower epoch
-        self.version = self.version.next(max(state_version, self.version.state_version), now_ms)
+        self.version = self.version.next(state_version, now_ms)
         self._changed()
 
     def create_plain(

@@ -51,7 +51,7 @@ class Outcome(StrEnum):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """The control machine's state, as far as a hand-over needs it."""
+    """The control machine's state, as far as its parts need it that decide whether another replica should be master."""
 
     own_id: int | None
     leads: bool
@@ -59,12 +59,20 @@ class Situation(msgspec.Struct, frozen=True):
     epoch: int
     master_id: int | None
     in_sync: frozenset[int]
+    connected: int | None
+    """How many replicas, this one included, are in sync and connected; None: replication has not reported it for
+    `epoch`."""
     controllers: bool
     """Whether a leading controller is known."""
     end: int | None
     """Where the log ends, while the broker refuses sends."""
     refused: tuple[int, str]
     """How often the controllers refused to elect, and the last reason."""
+
+    @property
+    def followed(self) -> bool:
+        """False if replication reported that no slave follows."""
+        return self.connected != 1
 
 
 class HandOver:

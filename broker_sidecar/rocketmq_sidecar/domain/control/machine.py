@@ -99,6 +99,8 @@ class ControlMachine:
         self._broker_accepted = self._log_opened = False
         self._stopping = self._ending = False
         self._adopted = -1
+        self._reported = 0, 0
+        """The epoch, and how many replicas are in sync and connected in it."""
         self._sent_until = NEVER
         self._lease_runs = self._held = False
 
@@ -199,10 +201,7 @@ class ControlMachine:
 
     def on_in_sync(self, epoch: int, in_sync: int, now: float) -> Actions:
         """As master of `epoch`: the number of replicas, this one included, that are in sync and connected."""
-        if self.unfollowed is not None:
-            self.unfollowed.on_in_sync(epoch, in_sync)
-        if self.undecided is not None:
-            self.undecided.on_in_sync(epoch, in_sync)
+        self._reported = epoch, in_sync
         return self._advance(now)
 
     def on_aligned(self, master_address: str, now: float) -> Actions:
@@ -246,9 +245,7 @@ class ControlMachine:
         situation = self._situation
         begun: Actions = ()
         self.hand_over.limit_to(now + STOP_HAND_OVER)
-        followed = len(situation.in_sync) > 1
-        if self.unfollowed is not None:
-            followed = followed and self.unfollowed.followed(situation.epoch)
+        followed = len(situation.in_sync) > 1 and (self.unfollowed is None or situation.followed)
         if not self.hand_over.active and situation.leads and situation.controllers and followed:
             begun = self.hand_over.begin(None, STOP_HAND_OVER, situation, now)
         return (*begun, *self._advance(now))
@@ -366,12 +363,14 @@ class ControlMachine:
     @property
     def _situation(self) -> Situation:
         session, group = self.session, self.session.group
+        epoch, connected = self._reported
         return Situation(
             own_id=session.broker_id,
             leads=isinstance(self.wanted, BeMaster) and self.role.master_of == group.master_epoch,
             epoch=group.master_epoch,
             master_id=group.master_id,
             in_sync=group.agreed.sync_state_set,
+            connected=connected if epoch == group.master_epoch else None,
             controllers=session.elects,
             end=self.holds.end,
             refused=session.refused,

@@ -14,7 +14,6 @@ class Undecided:
         self.reason: str | None = None
         """Why nothing is acknowledged and what helps, once that has lasted for `patience`."""
         self._patience = patience
-        self._reported: tuple[int, int] = 0, 0
         self._due_at: float | None = None
 
     @property
@@ -22,15 +21,10 @@ class Undecided:
         """When to call `step` next; None if only events matter."""
         return self._due_at
 
-    def on_in_sync(self, epoch: int, in_sync: int) -> None:
-        """As master of `epoch`: the number of replicas, this one included, that are in sync and connected."""
-        self._reported = epoch, in_sync
-
     def step(self, now: Situation, undecided: frozenset[int], hand_over: HandOver, at: float) -> Actions:
         """The actions that are due now; begins a hand-over. `undecided`: `Mandate.undecided`."""
-        epoch, in_sync = self._reported
         # Alone it is `unfollowed`; and who is connected acknowledges.
-        waits = epoch == now.epoch and 1 < in_sync < len(now.in_sync | undecided)
+        waits = now.connected is not None and 1 < now.connected < len(now.in_sync | undecided)
         if not (now.leads and undecided and waits):
             self.reason = self._due_at = None
             return ()

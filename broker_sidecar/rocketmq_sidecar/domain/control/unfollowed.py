@@ -19,7 +19,6 @@ class Unfollowed:
         self.electing: tuple[int, ...] = ()
         """The replicas of which the controllers should elect one now."""
         self._patience = self._wait = patience
-        self._reported: tuple[int, int] = 0, 0
         self._since: tuple[int, float] | None = None
         """The epoch, and since when it has had no follower."""
 
@@ -28,21 +27,13 @@ class Unfollowed:
         """When to call `step` next; None if only events matter."""
         return None if self._since is None or self.electing else self._since[1] + self._wait
 
-    def on_in_sync(self, epoch: int, in_sync: int) -> None:
-        """As master of `epoch`: the number of replicas, this one included, that are in sync and connected."""
-        self._reported = epoch, in_sync
-
-    def followed(self, epoch: int) -> bool:
-        """False if replication reported for `epoch` that no slave follows."""
-        return self._reported != (epoch, 1)
-
     def step(self, now: Situation, at: float) -> Actions:
         """The actions that are due now."""
         others = now.in_sync - {now.own_id or 0}
-        if not now.leads or not others or self.followed(now.epoch):
+        if not now.leads or not others or now.followed:
             if self.electing and not now.leads:
                 self._wait = min(2 * self._wait, LONGEST * self._patience)
-            elif now.leads and self._reported[0] == now.epoch:
+            elif now.leads and now.connected is not None:
                 self._wait = self._patience
             self._since, self.electing = None, ()
             return ()

@@ -8,7 +8,15 @@ from rocketmq_sidecar.domain.control.hand_over import SETTLE, HandOver, Outcome,
 
 def situation(*, end: int | None = None, in_sync: frozenset[int] = frozenset({1, 2, 3})) -> Situation:
     return Situation(
-        own_id=1, leads=True, epoch=7, master_id=1, in_sync=in_sync, controllers=True, end=end, refused=(0, "")
+        own_id=1,
+        leads=True,
+        epoch=7,
+        master_id=1,
+        in_sync=in_sync,
+        connected=len(in_sync),
+        controllers=True,
+        end=end,
+        refused=(0, ""),
     )
 
 

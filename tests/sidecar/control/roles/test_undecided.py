@@ -15,14 +15,13 @@ AWAY = 99
 """A replica that was proposed."""
 
 
-def leading(*, leads: bool = True, epoch: int = 1, controllers: bool = True) -> Situation:
-    return Situation(1, leads, epoch, 1 if leads else 2, frozenset({1, 2}), controllers, None, (0, ""))
+def leading(*, leads: bool = True, connected: int | None = 2, controllers: bool = True) -> Situation:
+    return Situation(1, leads, 1, 1 if leads else 2, frozenset({1, 2}), connected, controllers, None, (0, ""))
 
 
 def waiting() -> tuple[Undecided, HandOver]:
     """Since 100 s, with 2 of the 3 in sync."""
     one, hand_over = Undecided(PATIENCE), HandOver()
-    one.on_in_sync(1, 2)
     assert one.step(leading(), frozenset({3}), hand_over, 100.0) == ()
     assert one.wake_at == 100.0 + PATIENCE
     return one, hand_over
@@ -51,19 +50,18 @@ def test_a_hand_over_that_failed_is_repeated_without_another_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("situation", "undecided", "in_sync"),
+    ("situation", "undecided"),
     [
-        pytest.param(leading(leads=False), {3}, 2, id="no longer master"),
-        pytest.param(leading(epoch=2), {3}, 2, id="another epoch"),
-        pytest.param(leading(), set(), 2, id="decided"),
-        pytest.param(leading(), {3}, 3, id="it follows and acknowledges"),
-        pytest.param(leading(), {3}, 1, id="alone"),
+        pytest.param(leading(leads=False), {3}, id="no longer master"),
+        pytest.param(leading(connected=None), {3}, id="another epoch"),
+        pytest.param(leading(), set(), id="decided"),
+        pytest.param(leading(connected=3), {3}, id="it follows and acknowledges"),
+        pytest.param(leading(connected=1), {3}, id="alone"),
     ],
 )
-def test_the_wait_ends(situation: Situation, undecided: set[int], in_sync: int) -> None:
+def test_the_wait_ends(situation: Situation, undecided: set[int]) -> None:
     one, hand_over = waiting()
     one.step(leading(), frozenset({3}), HandOver(), 115.0)
-    one.on_in_sync(1, in_sync)
     assert one.step(situation, frozenset(undecided), hand_over, 140.0) == ()
     assert (one.reason, one.wake_at, hand_over.active) == (None, None, False)
 
