@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_broker.domain.tables import acting_commits, offsets
+from rocketmq_broker.domain.tables import acting_commits, offsets, resets
 from rocketmq_broker.domain.tables.acting_commits import joined
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.tables import table_copies
@@ -482,7 +482,7 @@ def test_what_another_table_replaces_is_taken_over_again() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting_commits, "MAX_ACTING", 3)
     monkeypatch.setattr(acting_commits, "MAX_TAKEN", 3)
-    monkeypatch.setattr(offsets, "MAX_RESETS", 3)
+    monkeypatch.setattr(resets, "MAX_RESETS", 3)
     table = ConsumerOffsets(acts=lambda: True)
     for number in (*range(9), *range(9)):
         assert table.commit(f"G{number}", "T", 0, 5)
@@ -490,7 +490,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = table.acting.commits
     assert commits is not None
     assert sorted(commits.commits) == ["T@G0", "T@G1", "T@G2"]
-    assert len(table._resets) == 3
+    assert len(table._resets._versions) == 3
     for counter in range(9):
         finish(table.take_acting(_commits(5, 4, counter)))
     assert len(table._taken._taken) == 3
