@@ -13,7 +13,7 @@ Replicas of official brokers copy by themselves every 10 s and are not waited fo
 
 Requests of others than those slaves are refused (`domain/tables/copy_reports.py`) and leave nothing here, so each table
 below has at most an entry for each slave that the sidecar has named. What was committed at them while they acted as
-master is taken over all the same.
+master is taken over all the same (`acting_reports.py`).
 """
 
 import asyncio
@@ -29,23 +29,20 @@ from rocketmq_broker.domain.tables.copy_reports import NO_COPY, Doubt, Mastershi
 from rocketmq_broker.domain.tables.offsets import Changed
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.tables.acting_reports import ActingReports
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import Barrier, no_barrier
 from rocketmq_broker.tables.waiting_commits import WaitingCommits
 from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import Copied
 from rocketmq_formats.steps import Steps
-from rocketmq_formats.store.config_files import ActingCommits, decode_config
 from rocketmq_formats.table_copies import (
     NOTHING,
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
-    is_acting_proof,
-    is_copy_proof,
 )
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.peer import Deferred
@@ -127,6 +124,7 @@ class TableCopies:
         self._named: tuple[object, ...] = ()
         """What they were computed from."""
         self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
+        self._acting = ActingReports(role=role, offsets=tables.offsets, may_log=self._may_log)
         self._held: dict[int, Serials] = {}
         """By broker id, what slaves have confirmed since this mastership began."""
         self._joins: dict[int, _Join] = {}
@@ -305,7 +303,8 @@ class TableCopies:
         body, request.body = request.body, b""  # a request that waits must not keep it
         if not body:
             return self._answer_report(request, peer, header)
-        steps = self._take_acting(body, header, peer)
+        token = self._token
+        steps = self._acting.take_over(body, header, self._nonce(peer), lambda: token == self._token)
         made = self._lane.first_step(steps)
         if made is not None:
             return self._answer_report(request, peer, header, acting_taken=made[0])
@@ -354,36 +353,6 @@ class TableCopies:
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
         self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
         return DEFERRED
-
-    def _take_acting(self, body: bytes, header: CopyTablesRequestHeader, peer: Peer) -> Steps[bool]:
-        """The slave has acted as master. Whether its commits are taken over; nothing that is wrong here keeps it from
-        copying.
-
-        Whether the slave is in the SyncStateSet does not matter, in a strict group neither. A new master there takes
-        the tables of the set only, because a whole table of another member may be from before an operator's reset.
-        These commits come with what the queues had before, so a reset here is seen, and stays.
-        """
-        if header.epoch > self._role.epoch:
-            return False  # before that epoch begins here, newer tables may take the place of this one
-        key, proof, nonce = self._role.copy_key, header.acting_proof, self._nonce(peer)
-        if key is not None and (proof or key.required) and not is_acting_proof(key.key, nonce, body, proof):
-            # else the slave does not know the nonce yet: the answer has it
-            if is_copy_proof(key.key, nonce, header) and self._may_log("no proof"):
-                log.warning("commits at an acting slave refused: no proof", broker_id=header.broker_id)
-            return False
-        try:
-            commits = decode_config(ActingCommits, body)
-        except FormatError as error:
-            if self._may_log("acting"):
-                log.warning("commits at an acting slave refused", broker_id=header.broker_id, reason=str(error))
-            return False
-        token = self._token
-        for _ in self._tables.offsets.take_acting(commits):
-            yield
-            if token != self._token:
-                return False
-        log.info("a slave was acting master, its commits are taken over", broker_id=header.broker_id)
-        return True
 
     def _topics_changed(self) -> None:
         self._topics += 1

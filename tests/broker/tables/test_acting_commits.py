@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_broker.domain.tables import acting_commits, offsets
+from rocketmq_broker.domain.tables import acting_commits, offsets, resets
 from rocketmq_broker.domain.tables.acting_commits import joined
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
-from rocketmq_broker.tables import table_copies
-from rocketmq_broker.tables.table_copies import TableCopies
+from rocketmq_broker.tables import acting_reports, table_copies
+from rocketmq_broker.tables.acting_reports import ActingReports
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import request
@@ -31,7 +31,6 @@ from rocketmq_formats.store.config_files import (
 )
 from rocketmq_formats.table_copies import CopyTablesRequestHeader
 from rocketmq_formats.topics import DataVersion
-from rocketmq_runtime.remoting.server import Peer
 from tests.broker.broker_kit import Group, running
 from tests.broker.tables.test_copy_reports import REQUIRED, copy, news, proven, report
 from tests.broker.tables.test_table_copies import ALL, commit_request, follow, in_sync
@@ -221,7 +220,7 @@ async def test_the_record_stays_until_a_master_has_it(tmp_path: Path, monkeypatc
         await act(second)
         commit(second, q0=15)
         with monkeypatch.context() as patch:
-            patch.setattr(table_copies, "decode_config", refuse)
+            patch.setattr(acting_reports, "decode_config", refuse)
             second.sidecar.send(Following(1, 1, master.address))
             await refused.wait()
             commit(master, q1=30)
@@ -242,16 +241,20 @@ async def test_a_master_is_told_once_and_not_with_each_part(tmp_path: Path, monk
         await act(second)
         commit(second, q0=15)
 
-        real = TableCopies._take_acting
+        real = ActingReports.take_over
 
-        def take(
-            copies: TableCopies, body: bytes, header: CopyTablesRequestHeader, peer: Peer
+        def take_over(
+            reports: ActingReports,
+            body: bytes,
+            header: CopyTablesRequestHeader,
+            nonce: str,
+            current: Callable[[], bool],
         ) -> Generator[None, None, bool]:
             nonlocal told
             told += 1
-            return real(copies, body, header, peer)
+            return real(reports, body, header, nonce, current)
 
-        monkeypatch.setattr(TableCopies, "_take_acting", take)
+        monkeypatch.setattr(ActingReports, "take_over", take_over)
         second.sidecar.send(Following(1, 1, master.address))
         while second.app.tables.offsets_version() != master.app.tables.offsets_version():
             await asyncio.sleep(0)
@@ -482,7 +485,7 @@ def test_what_another_table_replaces_is_taken_over_again() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting_commits, "MAX_ACTING", 3)
     monkeypatch.setattr(acting_commits, "MAX_TAKEN", 3)
-    monkeypatch.setattr(offsets, "MAX_RESETS", 3)
+    monkeypatch.setattr(resets, "MAX_RESETS", 3)
     table = ConsumerOffsets(acts=lambda: True)
     for number in (*range(9), *range(9)):
         assert table.commit(f"G{number}", "T", 0, 5)
@@ -490,7 +493,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = table.acting.commits
     assert commits is not None
     assert sorted(commits.commits) == ["T@G0", "T@G1", "T@G2"]
-    assert len(table._resets) == 3
+    assert len(table._resets._versions) == 3
     for counter in range(9):
         finish(table.take_acting(_commits(5, 4, counter)))
     assert len(table._taken._taken) == 3

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from rocketmq_broker.domain.tables.acting_commits import ActingRecord, TakenCommits, joined
+from rocketmq_broker.domain.tables.resets import Resets
 from rocketmq_formats.steps import Steps, finish
 from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommit, ActingCommits, topic_at_group
 from rocketmq_formats.topics import DataVersion
@@ -21,9 +22,6 @@ MAX_QUEUE_ID: Final = 65_535
 MAX_PULL_OFFSETS: Final = 200_000
 MAX_REMOVED: Final = 10_000
 """Removed keys that are remembered for slaves; with more they copy the whole table."""
-MAX_RESETS: Final = 10_000
-"""Queues that went back and are remembered. Of others a reset may be undone if it went back to what an acting slave
-had copied before, or later."""
 SLICE: Final = 2000
 """Keys whose texts are made, or commits that are taken over, in one step; 4 ms."""
 
@@ -50,10 +48,7 @@ class ConsumerOffsets:
         self._acts = acts
         self.acting = ActingRecord()
         self._taken = TakenCommits()
-        self._resets: dict[tuple[str, int], DataVersion] = {}
-        """Queues that went back, by key and id -> the version of the table before that; of this process alone."""
-        self._resets_since = DataVersion()
-        """Of the tables before this version it is not known here which queues went back."""
+        self._resets = Resets()
         self._table: dict[str, dict[int, int]] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue; of this process alone."""
@@ -63,8 +58,6 @@ class ConsumerOffsets:
         """Keys without text."""
         self._named: set[str] | None = None
         """As a slave, in a copy of the whole table: the keys that its parts have named so far."""
-        self._was_whole = False
-        """What was taken over last completes a copy of the whole table."""
         self._count = 0
         self._changed: dict[str, int] = {}
         """Key -> `changes` when it changed last, in this order; removed keys too."""
@@ -184,9 +177,7 @@ class ConsumerOffsets:
         """What was taken over last completes a copy of another broker's table, which has this version."""
         self.version, self.versioned = version, self.changes
         self._taken.clear()
-        if self._was_whole:
-            # a queue that went back meanwhile may be further now than it was here
-            self._was_whole, self._resets_since = False, version
+        self._resets.copied(version)
 
     def take_changes(
         self,
@@ -208,7 +199,7 @@ class ConsumerOffsets:
         self.merge(table)
         if ends and self._named is not None:
             named, self._named = self._named, None
-            self._was_whole = True
+            self._resets.table_replaced()
             self._remove([key for key in self._table if key not in named])
 
     @property
@@ -221,7 +212,7 @@ class ConsumerOffsets:
     ) -> None:
         """Take over what a file kept."""
         self.merge(table)
-        self._was_whole = True
+        self._resets.table_replaced()
         self.copied(version)
         self.acting.load(acting)
 
@@ -235,12 +226,7 @@ class ConsumerOffsets:
 
     def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
         own = self._find(key, commit.queue_id)
-        # a table of a later version than the one before the reset has the reset
-        went_back = self._resets.get((key, commit.queue_id))
-        reset = went_back is not None and base <= went_back
-        # rather messages that come again than messages that never come
-        may_be_reset = base < self._resets_since and own != commit.before
-        offset = joined(own, commit, reset=reset or may_be_reset)
+        offset = joined(own, commit, reset=self._resets.may_follow(base, key, commit, own))
         if offset is not None:
             self._put(key, commit.queue_id, offset)
 
@@ -260,18 +246,12 @@ class ConsumerOffsets:
                 return False
             self._count += 1
         elif offset < before and not self.acting.is_from_here(key, queue_id, before):
-            self._note_reset(key, queue_id)
+            self._resets.note(key, queue_id, self.version)
         if queues is None:
             queues = self._table[key] = {}
         queues[queue_id] = offset
         self._mark_changed(key)
         return True
-
-    def _note_reset(self, key: str, queue_id: int) -> None:
-        self._resets.pop((key, queue_id), None)
-        self._resets[key, queue_id] = self.version
-        if len(self._resets) > MAX_RESETS:
-            del self._resets[next(iter(self._resets))]
 
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
