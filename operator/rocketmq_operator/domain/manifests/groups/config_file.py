@@ -18,6 +18,7 @@ GiB no room to forget old files in; files of 256 MiB serve large ones as well.""
 _ACTING: Final[Mapping[ActingMaster, Mapping[str, PropertyValue]]] = {
     "off": {},
     "reads": {"enableSlaveActingMaster": True},
+    "readsAndEscape": {"enableSlaveActingMaster": True, "enableRemoteEscape": True},
 }
 """Keys of both engines by spec.actingMaster. `off` writes none: a new operator restarts no replica for it."""
 
