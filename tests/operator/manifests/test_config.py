@@ -91,7 +91,11 @@ def test_a_slave_acts_for_a_missing_master_if_the_spec_says_so() -> None:
         apache: Object = {"actingMaster": mode, "engine": "apache"}
         assert keys_set_by(apache).items() >= keys_set_by({"actingMaster": mode}).items()
         assert replica_file(apache)["slaveReadEnable"] == "true", "else an official broker is not read while it acts"
-        assert replica_file({**apache, "config": {"slaveReadEnable": "false"}})["slaveReadEnable"] == "false"
+        assert replica_file(apache)["timerEnableRetryUntilSuccess"] == "true", (
+            "else it drops timer messages that are due"
+        )
+        own = {"slaveReadEnable": "false", "timerEnableRetryUntilSuccess": "false"}
+        assert replica_file({**apache, "config": own}).items() >= own.items()
 
 
 @pytest.mark.parametrize(
@@ -130,8 +134,9 @@ def test_the_size_of_log_files_is_fixed_unless_the_user_fixed_another() -> None:
     assert "mappedFileSizeCommitLog=67108864\n" in cases.one(objects, "ConfigMap")["data"]["broker-a-0.conf"]
 
 
-def test_the_sidecar_of_an_official_broker_observes_it() -> None:
-    objects = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
+@pytest.mark.parametrize("acting", ["off", "reads", "readsAndEscape"])
+def test_the_sidecar_of_an_official_broker_observes_it(acting: str) -> None:
+    objects = cases.group_objects(cases.group({**cases.GROUPS["group-apache"], "actingMaster": acting}))
     sidecar = cases.container(objects, "sidecar")
     variables = cases.environment(sidecar, pod="broker-a-2")
     file = cases.config_file(objects, sidecar, variables)
