@@ -94,6 +94,12 @@ class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
         """While there is no master, a slave acts for it."""
         return self.spec.acting_master != "off"
 
+    @property
+    def sends_while_acting(self) -> str:
+        """What becomes of messages while a slave acts, in words."""
+        escape = self.spec.acting_master == "readsAndEscape"
+        return f"messages are refused, and delayed ones {'go to other groups when they are due' if escape else 'wait'}"
+
     def priority(self, ordinal: int) -> int | None:
         """brokerElectionPriority of the replica; None: RocketMQ's default, after all replicas with a number."""
         return self.spec.priorities[ordinal] if ordinal < len(self.spec.priorities) else None
@@ -150,8 +156,8 @@ def _check_engine(group: BrokerGroup) -> None:
     if group.strict_locks and not group.acts:
         raise SpecError(
             "spec.config.lockInStrictMode",
-            "official brokers lock no queue then: set spec.actingMaster to reads too, without which they do not know "
-            "each other",
+            "official brokers lock no queue then: set spec.actingMaster to reads or readsAndEscape too, without which "
+            "they do not know each other",
         )
 
 

@@ -166,7 +166,8 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         bool,
         key(
             "While a slave acts as master, it sends delayed messages that are due to another group. Needs "
-            "enableSlaveActingMaster."
+            "enableSlaveActingMaster.",
+            set_by="spec.actingMaster",
         ),
     ] = False
 

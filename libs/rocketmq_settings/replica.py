@@ -22,9 +22,11 @@ JAVA_SWITCHES: Final = frozenset(
         "haListenHost",
         "leaseTimeout",
         "leaseTimeoutMs",
+        "timerEnableRetryUntilSuccess",
     }
 )
-"""Keys of Java's controller mode that neither half reads: what they switch is always on here, or has no counterpart."""
+"""Keys of Java, for controllers or acting masters, that neither half reads: what they switch is always on here, or has
+no counterpart."""
 
 
 class ReplicaKeys(Settings, frozen=True):

@@ -27,9 +27,11 @@ from rocketmq_formats.store.message_properties import parse_properties
 from rocketmq_formats.table_copies import escaped_request
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from tests.broker.broker_kit import Group, free_ports, running, send_request
+from tests.operator.manifests.cases import keys_set_by
 from tests.topic_requests import topic_request
 
-QUICK = {"messageDelayLevel": "1s", "enableSlaveActingMaster": True, "enableRemoteEscape": True}
+QUICK = {"messageDelayLevel": "1s", **keys_set_by({"actingMaster": "readsAndEscape"})}
+"""With what the operator writes."""
 
 
 class Names:

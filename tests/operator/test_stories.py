@@ -109,6 +109,25 @@ def test_an_update_keeps_every_id_and_replaces_every_pod_once(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("before", "after"), [("off", "reads"), ("reads", "readsAndEscape"), ("readsAndEscape", "off")]
+)
+def test_another_acting_master_restarts_one_replica_after_the_other_and_the_master_last(
+    seed: int, before: str, after: str
+) -> None:
+    """`Driver` sees to it that no two are away and that the master hands over first."""
+    driver = running(seed, actingMaster=before)
+    world = driver.world
+    assert world.master is not None
+    master = f"g-{world.ordinal_of_id(world.master)}"
+    world.edit(actingMaster=after)
+    driver.run(well)
+    deleted = [line.split("'")[1] for line in world.history if line.startswith("DeletePod(name=")]
+    assert sorted(deleted) == ["g-0", "g-1", "g-2"]
+    assert deleted[-1] == master
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_group_wakes_as_it_was_put_to_sleep(seed: int) -> None:
     driver = running(seed)
     before = ids(driver.world)

@@ -153,7 +153,7 @@ def _facts(session: Session, picture: Picture) -> str:
             ),
             (
                 "Acting",
-                f"{picture.acting_master} serves consumers until there is a master; messages are refused"
+                f"{picture.acting_master} serves consumers until there is a master; {picture.group.sends_while_acting}"
                 if picture.acting_master
                 else None,
             ),

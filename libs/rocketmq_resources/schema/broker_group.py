@@ -52,7 +52,7 @@ from rocketmq_settings.sidecar import (
 )
 
 UpdateStrategy = Literal["supervised", "unsupervised"]
-ActingMaster = Literal["off", "reads"]
+ActingMaster = Literal["off", "reads", "readsAndEscape"]
 """The keys of each: `manifests.groups.config_file`."""
 JvmSize = Annotated[str, Meta(max_length=16, pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
 JvmOption = Annotated[str, Meta(max_length=512, pattern=r"^-[A-Za-z]\S*$")]
@@ -246,8 +246,8 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         Rule(
             "self.engine == 'native' || !('lockInStrictMode' in self.config) || self.config.lockInStrictMode != 'true' "
             "|| self.actingMaster != 'off'",
-            "config.lockInStrictMode needs actingMaster: reads with engine apache: without it official brokers do not "
-            "know each other, and lock no queue",
+            "config.lockInStrictMode needs actingMaster: reads (or readsAndEscape) with engine apache: without it "
+            "official brokers do not know each other, and lock no queue",
             "config",
         ),
         Rule(
@@ -335,9 +335,9 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         field(
             "What happens to consumers while the group has no master and none can be elected. off (in quotes: YAML "
             "reads the bare word as false): they wait. reads: the slave with the lowest brokerId serves them; messages "
-            "are refused, and delayed ones wait unless config.enableRemoteEscape is set. Needs name servers that show "
-            "it: those of this operator do, others with supportActingMaster=true. A change restarts the replicas one "
-            "by one, the master last."
+            "are refused, and delayed ones wait. readsAndEscape: as reads, and delayed messages that are due go to a "
+            "master of another group that has their topic. Needs name servers that show it: those of this operator "
+            "do, others with supportActingMaster=true. A change restarts the replicas one by one, the master last."
         ),
     ] = "off"
     storage: Annotated[BrokerStorage, field("The volumes of each replica.")] = BrokerStorage()

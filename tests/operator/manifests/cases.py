@@ -189,6 +189,17 @@ def _made_of(path: Path) -> list[Object]:
     return made
 
 
+def replica_file(change: Object) -> dict[str, str]:
+    """The file of the first replica of the case `group` with `change` of its spec."""
+    objects = group_objects(group({**GROUPS["group"], **change}), {"main": cluster({"embeddedInNameServer": True})})
+    return properties.parse(one(objects, "ConfigMap")["data"]["broker-a-0.conf"].encode())
+
+
+def keys_set_by(change: Object) -> dict[str, str]:
+    """What `change` adds to that file, or changes there."""
+    return dict(replica_file(change).items() - replica_file({}).items())
+
+
 def one(objects: list[Object], kind: str) -> Object:
     [found] = [each for each in objects if each["kind"] == kind]
     return found

@@ -38,6 +38,7 @@ def test_pods_are_not_restarted_for(change: Object) -> None:
         {"durability": "relaxed"},
         {"minInSyncReplicas": 3},
         {"actingMaster": "reads"},
+        {"actingMaster": "readsAndEscape"},
         {"failover": {"leaseTimeoutMs": 1000}},
         {"image": {"broker": "other"}},
         {"image": {"sidecar": "other"}},

@@ -19,7 +19,7 @@ from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.table import OF_THE_BROKER, OF_THE_SIDECAR, keys
 from rocketmq_sidecar.settings import SidecarSettings
 from tests.operator.manifests import cases
-from tests.operator.manifests.cases import Object
+from tests.operator.manifests.cases import Object, keys_set_by, replica_file
 
 NATIVE = [name for name, spec in cases.GROUPS.items() if spec.get("engine") != "apache"]
 
@@ -84,18 +84,32 @@ def test_the_spec_is_in_the_configuration() -> None:
 def test_a_slave_acts_for_a_missing_master_if_the_spec_says_so() -> None:
     assert not replica("group")[0].enable_slave_acting_master
     assert replica("group-full")[0].enable_slave_acting_master
-    assert "enableSlaveActingMaster" not in file_of({}), "a group of before the field keeps its pods"
-    native, apache = file_of({"actingMaster": "reads"}), file_of({"actingMaster": "reads", "engine": "apache"})
-    assert native["enableSlaveActingMaster"] == apache["enableSlaveActingMaster"] == "true"
-    assert "slaveReadEnable" not in native
-    assert apache["slaveReadEnable"] == "true", "else an official broker is not read while it acts"
-    config = {"slaveReadEnable": "false"}
-    assert file_of({"actingMaster": "reads", "engine": "apache", "config": config})["slaveReadEnable"] == "false"
+    assert "enableSlaveActingMaster" not in replica_file({}), "a group of before the field keeps its pods"
+    assert keys_set_by({"actingMaster": "off"}) == {}
+    assert keys_set_by({"actingMaster": "reads"}) == {"enableSlaveActingMaster": "true"}
+    for mode in ("reads", "readsAndEscape"):
+        apache: Object = {"actingMaster": mode, "engine": "apache"}
+        assert keys_set_by(apache).items() >= keys_set_by({"actingMaster": mode}).items()
+        assert replica_file(apache)["slaveReadEnable"] == "true", "else an official broker is not read while it acts"
+        assert replica_file(apache)["timerEnableRetryUntilSuccess"] == "true", (
+            "else it drops timer messages that are due"
+        )
+        own = {"slaveReadEnable": "false", "timerEnableRetryUntilSuccess": "false"}
+        assert replica_file({**apache, "config": own}).items() >= own.items()
 
 
-def file_of(change: Object) -> dict[str, str]:
-    objects = cases.group_objects(cases.group({**cases.GROUPS["group"], **change}))
-    return properties.parse(cases.one(objects, "ConfigMap")["data"]["broker-a-0.conf"].encode())
+@pytest.mark.parametrize(
+    "name_servers",
+    [{}, {"nameServerRef": None, "namesrvAddr": "ns.example.org:9876"}, {"nameServerRef": None}],
+    ids=str,
+)
+def test_delayed_messages_escape_if_the_spec_says_so(name_servers: Object) -> None:
+    """The slave that acts finds other groups at the name servers, wherever these are."""
+    for mode, escapes in {"off": False, "reads": False, "readsAndEscape": True}.items():
+        file = replica_file({**name_servers, "actingMaster": mode})
+        assert build_settings(BrokerSettings, file).settings.escapes is escapes
+    escape = keys_set_by({"actingMaster": "readsAndEscape"})
+    assert escape == {"enableSlaveActingMaster": "true", "enableRemoteEscape": "true"}
 
 
 def test_name_servers_show_acting_masters_unless_told_not_to() -> None:
@@ -120,8 +134,9 @@ def test_the_size_of_log_files_is_fixed_unless_the_user_fixed_another() -> None:
     assert "mappedFileSizeCommitLog=67108864\n" in cases.one(objects, "ConfigMap")["data"]["broker-a-0.conf"]
 
 
-def test_the_sidecar_of_an_official_broker_observes_it() -> None:
-    objects = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
+@pytest.mark.parametrize("acting", ["off", "reads", "readsAndEscape"])
+def test_the_sidecar_of_an_official_broker_observes_it(acting: str) -> None:
+    objects = cases.group_objects(cases.group({**cases.GROUPS["group-apache"], "actingMaster": acting}))
     sidecar = cases.container(objects, "sidecar")
     variables = cases.environment(sidecar, pod="broker-a-2")
     file = cases.config_file(objects, sidecar, variables)

@@ -68,15 +68,15 @@ def test_it_is_in_the_status(running: ObservedGroup, lose: Change) -> None:
     slave = slave_of(running)
     assert plan.status is not None
     assert plan.status["actingMaster"] == slave
-    assert condition(plan) == (
-        "True",
-        "ServesConsumers",
-        f"{slave} serves consumers until there is a master; messages are refused",
-    )
-    warning = Event(
-        "ActingMaster", f"{slave} serves consumers until there is a master; messages are refused", warning=True
-    )
-    assert warning in plan.events
+    message = f"{slave} serves consumers until there is a master; messages are refused, and delayed ones wait"
+    assert condition(plan) == ("True", "ServesConsumers", message)
+    assert Event("ActingMaster", message, warning=True) in plan.events
+
+
+def test_it_says_where_delayed_messages_are(running: ObservedGroup) -> None:
+    escapes = with_spec(without_master(acts(running)), acting_master="readsAndEscape")
+    message = condition(planned(escapes))[2]
+    assert message.endswith("; messages are refused, and delayed ones go to other groups when they are due")
 
 
 def test_consumers_are_served_though_no_message_is_taken(running: ObservedGroup) -> None:
@@ -91,7 +91,7 @@ def test_two_that_act_are_both_named(running: ObservedGroup) -> None:
     told = {uid: msgspec.structs.replace(sidecar, acting=True) for uid, sidecar in lost.sidecars.items()}
     message = condition(planned(msgspec.structs.replace(lost, sidecars=told)))[2]
     names = " and ".join(sorted(pod.name for pod in lost.pods))
-    assert message == f"{names} serve consumers until there is a master; messages are refused"
+    assert message.startswith(f"{names} serve consumers until there is a master; ")
 
 
 def test_it_is_one_event(running: ObservedGroup) -> None:

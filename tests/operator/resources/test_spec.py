@@ -110,6 +110,9 @@ def test_a_slave_acts_if_the_field_says_so(engine: str) -> None:
     assert acting.strict_locks
     with pytest.raises(SpecError, match=r"enableSlaveActingMaster: is set by spec\.actingMaster"):
         group({"engine": engine, "config": {"enableSlaveActingMaster": "true"}})
+    assert group({"engine": engine, "actingMaster": "readsAndEscape"}).acts
+    with pytest.raises(SpecError, match=r"enableRemoteEscape: is set by spec\.actingMaster"):
+        group({"engine": engine, "actingMaster": "reads", "config": {"enableRemoteEscape": "true"}})
 
 
 def test_our_name_servers_show_acting_masters_unless_they_shall_not() -> None:

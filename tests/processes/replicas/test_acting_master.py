@@ -15,6 +15,7 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
+from tests.operator.manifests.cases import keys_set_by
 from tests.processes.replica_group import PATIENCE, TOPIC, Group, Member, Sender, group
 from tests.topic_requests import topic_request
 
@@ -141,9 +142,10 @@ async def test_consumers_read_on_without_controllers_and_master(
 async def test_delayed_messages_of_a_group_without_a_master_are_consumed_whatever_is_killed(
     tmp_path: Path, ports: PortPool
 ) -> None:
-    """enableRemoteEscape: what the master left behind goes to another group until the acting slave is killed too."""
+    """spec.actingMaster: readsAndEscape; what the master left behind goes to another group until the acting slave is
+    killed too."""
     wanted = set(range(200))
-    config = {**ACTING, "enableRemoteEscape": True, "messageDelayLevel": f"{int(patient(10))}s"}
+    config = {**keys_set_by({"actingMaster": "readsAndEscape"}), "messageDelayLevel": f"{int(patient(10))}s"}
     (tmp_path / "other").mkdir()
     client = RemotingClient()
     try:

@@ -18,6 +18,7 @@ GiB no room to forget old files in; files of 256 MiB serve large ones as well.""
 _ACTING: Final[Mapping[ActingMaster, Mapping[str, PropertyValue]]] = {
     "off": {},
     "reads": {"enableSlaveActingMaster": True},
+    "readsAndEscape": {"enableSlaveActingMaster": True, "enableRemoteEscape": True},
 }
 """Keys of both engines by spec.actingMaster. `off` writes none: a new operator restarts no replica for it."""
 
@@ -44,7 +45,7 @@ def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue
     spec = group.spec
     return {
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_SIZE,
-        **_read_while_acting(group),
+        **_official_while_acting(group),
         **spec.config,
         **_ACTING[spec.acting_master],
         "brokerClusterName": group.cluster_name,
@@ -69,10 +70,17 @@ def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue
     }
 
 
-def _read_while_acting(group: BrokerGroup) -> dict[str, PropertyValue]:
-    """An official broker that acts refuses pulls without this key. It also lets consumers far behind read at slaves, so
-    spec.config may say otherwise."""
-    return {"slaveReadEnable": True} if group.acts and group.spec.engine == "apache" else {}
+def _official_while_acting(group: BrokerGroup) -> dict[str, PropertyValue]:
+    """What an official broker needs to act. spec.config may say otherwise, as both keys do more than that.
+
+    Without slaveReadEnable it refuses pulls; the key also lets consumers far behind read at slaves. Without
+    timerEnableRetryUntilSuccess it tries timer messages that are due three times and drops them, whether they may
+    escape or not; with it they wait, on a master too.
+    Source: rocketmq-all-5.3.3: TimerMessageStore.java, EscapeBridge.java.
+    """
+    if not group.acts or group.spec.engine != "apache":
+        return {}
+    return {"slaveReadEnable": True, "timerEnableRetryUntilSuccess": True}
 
 
 def _apache(group: BrokerGroup) -> dict[str, PropertyValue]:

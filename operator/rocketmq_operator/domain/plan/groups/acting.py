@@ -43,7 +43,7 @@ def acting_condition(state: GroupState) -> Condition:
     kind, acting = "ActingMaster", acting_pods(state)
     if acting:
         serve = "serves" if len(acting) == 1 else "serve"
-        message = f"{' and '.join(acting)} {serve} consumers until there is a master; messages are refused"
+        message = f"{' and '.join(acting)} {serve} consumers until there is a master; {state.group.sends_while_acting}"
         return condition(kind, holds=True, reason="ServesConsumers", message=message)
     if not state.group.acts:
         message = "spec.actingMaster is off: without a master consumers wait"
