@@ -1,0 +1,374 @@
+"""RIP-32 with official brokers at our name servers: the master is killed, its slave acts for it, the master comes back.
+
+Two groups without controllers, each at a name server of its own: one in compatibility mode (heartbeats by 322, members
+by 105), one that uses 904 and 901. A third, plain master registers at both name servers: delayed messages escape to it.
+
+Each slave starts with a copy of its master's tables, as a replica that an operator makes, because official slaves copy
+them for the first time after a minute."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_demo.apache import servers
+from rocketmq_demo.apache.processes import JavaProcess
+from rocketmq_demo.calls import call, http_get
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_demo.replica import NameServer
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.remoting.broker_admin import DelayOffsetWrapper
+from rocketmq_formats.remoting.client import (
+    GetMaxOffsetRequestHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+)
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.nameserver import GetRouteInfoRequestHeader, TopicRouteData
+from tests.broker.broker_kit import send_request
+from tests.gate.patience import patient
+from tests.interop import logs
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, JavaBroker
+from tests.lab.clients import PushConsumer
+from tests.topic_requests import topic_request
+
+COMPATIBLE, NEWER = "322-105", "904-901"
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.in_order,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("group", [COMPATIBLE, NEWER], indirect=True),
+]
+
+OTHER = "other"
+QUEUES = 4
+COUNT = 10
+"""Delayed messages."""
+DELAY = int(patient(10))
+"""Seconds: the master is dead before they are due."""
+TABLES = ("topics.json", "consumerOffset.json", "delayOffset.json")
+_START = 120.0
+_POLL = 0.05
+
+
+class Group:
+    """A master, a slave, and the only name server that knows them."""
+
+    def __init__(self, mode: str, folder: Path, ports: PortPool) -> None:
+        self.folder, self.ports = folder, ports
+        self.name = f"group-{mode}"
+        self.topic, self.delayed = f"read-{mode}", f"delayed-{mode}"
+        self.numbers = 0
+        """How many messages `send` has sent."""
+        self._compatible = mode == COMPATIBLE
+        self._metrics = ports.single()
+        self.name_server = NameServer(
+            folder / "names",
+            port=ports.single(),
+            config={
+                "supportActingMaster": True,
+                "notifyMinBrokerIdChanged": True,
+                "metricsPromExporterPort": self._metrics,
+            },
+        )
+        self.brokers: list[JavaBroker] = []
+        self.consumers: list[PushConsumer] = []
+
+    @property
+    def master(self) -> JavaBroker:
+        return self.brokers[0]
+
+    @property
+    def slave(self) -> JavaBroker:
+        return self.brokers[1]
+
+    def add(self) -> None:
+        """Start the master, then the slave."""
+        self.brokers.append(JavaBroker(self.folder / str(len(self.brokers)), self._start, self.ports))
+
+    def _start(self, folder: Path, port: int) -> JavaProcess:
+        number = int(folder.name)
+        return start(
+            folder,
+            port,
+            [self.name_server],
+            self.name,
+            {
+                "brokerId": number,
+                "brokerRole": "SLAVE" if number else "ASYNC_MASTER",
+                "totalReplicas": 2,
+                "enableSlaveActingMaster": True,
+                "enableRemoteEscape": True,
+                "slaveReadEnable": True,  # else official slaves refuse every pull, also while they act
+                "compatibleWithOldNameSrv": self._compatible,
+            },
+        )
+
+    def copy_tables(self) -> None:
+        """Give the slave, which is not started, the master's tables."""
+        source, target = (self.folder / str(number) / "store" / "config" for number in range(2))
+        wait("the master's tables", lambda: all((source / name).exists() for name in TABLES))
+        target.mkdir(parents=True)
+        for name in TABLES:
+            shutil.copy(source / name, target)
+
+    def requests(self, code: RequestCode) -> int:
+        """How many of them the name server has answered."""
+        status, text = http_get(f"{HOST}:{self._metrics}", "/metrics")
+        assert status == 200
+        return sum(int(float(count)) for count in re.findall(rf'request_type="{code.name}".*}} (\S+)', text))
+
+    def route(self, topic: str) -> tuple[dict[int, str], int] | None:
+        """The addresses of this group in a topic's route, and the topic's permission there."""
+        header = GetRouteInfoRequestHeader(topic=topic)
+        answer = call(self.name_server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        route = decode_body(TopicRouteData, answer.body)
+        brokers = {one.broker_name: dict(one.broker_addrs) for one in route.broker_datas}
+        perms = {one.broker_name: one.perm for one in route.queue_datas}
+        return (brokers[self.name], perms[self.name]) if self.name in brokers else None
+
+    def wait_both(self) -> None:
+        """Wait until the route has master and slave, and producers may send."""
+        both = {0: self.master.address, 1: self.slave.address}
+        wait(f"both in the route of {self.name}", lambda: self.route(self.topic) == (both, 6))
+
+    def send(self, count: int) -> None:
+        """Send the next numbers to the master."""
+        for _ in range(count):
+            done(self.master, send_request(b"%d" % self.numbers, topic=self.topic, queue_id=self.numbers % QUEUES))
+            self.numbers += 1
+
+    def consume(self, topic: str) -> PushConsumer:
+        consumer = PushConsumer(
+            self.folder / f"consumer-{topic}", nameservers=self.name_server.address, group=consumers(topic), topic=topic
+        )
+        self.consumers.append(consumer)
+        return consumer
+
+    def has_read(self, consumer: PushConsumer) -> None:
+        """Wait until it has each number."""
+        consumer.wait_until("all that was sent", lambda: len(set(consumer.bodies)) == self.numbers)
+
+    def notices(self, least: int) -> int:
+        """How many 905 with this id have reached the slave."""
+        text = (self.slave.folder / "logs" / "rocketmqlogs" / logs.JAVA).read_text(errors="replace")
+        return len(re.findall(rf"min broker id changed, prev \d+, new {least}$", text, re.MULTILINE))
+
+    def close(self) -> None:
+        for consumer in self.consumers:
+            consumer.close()
+        for broker in self.brokers:
+            broker.process.close()
+        self.name_server.close()
+
+
+class World:
+    """Both groups, and the master that has no slave."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ports = PortPool()
+        self.groups = {mode: Group(mode, folder / mode, self.ports) for mode in (COMPATIBLE, NEWER)}
+        self.other: JavaBroker | None = None
+        self._folder = folder
+
+    def start(self) -> None:
+        """Start all, and wait until all are registered and the slaves copy."""
+        groups = self.groups.values()
+        for group in groups:
+            group.name_server.wait_listening()
+            group.add()
+        name_servers = [group.name_server for group in groups]
+        config = {"brokerId": 0, "brokerRole": "ASYNC_MASTER"}
+        self.other = JavaBroker(
+            self._folder / OTHER, lambda folder, port: start(folder, port, name_servers, OTHER, config), self.ports
+        )
+        for group in groups:
+            for broker in (group.master, self.other):
+                broker.process.wait_port(patient(_START))
+                done(broker, topic_request(group.delayed, QUEUES))
+            done(group.master, topic_request(group.topic, QUEUES))
+        for group in groups:
+            group.copy_tables()
+            group.add()
+        for group in groups:
+            group.wait_both()
+
+    def close(self) -> None:
+        for group in self.groups.values():
+            group.close()
+        if self.other is not None:
+            self.other.process.close()
+        self.ports.close()
+
+
+def start(folder: Path, port: int, name_servers: list[NameServer], name: str, config: servers.Config) -> JavaProcess:
+    # Not without the timer wheel: a master that comes back asks its slave for the wheel's check point (60), and does
+    # not go online while it is refused.
+    return servers.start_broker(
+        folder,
+        port=port,
+        controllers=[],
+        nameservers=[one.address for one in name_servers],
+        cluster=CLUSTER,
+        name=name,
+        config={
+            "enableControllerMode": False,
+            "haListenPort": port + 1,
+            "messageDelayLevel": f"{DELAY}s",
+            "mappedFileSizeCommitLog": FILE_SIZE,
+            **config,
+        },
+        options=JAVA_BROKER,
+    )
+
+
+def wait(what: str, condition: Callable[[], bool], timeout: float = _START) -> None:
+    deadline = time.monotonic() + patient(timeout)
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout:g} s for {what}")
+        time.sleep(_POLL)
+
+
+def ask(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
+    """The broker's answer; while JVMs start, one may take seconds."""
+    return call(broker.address, command, timeout=patient(20))
+
+
+def done(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
+    """The broker's answer, which must be success."""
+    answer = ask(broker, command)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer
+
+
+def ends(broker: JavaBroker, topic: str) -> list[int]:
+    """The max offset of each queue there."""
+    found = []
+    for queue in range(QUEUES):
+        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue)
+        answer = done(broker, request(RequestCode.GET_MAX_OFFSET, header))
+        found.append(decode_header(OffsetResponseHeader, answer.ext_fields or {}).offset)
+    return found
+
+
+def log_end(broker: JavaBroker) -> int:
+    """The max offset of its commit log."""
+    answer = done(broker, request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
+
+
+def consumers(topic: str) -> str:
+    """A group for each topic: all members of a group have to subscribe to the same."""
+    return f"of-{topic}"
+
+
+def committed(broker: JavaBroker, topic: str) -> list[int]:
+    """What the consumers have committed there."""
+    found = []
+    for queue in range(QUEUES):
+        header = QueryConsumerOffsetRequestHeader(consumer_group=consumers(topic), topic=topic, queue_id=queue)
+        answer = ask(broker, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+        fields = answer.ext_fields or {}
+        found.append(decode_header(OffsetResponseHeader, fields).offset if answer.code == ResponseCode.SUCCESS else -1)
+    return found
+
+
+def delivered(broker: JavaBroker) -> int:
+    """How many delayed messages it has delivered, or takes as delivered."""
+    answer = done(broker, request(RequestCode.GET_ALL_DELAY_OFFSET))
+    return decode_body(DelayOffsetWrapper, answer.body).offset_table.get(1, 0)
+
+
+@pytest.fixture(scope="module")
+def world(apache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Everything started and registered."""
+    world = World(tmp_path_factory.mktemp("acting"))
+    try:
+        world.start()
+        yield world
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def group(world: World, request: pytest.FixtureRequest) -> Group:
+    return world.groups[request.param]
+
+
+def test_heartbeats_and_questions_are_those_of_the_mode(group: Group) -> None:
+    newer = [RequestCode.BROKER_HEARTBEAT, RequestCode.GET_BROKER_MEMBER_GROUP]
+    older = [RequestCode.QUERY_DATA_VERSION]
+    used, unused = (newer, older) if "904" in group.name else (older, newer)
+    wait("some of each", lambda: all(group.requests(code) > 10 for code in used))
+    assert not any(group.requests(code) for code in unused)
+
+
+def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
+    """A consumer goes on with what was sent before it, and commits at the acting slave; nothing is appended."""
+    consumer = group.consume(group.topic)
+    group.send(50)
+    group.has_read(consumer)
+    consumer.suspend()
+    group.send(50)
+    for number in range(COUNT):
+        properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
+        born = int(time.time() * 1000)
+        done(
+            group.master,
+            send_request(b"%d" % number, topic=group.delayed, properties=properties, born_timestamp=born),
+        )
+    sent = ends(group.master, group.topic)
+    assert sum(sent) == group.numbers
+    wait("all of it at the slave", lambda: ends(group.slave, group.topic) == sent)
+    wait("delayed messages too", lambda: log_end(group.slave) == log_end(group.master))
+
+    group.master.process.kill9()
+    only = {0: group.slave.address}
+    wait("the slave as 0, read-only", lambda: group.route(group.topic) == (only, 4))
+    wait("a notice of the least id", lambda: group.notices(1) > 0)
+    consumer.resume()
+    group.has_read(consumer)
+    wait("everything committed", lambda: committed(group.slave, group.topic) == sent)
+    refused = ask(group.slave, send_request(topic=group.topic))
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, refused.remark
+    assert ends(group.slave, group.topic) == sent
+
+
+def test_delayed_messages_escape_to_another_master_when_they_are_due(group: Group, world: World) -> None:
+    consumer = group.consume(group.delayed)
+    consumer.wait_until("all delayed messages", lambda: len(set(consumer.bodies)) == COUNT)
+    assert all(message.seen - message.born >= DELAY * 1000 for message in consumer.received)
+    assert world.other is not None
+    assert sum(ends(world.other, group.delayed)) >= COUNT
+    wait("the slave's progress", lambda: delivered(group.slave) == COUNT)
+
+
+def test_nothing_goes_back_when_the_master_returns(group: Group) -> None:
+    """It takes from its slave what was committed and delivered there, before it is in the routes."""
+    reader, _ = group.consumers
+    kept = committed(group.slave, group.topic)
+    assert sum(kept) == group.numbers
+    reader.suspend()  # else it commits the same at the master
+    group.master.process.close()
+    group.master.start()
+    group.wait_both()
+    assert committed(group.master, group.topic) == kept
+    assert delivered(group.master) == COUNT
+    wait("a notice of the least id", lambda: group.notices(0) > 0)
+    reader.resume()
+
+    group.send(10)
+    group.has_read(reader)
+    assert len(reader.bodies) == group.numbers
+    assert sum(ends(group.master, group.delayed)) == 0
+    wait("everything committed", lambda: committed(group.master, group.topic) == ends(group.master, group.topic))
+    wait("what is new at the slave", lambda: log_end(group.slave) == log_end(group.master))
