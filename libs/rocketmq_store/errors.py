@@ -63,6 +63,12 @@ def full_disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in DISK_FULL_ERRNOS:
-            raise StoreFullError(f"{path}: no room; free disk space or lower fileReservedTime") from error
+        raise_full(path, error)
         raise
+
+
+def raise_full(path: Path, error: OSError) -> None:
+    """`full_disk_errors` where a context manager takes too long: raises `StoreFullError` if that is what `error`
+    says."""
+    if error.errno in DISK_FULL_ERRNOS:
+        raise StoreFullError(f"{path}: no room; free disk space or lower fileReservedTime") from error

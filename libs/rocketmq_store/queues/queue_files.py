@@ -12,7 +12,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from rocketmq_store.errors import full_disk_errors
+from rocketmq_store.errors import full_disk_errors, raise_full
 
 MAX_OPEN: Final = 256
 _PAGE: Final = 4096
@@ -31,10 +31,13 @@ class QueueFiles:
     def write(self, path: Path, position: int, data: bytes | bytearray) -> None:
         """All of `data`, or an error after an unknown part of it."""
         handle = self._handle(path)
-        with full_disk_errors(path):
+        try:  # no context manager: nearly every message comes here, on every replica
             written = os.pwrite(handle, data, position)
             while written < len(data):
                 written += os.pwrite(handle, data[written:], position + written)
+        except OSError as error:
+            raise_full(path, error)
+            raise
 
     def create(self, path: Path) -> None:
         """Make a file of zeros of the full length, and its folder, or set an existing file to this length."""
