@@ -1,6 +1,6 @@
 """BrokerGroup: replicas of one broker, one master among them."""
 
-from typing import Annotated, ClassVar, Final, Literal, Required, TypedDict
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,178 +8,26 @@ from msgspec import Meta
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_resources import names
 from rocketmq_resources.reserved_keys import BROKER, BROKER_CREATION_ONLY
-from rocketmq_resources.schema.common import (
-    CONDITIONS,
-    Condition,
-    ConditionType,
-    Config,
-    Image,
-    ImagePull,
-    ObservedGeneration,
-    PhaseReason,
-    ReclaimPolicy,
-    Reference,
-    Replicas,
-    Spec,
-    StorageClassName,
-    StorageSize,
-    config_keys,
-)
-from rocketmq_resources.schema.declare import (
-    AGE,
-    PHASE,
-    Column,
-    CustomResource,
-    Int32,
-    Rule,
-    field,
-    fixed,
-    fixed_optional,
-)
-from rocketmq_resources.schema.kubernetes import ObjectName, Resources
-from rocketmq_resources.schema.verification import Verification, VerificationStatus
-from rocketmq_settings.declare import Millis
+from rocketmq_resources.schema.broker_group_parts import BrokerImages, BrokerResources, BrokerStorage, Failover, Jvm
+from rocketmq_resources.schema.broker_group_status import BrokerGroupStatus
+from rocketmq_resources.schema.common import Config, Reference, Replicas, Spec, config_keys
+from rocketmq_resources.schema.declare import AGE, PHASE, Column, CustomResource, Rule, field, fixed, fixed_optional
+from rocketmq_resources.schema.kubernetes import ObjectName
+from rocketmq_resources.schema.verification import Verification
 from rocketmq_settings.replica import DEFAULT_CLUSTER, DURABILITY, Durability
-from rocketmq_settings.sidecar import (
-    ENGINE,
-    HANG_MS,
-    LEASE_MS,
-    NOT_CAUGHT_UP_MS,
-    Engine,
-    HangMillis,
-    LeaseMillis,
-    Priority,
-)
+from rocketmq_settings.sidecar import ENGINE, Engine, Priority
 
 UpdateStrategy = Literal["supervised", "unsupervised"]
 ActingMaster = Literal["off", "reads", "readsAndEscape"]
 """The keys of each: `manifests.groups.config_file`."""
-JvmSize = Annotated[str, Meta(max_length=16, pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
-JvmOption = Annotated[str, Meta(max_length=512, pattern=r"^-[A-Za-z]\S*$")]
 RocketMQName = Annotated[str, Meta(min_length=1, max_length=127, pattern="^[A-Za-z0-9][-A-Za-z0-9._]*$")]
 
 _HOST_PORT = r"(\[[0-9a-fA-F:.]+\]|[-A-Za-z0-9._]+):[0-9]{1,5}"
 Addresses = Annotated[str, Meta(max_length=1024, pattern=f"^{_HOST_PORT}(;{_HOST_PORT})*$")]
 """`host:port;host:port`."""
 
-HeartbeatMillis = Annotated[int, Meta(ge=50, le=5000)]
-HEARTBEAT_MS: Final = 500
-"""Both differ from the key's: see `differences`."""
-
 STRICT_COPIES = 2
 """A strict group acknowledges nothing that fewer replicas have."""
-
-
-class BrokerImages(ImagePull, frozen=True, rename="camel", kw_only=True):
-    """Images of the containers."""
-
-    broker: Annotated[
-        Image | None, field("Image of the container broker; absent means the operator's default for the engine.")
-    ] = None
-    sidecar: Annotated[
-        Image | None, field("Image of the container sidecar; absent means the operator's own version.")
-    ] = None
-
-
-class CommitLogVolume(msgspec.Struct, frozen=True, rename="camel"):
-    """A volume of its own for the commit log."""
-
-    RULES: ClassVar = (fixed_optional("storageClassName", "storageClassName cannot change"),)
-
-    size: Annotated[StorageSize, field("Size of the volume. May grow where the StorageClass allows it, never shrink.")]
-    storage_class_name: StorageClassName = None
-
-
-class BrokerStorage(msgspec.Struct, frozen=True, rename="camel"):
-    """The volume of each replica."""
-
-    RULES: ClassVar = (
-        fixed_optional(
-            "storageClassName", "storageClassName cannot change: create another group and move the producers to it"
-        ),
-        Rule(
-            "has(self.commitLog) == has(oldSelf.commitLog)",
-            "commitLog cannot be added or removed: the log would have to move to another volume",
-            "commitLog",
-        ),
-    )
-
-    size: Annotated[
-        StorageSize,
-        field(
-            "Size of the volume with commit log, queues and identity. May grow where the StorageClass allows it, "
-            "never shrink."
-        ),
-    ] = "10Gi"
-    storage_class_name: StorageClassName = None
-    reclaim_policy: Annotated[
-        ReclaimPolicy,
-        field(
-            "What happens to volumes when the group is deleted or scaled down. Retain: they are kept, and a group of "
-            "the same name uses them again; Delete: they are deleted."
-        ),
-    ] = "Retain"
-    commit_log: Annotated[
-        CommitLogVolume | None,
-        field(
-            "A second volume for the commit log alone; the first then holds queues and identity. Cannot be added or "
-            "removed later."
-        ),
-    ] = None
-
-
-class BrokerResources(msgspec.Struct, frozen=True, rename="camel"):
-    """ResourceRequirements of each container."""
-
-    broker: Annotated[
-        Resources,
-        field(
-            "Resources of the container broker. The memory limit (else the request) also sizes the JVM of engine "
-            "apache. Leave room for the page cache, which serves reads."
-        ),
-    ] = {}
-    sidecar: Annotated[Resources, field("Resources of the container sidecar.")] = {}
-
-
-class Jvm(msgspec.Struct, frozen=True, rename="camel"):
-    """The JVM of an Apache broker. Sizes: `2g` or `2Gi`."""
-
-    heap: Annotated[
-        JvmSize | None, field("-Xms and -Xmx, for example 4g or 4Gi; absent means a part of the container's memory.")
-    ] = None
-    direct_memory: Annotated[
-        JvmSize | None, field("-XX:MaxDirectMemorySize; absent means a part of the container's memory.")
-    ] = None
-    options: Annotated[
-        tuple[JvmOption, ...], Meta(max_length=64), field("Further options of java, one per entry.")
-    ] = ()
-
-
-class Failover(msgspec.Struct, frozen=True, rename="camel"):
-    """How soon dead and slow replicas are noticed; milliseconds."""
-
-    lease_timeout_ms: Annotated[
-        LeaseMillis,
-        field(
-            "How long a master needs no further answer from the controllers. With durability relaxed it then refuses "
-            "messages; strict, it continues as long as every member of the SyncStateSet acknowledges. Should be less "
-            "than the controllers' brokerSuspectTimeoutMs; at most "
-            f"{LONGEST_WRITE_LEASE_MS} with durability relaxed. Native engine."
-        ),
-    ] = LEASE_MS
-    hang_timeout_ms: Annotated[
-        HangMillis,
-        field("How long a broker process may not respond before it counts as dead. Native engine."),
-    ] = HANG_MS
-    heartbeat_interval_ms: Annotated[
-        HeartbeatMillis,
-        field(
-            "Time between two heartbeats of a replica to the controllers; at most a quarter of leaseTimeoutMs is used."
-        ),
-    ] = HEARTBEAT_MS
-    max_time_slave_not_catchup_ms: Annotated[
-        Millis, field("How long a slave may lag before it is removed from the SyncStateSet.")
-    ] = NOT_CAUGHT_UP_MS
 
 
 class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
@@ -413,77 +261,6 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "through its sidecar; absent means never."
         ),
     ] = None
-
-
-class ReplicaStatus(TypedDict, total=False):
-    """One replica."""
-
-    pod: Required[Annotated[str, field("Name of the pod.")]]
-    brokerId: Annotated[int, field("The replica's identity within the group, assigned once by the controllers.")]
-    role: Annotated[str, field("master, slave or none.")]
-    address: Annotated[str, field("Where clients reach the broker.")]
-    node: Annotated[str, field("Node that the pod runs on.")]
-    maxOffset: Annotated[int, field("End of its log, in bytes.")]
-    lag: Annotated[int, field("Bytes that its log is shorter than the master's.")]
-    inSync: Annotated[bool, field("Whether it is in the SyncStateSet.")]
-    alive: Annotated[bool, field("Whether the controllers receive its heartbeats.")]
-    ready: Annotated[bool, field("Whether the pod is ready.")]
-    upToDate: Annotated[bool, field("Whether the pod has the newest revision.")]
-    fenced: Annotated[bool, field("Whether it refuses messages because of spec.fenced.")]
-
-
-class BrokerGroupCondition(Condition, total=False):
-    """With the types of this kind."""
-
-    type: Required[
-        Annotated[
-            ConditionType,
-            field(
-                "Ready (takes messages, every replica in sync), Available (takes messages), ActingMaster (there is no "
-                "master, and a slave serves consumers), SyncStateSetHealthy (as many in sync as wanted), LogsAligned "
-                "(the last comparison found no difference), Progressing (a change is under way), Paused, Degraded "
-                "(something is missing or was refused)."
-            ),
-        ]
-    ]
-
-
-class BrokerGroupStatus(TypedDict, total=False):
-    """What the operator writes."""
-
-    observedGeneration: ObservedGeneration
-    phase: Annotated[
-        str,
-        field(
-            "What the operator is doing: Pending, Creating, Running, Degraded, Updating, SwitchingOver, Scaling, "
-            "Rebuilding, Hibernating, Hibernated, Waking or Deleting."
-        ),
-    ]
-    phaseReason: PhaseReason
-    master: Annotated[str, field("Name of the master's pod; absent without a master.")]
-    actingMaster: Annotated[
-        str, field("Name of the pod whose slave serves consumers because there is no master; absent if none does.")
-    ]
-    masterBrokerId: Annotated[int, field("brokerId of the master.")]
-    masterEpoch: Annotated[int, field("Grows by one with each election.")]
-    syncStateSetEpoch: Annotated[int, field("Grows by one with each change of the SyncStateSet.")]
-    inSync: Annotated[str, field("Replicas in the SyncStateSet, of those wanted, for example 3/3.")]
-    inSyncReplicas: Annotated[Int32, field("Replicas in the SyncStateSet.")]
-    replicas: Annotated[Int32, field("Pods that exist.")]
-    readyReplicas: Annotated[Int32, field("Pods that are ready.")]
-    selector: Annotated[str, field("Selects the pods; for kubectl scale and autoscalers.")]
-    image: Annotated[str, field("Image of the broker's container in the newest revision.")]
-    currentRevision: Annotated[str, field("Revision of every pod while no update is under way.")]
-    updateRevision: Annotated[str, field("Revision that pods should have.")]
-    replicaStatuses: Annotated[tuple[ReplicaStatus, ...], field("Every replica.", list_type="map", list_keys=("pod",))]
-    retiredBrokerIds: Annotated[
-        tuple[int, ...],
-        field("Ids of replicas that were scaled down or rebuilt; they are never assigned again.", list_type="set"),
-    ]
-    verification: Annotated[
-        VerificationStatus, field("The last comparison of the replicas' logs. Written by the job that made it.")
-    ]
-    conditions: Annotated[tuple[BrokerGroupCondition, ...], Meta(max_length=32), CONDITIONS]
 
 
 BROKER_GROUP: Final = CustomResource(

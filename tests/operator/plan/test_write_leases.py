@@ -10,7 +10,7 @@ from rocketmq_formats.remoting.controller import CLOCKS_DIFFER, LONGEST_WRITE_LE
 from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.groups.plan import plan_group
 from rocketmq_operator.domain.plan.step import Plan, PlanSettings
-from rocketmq_resources.schema.broker_group import Failover
+from rocketmq_resources.schema.broker_group_parts import Failover
 from rocketmq_resources.schema.common import Reference
 from rocketmq_settings.replica import Durability
 from rocketmq_settings.sidecar import Engine

@@ -3,7 +3,7 @@
 from rocketmq_operator.domain.manifests.objects import Owner
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
-from rocketmq_resources.schema.broker_group import BrokerStorage
+from rocketmq_resources.schema.broker_group_parts import BrokerStorage
 from rocketmq_resources.schema.common import ReclaimPolicy
 from rocketmq_resources.schema.controller_cluster import ControllerStorage
 

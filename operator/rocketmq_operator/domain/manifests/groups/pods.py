@@ -13,7 +13,7 @@ from rocketmq_operator.domain.manifests.objects import Images, Owner
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.decoding import Json
-from rocketmq_resources.schema.broker_group import Jvm
+from rocketmq_resources.schema.broker_group_parts import Jvm
 
 BROKER_REQUESTS: Final = {"cpu": "100m", "memory": "256Mi"}
 APACHE_REQUESTS: Final = {"cpu": "250m", "memory": "2Gi"}
