@@ -177,7 +177,7 @@ async def test_official_members_are_not_told_to_skip_anything(tmp_path: Path) ->
 async def test_while_no_other_group_has_a_master_they_wait(tmp_path: Path) -> None:
     await delayed(tmp_path / "2", b"0")
     async with names() as known, member(tmp_path / "2", 2, known, acting=True) as acting:
-        while not acting.app.services._delay._failures:
+        while not acting.app.services._delay._escaping._failures:
             await asyncio.sleep(0.01)  # any speed
         async with other_group(tmp_path, known) as other:
             assert await found(other, 1) == [b"0"]
@@ -186,7 +186,7 @@ async def test_while_no_other_group_has_a_master_they_wait(tmp_path: Path) -> No
 @pytest.mark.parametrize("version", [{"enableSlaveActingMaster": False}, {"enableRemoteEscape": False}])
 async def test_each_key_alone_does_nothing(tmp_path: Path, version: dict[str, bool]) -> None:
     async with running(tmp_path / "2", namesrvAddr="127.0.0.1:1", **{**QUICK, **version}) as group:
-        assert group.app.services._delay._escape is None
+        assert not group.app.services._delay._escaping.possible
 
 
 async def test_what_an_official_slave_lets_escape_is_an_ordinary_message(tmp_path: Path) -> None:

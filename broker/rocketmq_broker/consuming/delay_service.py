@@ -7,7 +7,7 @@ A level sleeps until its first message is due, or until one arrives: nothing is 
 the log from the place that its known progress belongs to: copies found there are not delivered again.
 
 A slave that acts as master delivers to other groups, if there is an `Escape`: one message of a level at a time, each
-recorded on disk before the next one leaves (`domain/consuming/escaped.py`).
+recorded on disk before the next one leaves (`escaping.py`).
 Source: rocketmq-all-5.3.3: ScheduleMessageService.java.
 """
 
@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from rocketmq_broker.consuming.escaping import SENDING_SECONDS, Escaping
 from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
 from rocketmq_broker.domain.consuming.delay_history import Levels
 from rocketmq_broker.domain.consuming.delays import LevelProgress, is_copy, target_of
@@ -32,7 +33,6 @@ from rocketmq_formats.store.config_files import Escaped
 from rocketmq_formats.store.message import Record, RecordError, read_record
 from rocketmq_formats.store.message_properties import DELAY, find_property
 from rocketmq_formats.topics import SCHEDULE_TOPIC
-from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import MessageIllegalError, QueueIllegalError, StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft
@@ -46,14 +46,6 @@ RETRY_SECONDS: Final = 0.5
 STUCK_SECONDS: Final = 60.0
 """After a message that the log cannot take: its level waits for it, and only a restart with other settings helps. After
 one that cannot be read, while it would escape: the next master may have it whole."""
-MAX_RETRY_SECONDS: Final = 10.0
-"""Between two attempts to have a message escape; it begins with `RETRY_SECONDS` and doubles."""
-YIELD_SECONDS: Final = 10.0
-"""Nothing escapes after a new master asked what has, unless no master has come by then."""
-SENDING_SECONDS: Final = 0.2
-"""That a new master waits for what is on its way."""
-STOP_SECONDS: Final = 4.0
-"""That a stopping broker waits for the same."""
 SEARCH_PORTION: Final = 2048
 """Records that a new master examines in one turn of the loop."""
 WAIT_SECONDS: Final = 0.05
@@ -104,8 +96,8 @@ class DelayService:
         self._writer = writer
         self._delays = delays
         self._counts = counts
-        self._escape = escape
-        self._saved, self._ask_members = saved, ask_members
+        self._escaping = Escaping(escape=escape, delays=delays, saved=saved)
+        self._ask_members = ask_members
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._progress: dict[int, LevelProgress] = {}
@@ -121,11 +113,6 @@ class DelayService:
         self._timers: dict[int, asyncio.Handle | asyncio.Task[None]] = {}
         """By level; 0: the search."""
         self._way: _Way | None = None
-        self._sending: set[asyncio.Task[None]] = set()
-        """What is escaping; such a task ends by itself, as its message may be at the other group already."""
-        self._failures: dict[int, int] = {}
-        """By level, attempts in vain since the last message that escaped."""
-        self._yields_until = float("-inf")
 
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch; or this slave begins or ceases to act as master."""
@@ -146,13 +133,12 @@ class DelayService:
         # without controllers all masters have the same epoch; with them a slave does not act while the one of its own
         # epoch lives
         if epoch >= self._role.epoch and self._way is _Way.ESCAPE:
-            self._yields_until = self._loop.time() + YIELD_SECONDS
-        await self.sent(SENDING_SECONDS)
+            self._escaping.yield_to_master()
+        await self._escaping.sent(SENDING_SECONDS)
 
-    async def sent(self, seconds: float = STOP_SECONDS) -> None:
-        """Until nothing is escaping, at most for `seconds`."""
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=seconds)
+    async def sent(self) -> None:
+        """After `stop`: until nothing is escaping, or for as long as a stopping broker waits for that."""
+        await self._escaping.sent()
 
     def ages(self) -> Mapping[int, Ages]:
         """By level, for slaves."""
@@ -183,11 +169,11 @@ class DelayService:
         """Stop delivering."""
         self.settle()
         for timer in self._timers.values():
-            if timer not in self._sending:
+            if not self._escaping.is_sending(timer):
                 timer.cancel()
         self._timers.clear()
         self._progress.clear()
-        self._failures.clear()
+        self._escaping.forget_failures()
         self._inherited = self._way = None
 
     def settle(self) -> None:
@@ -207,7 +193,7 @@ class DelayService:
     def _way_now(self) -> _Way | None:
         if self._role.role is Role.MASTER:
             return _Way.LOG
-        return _Way.ESCAPE if self._role.acting and self._escape is not None else None
+        return _Way.ESCAPE if self._role.acting and self._escaping.possible else None
 
     async def _begin_to_escape(self) -> None:
         await self._ask_members()
@@ -242,7 +228,7 @@ class DelayService:
         else:
             place = max(visible, place)
         self._inherited = place, end
-        if place < end or self._sending:
+        if place < end or self._escaping.under_way:
             self._timers[0] = self._loop.call_later(0 if place < visible else WAIT_SECONDS, self._search)
             return
         self._inherited = None
@@ -403,7 +389,7 @@ class DelayService:
     # escaping
 
     def _let_escape(self, level: int, draft: Draft, record: Record, view: memoryview) -> float | None:
-        left = self._yields_until - self._loop.time()
+        left = self._escaping.yields_for
         if left > 0:
             return left
         offset, known = self._progress[level].next, self._delays.escaped.get(level)
@@ -411,47 +397,18 @@ class DelayService:
             known = None
         fact = one_more(known, offset, record.physical_offset, view)
         draft.body = bytes(draft.body)  # the file may be deleted meanwhile
-        task = self._loop.create_task(self._send(level, draft, fact))
-        self._timers[level] = task
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._timers[level] = self._escaping.start(self._send(level, draft, fact))
         return None
 
     async def _send(self, level: int, draft: Draft, fact: Escaped) -> None:
         """Try once; then the level continues, unless delivering has been stopped meanwhile."""
-        assert self._escape is not None
-        problem: str | None
         task = asyncio.current_task()
 
-        def may_leave() -> bool:
-            # a master may have come, or have asked what has escaped, during the waits before: its answer has nothing of
-            # what leaves later
-            return self._timers.get(level) is task and self._loop.time() >= self._yields_until
+        def waits() -> bool:
+            return self._timers.get(level) is task
 
-        try:
-            await self._saved()  # what escaped before, if that could not be written
-            problem = await self._escape.put(draft, may_leave)
-            if problem is None:
-                self._delays.escape(level, fact)
-                await self._saved()
-        except StorageError as error:
-            problem = str(error)
-        except Exception as error:
-            # if this task ended here, the level would wait for the next role
-            log.exception("unexpected error while a delayed message escapes", level=level)
-            problem = f"{type(error).__name__}: {error}"
-        if self._timers.get(level) is task:
+        problem = await self._escaping.send(level, draft, fact, waits)
+        if waits():
             if problem is None:
                 self._progress[level].passed_over(fact.next)
-            self._at(level, self._pause(level, problem))
-
-    def _pause(self, level: int, problem: str | None) -> float:
-        """Seconds until the next attempt."""
-        if problem is None:
-            if self._failures.pop(level, 0):
-                log.info("delayed messages escape again", level=level)
-            return 0
-        failures = self._failures[level] = self._failures.get(level, 0) + 1
-        if failures == 1:
-            log.warning("delayed messages do not escape, retrying", level=level, reason=problem)
-        return min(RETRY_SECONDS * 2.0 ** min(failures - 1, 10), MAX_RETRY_SECONDS)
+            self._at(level, self._escaping.pause(level, problem))

@@ -1,7 +1,7 @@
 """Where a slave that acts as master puts what it may not store: at a master of another group (RIP-32).
 
 The group is one that the topic's route lists as writable, never the own one, queue after queue; the request is an
-ordinary send. `delay_service.py` puts delayed messages that are due there.
+ordinary send. `consuming/escaping.py` puts delayed messages that are due there.
 Source: rocketmq-all-5.3.3: EscapeBridge.java, BrokerOuterAPI.java, TopicRouteInfoManager.java.
 """
 

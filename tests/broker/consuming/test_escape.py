@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_broker.consuming.delay_service import YIELD_SECONDS
+from rocketmq_broker.consuming.escaping import YIELD_SECONDS
 from rocketmq_broker.domain.consuming.escaped import counts_for, cut, joined, one_more
 from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_formats.store.config_files import ConfigFileError, Escaped, decode_escaped, encode_escaped
