@@ -79,9 +79,13 @@ class ControlMachine:
     ) -> None:
         """`identity`, `applied` and `fence` are what the files hold; without controllers the first two do not count."""
         fixed = options.fixed_id
-        self.session: Mandate = (
-            ControllerSession(options, identity=identity, applied=applied) if fixed is None else FixedMandate(fixed)
-        )
+        self.session: Mandate
+        self.controllers: ControllerSession | None = None
+        """`session`, if it is one with controllers: their answers are for it alone."""
+        if fixed is None:
+            self.session = self.controllers = ControllerSession(options, identity=identity, applied=applied)
+        else:
+            self.session = FixedMandate(fixed)
         self.role = RoleMachine(retry=options.timing.store_retry, alone=fixed is not None)
         self.holds = Holds(fence)
         self.hand_over = HandOver()
@@ -110,7 +114,9 @@ class ControlMachine:
         """The broker has recovered its store. `check_code` (`address;millis`) is for an id applied for from now on."""
         self._hello, self._broker_accepted, self._log_opened = hello, False, False
         self.holds.on_link()
-        self.session.open(hello.address, check_code)
+        self.session.open(hello.address)
+        if self.controllers is not None:
+            self.controllers.identity.offer_check_code(check_code)
         self.session.on_log(hello.log)
         if hello.registered is not None:
             self.session.on_registered(hello.registered)
@@ -132,7 +138,8 @@ class ControlMachine:
             case Released():
                 self.role.on_released()
             case RoleNotice():
-                self.session.on_notice(now)
+                if self.controllers is not None:
+                    self.controllers.on_notice(now)
             case Held():
                 self.holds.on_held(message.serial, message.max_offset)
         return self._advance(now)
@@ -149,16 +156,19 @@ class ControlMachine:
 
     def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:
         """A controller answered, or did not (None: whether it acted is unknown)."""
-        return (*self.session.on_answer(request, answer, now), *self._advance(now))
+        assert self.controllers is not None
+        return (*self.controllers.on_answer(request, answer, now), *self._advance(now))
 
     def on_heartbeat(self, address: str, sent_at: float, now: float, *, accepted: bool) -> Actions:
         """A controller accepted a heartbeat, or whether it did is not known."""
-        self.session.on_heartbeat(address, sent_at, accepted=accepted)
+        assert self.controllers is not None
+        self.controllers.on_heartbeat(address, sent_at, accepted=accepted)
         return self._advance(now)
 
     def on_stored(self, action: Stored, error: str | None, now: float) -> Actions:
         """An identity file was written durably; or `error` says why not, and it is tried again."""
-        notes = self.session.on_stored(action, error, now)
+        assert self.controllers is not None
+        notes = self.controllers.on_stored(action, error, now)
         kept = self._broker_id_actions() if error is None and isinstance(action, SaveIdentity) else ()
         return (*notes, *kept, *self._advance(now))
 
@@ -257,11 +267,12 @@ class ControlMachine:
 
     def final_heartbeat(self, now: float) -> Heartbeat | None:
         """The heartbeat that returns the write lease after an orderly stop; None if none was announced."""
-        return self.session.return_lease(now) if self.at_rest else None
+        return self.controllers.return_lease(now) if self.controllers is not None and self.at_rest else None
 
     def on_tick(self, now: float) -> Actions:
         """`wake_at` has come."""
-        self.session.on_tick(now)
+        if self.controllers is not None:
+            self.controllers.on_tick(now)
         return self._advance(now)
 
     @property
@@ -357,7 +368,7 @@ class ControlMachine:
         actions += self._lease_actions(actions, now)
         actions += self._adopt()
         if self._log_opened and not self._stopping:
-            actions += self.session.next(now, self.role.begun)
+            actions += self.session.next(self.role.begun)
         return tuple(actions)
 
     @property

@@ -39,8 +39,6 @@ class FixedMandate(Mandate):
         """brokerId -> address, by a name server."""
         self._heard = False
         """A name server has answered this broker."""
-        self._opened_at: float | None = None
-        self._now = NEVER
         self._began = False
         """This replica was fit to be master, and stays it while its broker is connected."""
         self._named = False
@@ -52,9 +50,9 @@ class FixedMandate(Mandate):
 
     @property
     def waits(self) -> str | None:
-        if self._opened_at is None:
+        if self.opened_at is None:
             return "the log has not been opened yet"
-        if not self._heard and self._now < self._opened_at + PATIENCE:
+        if not self._heard and self._now < self.opened_at + PATIENCE:
             return "no name server has said yet who is in the group"
         return self._unfit
 
@@ -94,15 +92,14 @@ class FixedMandate(Mandate):
 
     def close(self) -> None:
         super().close()
-        self._listed, self._heard, self._opened_at = _NOBODY, False, None
-        self._began = self._named = False
+        self._listed = _NOBODY
+        self._heard = self._began = self._named = False
 
     def on_log_opened(self, lost: str | None, unproven: str | None, now: float) -> None:
         if self._broker_id == MASTER_ID:
             lost = None if lost is None else f"{lost}. Without controllers: {_EXCHANGE}"
             unproven = None if unproven is None else _UNPROVEN
         super().on_log_opened(lost, unproven, now)
-        self._opened_at = self._now = now
 
     def on_registered(self, registered: Registered) -> None:
         self._heard, self._listed = True, MappingProxyType(dict(registered.addresses))
@@ -115,8 +112,20 @@ class FixedMandate(Mandate):
                 sync_state_set=wanted.sync_state_set, sync_state_set_epoch=agreed.sync_state_set_epoch + 1
             )
 
+    def standing_changed(self) -> None:
+        """`waits` says it."""
+
+    def on_master_lost(self, now: float) -> None:
+        """It stays master."""
+
+    def ask_again(self) -> None:
+        """The configuration knows no other answer."""
+
+    def designate(self, ids: tuple[int, ...]) -> None:
+        """Nobody elects."""
+
     def settle(self, now: float) -> None:
-        self._now = now
+        super().settle(now)
         if self.waits is not None:
             return
         group = self.group
@@ -129,9 +138,9 @@ class FixedMandate(Mandate):
             group.agreed = SyncStateSet(sync_state_set=frozenset({MASTER_ID}), sync_state_set_epoch=epoch)
 
     def wake_times(self) -> list[float | None]:
-        return [None if self._opened_at is None else self._opened_at + PATIENCE]
+        return [None if self.opened_at is None else self.opened_at + PATIENCE]
 
-    def next(self, now: float, begun: int | None) -> Actions:  # noqa: ARG002 - name servers are asked by the broker
+    def next(self, begun: int | None) -> Actions:
         """Whom the broker of a master asks for newer tables, once."""
         if not self._began or self._named or begun == EPOCH:
             return ()

@@ -1,17 +1,16 @@
 """What the control machine asks about its replica's role: who is master, and until when. Pure.
 
 `ControllerSession` answers it with the controllers, `FixedMandate` without any. What both know is here: whether the log
-has what was acknowledged.
+has what was acknowledged. What only controllers are asked and told is in the session alone.
 """
-# ruff: noqa: B027 - what only controllers have to hear needs nothing done without them
 
 from abc import ABC, abstractmethod
 
-from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replica_link import LogState, Registered
-from rocketmq_sidecar.domain.actions import AcceptLoss, Actions, Heartbeat, LogLine, MarkProven, Request, Stored
+from rocketmq_sidecar.domain.actions import AcceptLoss, Actions, LogLine, MarkProven
 from rocketmq_sidecar.domain.controllers.group_state import GroupState
+from rocketmq_sidecar.domain.controllers.lease import NEVER
 
 
 class Mandate(ABC):
@@ -23,12 +22,15 @@ class Mandate(ABC):
         """What needs an operator."""
         self.address: str | None = None
         """The broker's address; None without a broker."""
+        self.opened_at: float | None = None
+        """Since when it is known where the broker's log ends."""
         self.lost: str | None = None
         """What is missing from the log, so that this replica must not be master."""
         self.unproven: str | None = None
         """Why the log may lack what was acknowledged."""
         self.log = LogState()
         """The broker's check of the log's bytes: a log that is unchecked or damaged counts as unproven too."""
+        self._now = NEVER
 
     # What is known
 
@@ -100,20 +102,19 @@ class Mandate(ABC):
 
     # What happens
 
-    def open(self, address: str, check_code: str) -> None:  # noqa: ARG002 - for controllers
-        """The broker is connected, at `address`. `check_code` (`address;millis`) is for an id applied for from now
-        on."""
+    def open(self, address: str) -> None:
+        """The broker is connected, at `address`."""
         self.address = address
 
     def close(self) -> None:
         """The broker is gone."""
-        self.address, self.lost, self.unproven = None, None, None
+        self.address = self.opened_at = self.lost = self.unproven = None
         self.log = LogState()
         self.group.forget()
 
-    def on_log_opened(self, lost: str | None, unproven: str | None, now: float) -> None:  # noqa: ARG002 - see subclass
+    def on_log_opened(self, lost: str | None, unproven: str | None, now: float) -> None:
         """Where the log ends is known; what is missing from it, and why something may be."""
-        self.lost, self.unproven = lost, unproven
+        self.lost, self.unproven, self.opened_at = lost, unproven, now
 
     def on_log(self, state: LogState) -> None:
         """The broker has checked the log's bytes."""
@@ -147,9 +148,11 @@ class Mandate(ABC):
         self.standing_changed()
         return (AcceptLoss(), LogLine(why, {}, "warning"))
 
+    @abstractmethod
     def standing_changed(self) -> None:
         """Whether the log has everything is different now."""
 
+    @abstractmethod
     def on_registered(self, registered: Registered) -> None:
         """Whom the name servers list in this group."""
 
@@ -157,45 +160,28 @@ class Mandate(ABC):
     def on_proposal(self, wanted: SyncStateSet | None) -> None:
         """Replication proposes this set in place of the one with this epoch; None: it proposes nothing any longer."""
 
-    def on_notice(self, now: float) -> None:
-        """1008: there may have been an election."""
-
+    @abstractmethod
     def on_master_lost(self, now: float) -> None:
         """The connection to the master broke."""
 
+    @abstractmethod
     def ask_again(self) -> None:
         """Who is master may be different now."""
 
+    @abstractmethod
     def designate(self, ids: tuple[int, ...]) -> None:
         """As master: have one of these replicas elected in this one's place; empty: stay master."""
-
-    def on_answer(self, request: Request, answer: RemotingCommand | None, now: float) -> Actions:  # noqa: ARG002
-        """A controller answered, or did not (None: whether it acted is unknown)."""
-        return ()
-
-    def on_heartbeat(self, address: str, sent_at: float, *, accepted: bool) -> None:
-        """A controller accepted a heartbeat, or whether it did is not known."""
-
-    def on_stored(self, action: Stored, error: str | None, now: float) -> Actions:  # noqa: ARG002
-        """An identity file was written durably; or `error` says why not, and it is tried again."""
-        return ()
-
-    def return_lease(self, now: float) -> Heartbeat | None:  # noqa: ARG002
-        """The heartbeat that ends an announced lease, once the broker no longer acknowledges anything."""
-        return None
 
     # What to do next
 
     def settle(self, now: float) -> None:
-        """Called after every event, before the role is chosen."""
-
-    def on_tick(self, now: float) -> None:
-        """Time has passed."""
+        """Called after every event, before the role is chosen: it is `now`."""
+        self._now = now
 
     @abstractmethod
     def wake_times(self) -> list[float | None]:
-        """When to call `on_tick` and `next`; the caller ignores None and times that have passed."""
+        """When to settle and to ask what is next; the caller ignores None and times that have passed."""
 
     @abstractmethod
-    def next(self, now: float, begun: int | None) -> Actions:
+    def next(self, begun: int | None) -> Actions:
         """All that is due. `begun` is the epoch that this replica's replication serves."""

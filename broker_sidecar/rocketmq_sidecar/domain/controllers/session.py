@@ -27,6 +27,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.replica_link import Registered
 from rocketmq_sidecar.domain.actions import (
     Action,
     Actions,
@@ -127,10 +128,6 @@ class ControllerSession(Mandate):
 
     # What happens
 
-    def open(self, address: str, check_code: str) -> None:
-        super().open(address, check_code)
-        self.identity.offer_check_code(check_code)
-
     def close(self) -> None:
         """The connections to the controllers are closed; answers over them no longer count."""
         super().close()
@@ -143,8 +140,10 @@ class ControllerSession(Mandate):
         self.others.forget()
         self._slots.drop_requests()
 
+    def on_registered(self, registered: Registered) -> None:
+        """The controllers know the group."""
+
     def designate(self, ids: tuple[int, ...]) -> None:
-        """As master: have one of these replicas elected in this one's place; empty: stay master."""
         if self.election.set_targets(ids) and self._options.relaxed:
             self.heartbeats.announce_again()
 
@@ -236,7 +235,6 @@ class ControllerSession(Mandate):
             self._suspect(leader)
 
     def wake_times(self) -> list[float | None]:
-        """When to call `on_tick` and `next`; the caller ignores None and times that have passed."""
         if self.address is None:
             return []
         times = [self.finder.wake_at, self.heartbeats.patience_ends_at, *self._slots.wake_times()]
@@ -244,10 +242,11 @@ class ControllerSession(Mandate):
 
     # What to do next
 
-    def next(self, now: float, begun: int | None) -> Actions:
-        """All requests and heartbeats that are due. `begun` is the epoch that this replica's replication serves."""
+    def next(self, begun: int | None) -> Actions:
+        """All requests and heartbeats that are due."""
         if self.address is None:
             return ()
+        now = self._now
         requests = self.finder.requests(now)
         if self.finder.leader not in {None, self._last_leader}:
             # The new leader must accept a heartbeat and answer a 1004 before the lease can be extended.

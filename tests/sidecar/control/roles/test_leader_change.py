@@ -38,7 +38,7 @@ class Master:
     def __init__(self, *, relaxed: bool = False) -> None:
         options = Options(cluster_name="C", broker_name="broker-a", controllers=(C1, C2), relaxed=relaxed)
         self.session = ControllerSession(options, identity=BrokerIdentity("C", "broker-a", 1), applied=None)
-        self.session.open(OWN, f"{OWN};1")
+        self.session.open(OWN)
         self.now = 10.0
         self._quorum: dict[str, Request] = {}
         self.lead(C1)
@@ -50,7 +50,8 @@ class Master:
     def turn(self) -> Actions:
         """What is due, a second later."""
         self.now += 1.0
-        actions = self.session.next(self.now, EPOCH)
+        self.session.settle(self.now)
+        actions = self.session.next(EPOCH)
         asked = requests(actions, RequestCode.CONTROLLER_GET_METADATA_INFO)
         self._quorum.update((one.address, one) for one in asked)
         return actions
