@@ -82,7 +82,7 @@ class Services:
         return LockMembers(
             replicas=core.settings.total_replicas,
             members=lambda: core.members.others(core.address),
-            call=core.client.call,
+            client=core.client,
         )
 
     def _serve_producers(self, replica: Replica, locks: LockApi) -> None:

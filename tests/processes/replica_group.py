@@ -88,6 +88,20 @@ class Group:
     def others(self, member: Member) -> list[Member]:
         return [one for one in self.members if one is not member]
 
+    def lose(self, member: Member) -> None:
+        """`member` and the controllers are killed: if it was master, nobody is elected."""
+        assert self.controllers is not None
+        self.controllers.close()
+        member.kill()
+
+    async def regain(self, *members: Member) -> Member:
+        """`members` and the controllers start again; the master, once everybody is in sync."""
+        assert self.controllers is not None
+        self.controllers.start()
+        for member in members:
+            member.start_again()
+        return await self.settled()
+
 
 @asynccontextmanager
 async def group(
@@ -148,14 +162,15 @@ def _fixed(number: int) -> Config:
 class Sender:
     """Sends numbers, one after another, each once; notes which were acknowledged."""
 
-    def __init__(self, name_server: str, *, size: int = 0) -> None:
-        """`size`: of a body in bytes, if that is more than its number needs."""
+    def __init__(self, name_server: str, *, size: int = 0, after: "Sender | None" = None) -> None:
+        """`size`: of a body in bytes, if that is more than its number needs. `after`: the numbers follow those of this
+        one."""
         self._size = size
         self.acknowledged: list[int] = []
         self.refusals: list[SendError] = []
         self._producer = Producer([name_server], group="P", attempts=1, timeout=2.0)
         self._name_server = name_server
-        self.number = 0
+        self.number = 0 if after is None else after.number
 
     async def __aenter__(self) -> Self:
         self._producer.start()

@@ -7,7 +7,7 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, BrokerOuterAPI.java.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
@@ -20,7 +20,7 @@ from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_runtime.log_limiter import LogLimiter
-from rocketmq_runtime.remoting.client import RemotingError
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
 
@@ -33,20 +33,14 @@ LOG_SECONDS: Final = 60.0
 """Between two log lines about a member that does not answer as it should."""
 
 
-class Call(Protocol):
-    """`RemotingClient.call`."""
-
-    async def __call__(self, address: str, request: RemotingCommand, *, timeout: float) -> RemotingCommand: ...  # noqa: ASYNC109
-
-
 class LockMembers:
     """The group as `LockApi` needs it."""
 
-    def __init__(self, *, replicas: int, members: Callable[[], Mapping[int, str]], call: Call) -> None:
+    def __init__(self, *, replicas: int, members: Callable[[], Mapping[int, str]], client: RemotingClient) -> None:
         """`replicas`: totalReplicas. `members`: the addresses of the others by brokerId, as known now."""
         self.replicas = replicas
         self._members = members
-        self._call = call
+        self._client = client
         self._calls: set[asyncio.Task[None]] = set()
         self._may_log = LogLimiter(asyncio.get_running_loop().time, LOG_SECONDS)
 
@@ -107,7 +101,7 @@ class LockMembers:
 
     async def _answer(self, address: str, command: RemotingCommand) -> RemotingCommand | None:
         try:
-            answer = await self._call(address, command, timeout=MEMBER_SECONDS)
+            answer = await self._client.call(address, command, timeout=MEMBER_SECONDS)
         except (RemotingError, ValueError) as error:
             self._report(address, str(error))
             return None

@@ -10,7 +10,7 @@ from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
-from rocketmq_runtime.remoting.client import CallTimeoutError, ConnectError
+from rocketmq_runtime.remoting.client import CallTimeoutError, ConnectError, RemotingClient
 from rocketmq_runtime.remoting.server import Peer
 
 GROUP = "broker-a"
@@ -57,10 +57,7 @@ class LockGroup:
         def others() -> dict[int, str]:
             return {number: address for number, address in enumerate(self.known) if address != own}
 
-        async def call(address: str, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
-            return await self.call(own, address, command, timeout=timeout)
-
-        return LockMembers(replicas=self.replicas, members=others, call=call)
+        return LockMembers(replicas=self.replicas, members=others, client=Caller(self, own))
 
     async def call(self, own: str, address: str, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
         """As `RemotingClient.call`; `own`: who calls."""
@@ -106,3 +103,14 @@ class LockGroup:
         return held(
             cast("RemotingCommand", self.brokers[address].processors[command.code](command, cast("Peer", None)))
         )
+
+
+class Caller(RemotingClient):
+    """The member `own` calls others."""
+
+    def __init__(self, group: LockGroup, own: str) -> None:
+        super().__init__()
+        self._group, self._own = group, own
+
+    async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
+        return await self._group.call(self._own, address, request, timeout=timeout)

@@ -39,6 +39,16 @@ class Members:
             delays.join(decode_escaped(encode_escaped(other.on_disk) or {}))
         return self.new(delays=delays)
 
+    async def sending(self, *bodies: bytes, route_seconds: float = 0.0, seconds: float = 0.0) -> Member:
+        """An acting slave, a moment after the first of these messages became due: until its route is known and it is
+        answered, so many seconds pass."""
+        slave = self.new()
+        slave.arrives(*bodies)
+        slave.outlet.route_seconds, slave.outlet.seconds = route_seconds, seconds
+        slave.act()
+        await asyncio.sleep(1.05)
+        return slave
+
     def close(self) -> None:
         for member in self._made:
             member.close()
@@ -147,11 +157,7 @@ async def test_only_put_ok_advances_a_level(members: Members) -> None:
 
 
 async def test_nothing_more_escapes_while_its_progress_cannot_be_written(members: Members) -> None:
-    slave = members.new()
-    slave.arrives(b"0", b"1")
-    slave.outlet.seconds = 0.1
-    slave.act()
-    await asyncio.sleep(1.05)
+    slave = await members.sending(b"0", b"1", seconds=0.1)
     slave.disk_full = True
     await asyncio.sleep(60)
     assert slave.outlet.taken == [b"0"]
@@ -257,11 +263,7 @@ async def test_what_a_master_delivered_and_lost_is_delivered_before_what_escaped
 
 
 async def test_what_is_on_its_way_when_this_slave_is_elected_is_not_delivered_again(members: Members) -> None:
-    slave = members.new()
-    slave.arrives(b"0", b"1")
-    slave.outlet.seconds = 2.0
-    slave.act()
-    await asyncio.sleep(1.5)
+    slave = await members.sending(b"0", b"1", seconds=2.0)
     slave.lead()
     await asyncio.sleep(10)
     assert (slave.outlet.taken, slave.stored()) == ([b"0"], [b"1"])
@@ -308,33 +310,21 @@ async def test_what_has_not_left_when_a_new_master_asks_stays(members: Members, 
 
 
 async def test_what_has_not_left_when_this_slave_is_elected_is_delivered_here(members: Members) -> None:
-    slave = members.new()
-    slave.arrives(b"0", b"1")
-    slave.outlet.route_seconds = 1.0
-    slave.act()
-    await asyncio.sleep(1.5)
+    slave = await members.sending(b"0", b"1", route_seconds=1.0)
     slave.lead()
     await asyncio.sleep(10)
     assert (slave.outlet.tried, slave.stored()) == ([], [b"0", b"1"])
 
 
 async def test_the_answer_has_what_was_on_its_way_when_this_slave_follows_already(members: Members) -> None:
-    slave = members.new()
-    slave.arrives(b"0")
-    slave.outlet.seconds = 0.1
-    slave.act()
-    await asyncio.sleep(1.05)
+    slave = await members.sending(b"0", seconds=0.1)
     slave.follow()
     await slave.service.before_next_master(2)
     assert slave.delays.escaped[1][:2] == (0, 1)
 
 
 async def test_a_hanging_send_delays_a_new_master_no_longer(members: Members) -> None:
-    slave = members.new()
-    slave.arrives(b"0")
-    slave.outlet.seconds = 3.0
-    slave.act()
-    await asyncio.sleep(1.5)
+    slave = await members.sending(b"0", seconds=3.0)
     asked = slave.now
     await slave.service.before_next_master(2)
     assert slave.now - asked < 0.25

@@ -97,6 +97,16 @@ def escape_of(world: World) -> RemoteEscape:
     return RemoteEscape(broker_name="broker-a", role=role, name_servers=["n:1"], client=world)
 
 
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def escape(world: World) -> RemoteEscape:
+    return escape_of(world)
+
+
 def test_it_is_an_ordinary_send_as_java_makes_it() -> None:
     """Golden: BrokerOuterAPI.buildSendMessageRequest of 5.3.3, after ScheduleMessageService.messageTimeUp."""
     command = escape_request(message(), 1, "InnerProducerGroup_broker-a_2")
@@ -128,9 +138,7 @@ def test_times_of_a_delay_are_handled_too_and_the_producers_group_is_kept() -> N
     assert parse_properties((header.properties or "").encode()).keys() == {*PROPERTIES, "PGROUP"} - {"DELAY"}
 
 
-async def test_queues_of_other_groups_take_turns() -> None:
-    world = World()
-    escape = escape_of(world)
+async def test_queues_of_other_groups_take_turns(world: World, escape: RemoteEscape) -> None:
     for _ in range(6):
         assert await escape.put(message(), always) is None
     assert [(at, header.queue_id) for at, header, _ in world.sent[:4]] == [(B, 0), (B, 1), (C, 0), (C, 1)]
@@ -139,23 +147,19 @@ async def test_queues_of_other_groups_take_turns() -> None:
     assert world.sent[0][1].producer_group == "InnerProducerGroup_broker-a_2"
 
 
-async def test_only_groups_with_a_writable_master_count() -> None:
-    world = World()
+async def test_only_groups_with_a_writable_master_count(world: World, escape: RemoteEscape) -> None:
     world.permissions["broker-b"] = 4  # it acts as master itself
-    escape = escape_of(world)
     for _ in range(2):
         assert await escape.put(message(), always) is None
     assert {at for at, _, _ in world.sent} == {C}
 
 
 @pytest.mark.parametrize("without", ["others", "topic"])
-async def test_without_another_group_nothing_is_sent(without: str) -> None:
-    world = World()
+async def test_without_another_group_nothing_is_sent(world: World, escape: RemoteEscape, without: str) -> None:
     if without == "others":
         world.masters = {"broker-a": A}
     else:
         world.template = True
-    escape = escape_of(world)
     assert await escape.put(message(), always) == "no other group has a master that takes messages of topic T"
     assert world.sent == []
     world.masters, world.template = {"broker-a": A, "broker-b": B}, False
@@ -172,9 +176,9 @@ async def test_without_another_group_nothing_is_sent(without: str) -> None:
         None,
     ],
 )
-async def test_anything_but_put_ok_is_no_success_and_asks_for_the_route_again(code: ResponseCode | None) -> None:
-    world = World()
-    escape = escape_of(world)
+async def test_anything_but_put_ok_is_no_success_and_asks_for_the_route_again(
+    world: World, escape: RemoteEscape, code: ResponseCode | None
+) -> None:
     world.codes.append(code)
     assert B in (await escape.put(message(), always) or "")
     world.masters["broker-b"] = "10.0.0.22:10911"
@@ -184,9 +188,7 @@ async def test_anything_but_put_ok_is_no_success_and_asks_for_the_route_again(co
     assert "10.0.0.22:10911" in {at for at, _, _ in world.sent}
 
 
-async def test_a_route_is_not_kept_for_ever() -> None:
-    world = World()
-    escape = escape_of(world)
+async def test_a_route_is_not_kept_for_ever(world: World, escape: RemoteEscape) -> None:
     await escape.put(message(), always)
     await asyncio.sleep(ROUTE_SECONDS + 1)
     await escape.put(message(), always)
@@ -208,7 +210,8 @@ def test_the_message_is_not_changed() -> None:
     assert draft == before
 
 
-async def test_after_the_wait_for_the_route_it_is_asked_whether_the_message_may_still_leave() -> None:
-    world = World()
-    assert await escape_of(world).put(message(), lambda: not world.asked) == KEPT
+async def test_after_the_wait_for_the_route_it_is_asked_whether_the_message_may_still_leave(
+    world: World, escape: RemoteEscape
+) -> None:
+    assert await escape.put(message(), lambda: not world.asked) == KEPT
     assert (world.asked, world.sent) == (["T"], [])

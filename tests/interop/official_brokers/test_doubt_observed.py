@@ -3,7 +3,7 @@ back, the one that kept most is. Nothing that one of them kept is lost."""
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +17,7 @@ from rocketmq_sidecar.evidence.boot_file import FILE_NAME as BOOT_NOTE
 from tests.gate.patience import patient
 from tests.interop.lab import Group, JavaBroker, Lab
 from tests.interop.sidecars import Sidecar
+from tests.processes.kit import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
@@ -72,11 +73,8 @@ def lose_power(broker: JavaBroker, count: int) -> None:
     (broker.folder / "store" / BOOT_NOTE).write_text("running another-boot\n")
 
 
-def wait(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + patient(PATIENCE)
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+def proven(sidecar: Sidecar) -> bool:
+    return re.search(r"log_unproven{.*} 0.0", sidecar.get("/metrics")[1]) is not None
 
 
 def test_the_longest_log_is_elected_when_all_have_come_back(lab: Lab, group: Group) -> None:
@@ -109,7 +107,11 @@ def test_the_longest_log_is_elected_when_all_have_come_back(lab: Lab, group: Gro
         sidecar = sidecars[first.identity.broker_id]
         sidecar.wait("a doubt", lambda view: "lost power or was reset" in view.ready_reason)
         assert "rocketmq_sidecar_log_unproven{" in sidecar.get("/metrics")[1]
-        wait(lambda: any("no replica is elected" in one.output() for one in lab.controllers), "nobody to be elected")
+        wait_until(
+            lambda: any("no replica is elected" in one.output() for one in lab.controllers),
+            "nobody to be elected",
+            patient(PATIENCE),
+        )
         view = group.view
         assert (view.master_epoch, view.in_sync) == (before.master_epoch, before.in_sync)
         kept.start()
@@ -118,7 +120,7 @@ def test_the_longest_log_is_elected_when_all_have_come_back(lab: Lab, group: Gro
         assert elected.master_id == kept.identity.broker_id
         group.wait("all in sync", lambda view: view.in_sync == {1, 2, 3}, PATIENCE)
         for sidecar in sidecars.values():
-            wait(lambda sidecar=sidecar: re.search(r"log_unproven{.*} 0.0", sidecar.get("/metrics")[1]), "proof")
+            wait_until(lambda sidecar=sidecar: proven(sidecar), "proof", patient(PATIENCE))
             sidecar.wait_ready()
         assert list(records(kept).values()) == bodies[: SENT - 3]
     finally:

@@ -18,12 +18,10 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.config_files import SubscriptionGroupsFile, TopicsFile, decode_config
 from rocketmq_runtime.remoting.client import RemotingClient
+from tests.processes.acting_kit import ACTING, NOTIFYING, QUEUES, Reader, all_see, ends, refused_by
 from tests.processes.replica_group import PATIENCE, TOPIC, Member, Sender, complete, group
-from tests.processes.replicas.test_acting_master import ACTING, QUEUES, Reader, all_see, ends, refused_by
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
-
-ROUTES = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True}
 
 
 async def committed(client: RemotingClient, member: Member) -> list[int]:
@@ -111,7 +109,7 @@ async def test_a_slave_keeps_its_tables_with_its_log(tmp_path: Path, ports: Port
 async def test_the_master_dies_and_comes_back(tmp_path: Path, ports: PortPool) -> None:
     client = RemotingClient()
     try:
-        async with group(tmp_path, ports, config=ACTING, name_server_config=ROUTES, alone=True) as replicas:
+        async with group(tmp_path, ports, config=ACTING, name_server_config=NOTIFYING, alone=True) as replicas:
             master = await replicas.settled()
             assert master is replicas.members[0]
             acting, other = replicas.members[1:]
@@ -146,8 +144,7 @@ async def test_the_master_dies_and_comes_back(tmp_path: Path, ports: PortPool) -
             master.start_again()
             assert await replicas.settled() is master
             assert await committed(client, master) == newer, "taken over before it served"
-            async with Sender(replicas.name_server) as after:
-                after.number = sender.number
+            async with Sender(replicas.name_server, after=sender) as after:
                 await after.more(50)
                 async with Consumer([replicas.name_server], TOPIC, group="G") as consumer:
                     reader = Reader(consumer)
