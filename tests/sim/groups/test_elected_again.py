@@ -2,7 +2,7 @@
 is never added up. Each story is found where the step that prevents it is left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,58 +11,9 @@ from rocketmq_sidecar.domain.replication.ha_slave import SlaveSession
 from rocketmq_sidecar.domain.replication.mastership import Mastership
 from tests.sim.checks import Violation
 from tests.sim.groups.controllers import NAMES
-from tests.sim.groups.replica import SimReplica
-from tests.sim.groups.scripts import acknowledging
-from tests.sim.groups.world import GroupWorld
+from tests.sim.groups.scripts import PATIENT, acknowledging, acks, begun, elect_again, log_end, mastership, replaced
 
 SEEDS = 6
-PATIENT = {"slave_timeout": 30_000, "ha_housekeeping_interval": 20_000}
-"""Neither sends nor connections time out during a story."""
-
-
-def _mastership(master: SimReplica) -> Mastership | None:
-    server = None if master.agent is None else master.agent.replication._server
-    return None if server is None else server.mastership
-
-
-def _acks(master: SimReplica) -> Mapping[int, int]:
-    mastership = _mastership(master)
-    return {} if mastership is None else mastership.acks
-
-
-def _end(replica: SimReplica) -> int:
-    """Of its log, as its sidecar has it."""
-    return 0 if replica.agent is None else replica.agent.replication.max_offset
-
-
-def _begun(replica: SimReplica) -> int | None:
-    """The epoch that it has begun as master."""
-    machine = None if replica.agent is None else replica.agent.machine
-    return None if machine is None else machine.role.begun
-
-
-def _replaced(world: GroupWorld, behind: SimReplica, ahead: SimReplica) -> int:
-    """`behind` is elected and begins its epoch, `ahead` truncates its log to follow it; then the new master is cut off
-    from the controllers, before it can request another set. Returns its epoch."""
-    epoch = max(world.checker.granted) + 1
-    cut_off: list[str] = []
-
-    def dies_before(step: str) -> bool:
-        if step == "1001":
-            world.network.block({(behind.name, name) for name in NAMES})
-            cut_off.append(step)
-        return False
-
-    behind.dies_before = dies_before
-    world.elect(behind)
-    world.until(lambda: bool(cut_off) and _begun(behind) == epoch and _end(ahead) == _end(behind), 5)
-    behind.dies_before = lambda _step: False
-    return epoch
-
-
-def _elect_again(world: GroupWorld, master: SimReplica, epoch: int) -> None:
-    world.elect(master)
-    world.until(lambda: world.checker.group is not None and world.checker.group.master_epoch == epoch, 2)
 
 
 def _hears_nothing(seed: int) -> None:
@@ -72,10 +23,10 @@ def _hears_nothing(seed: int) -> None:
     with acknowledging(seed, **PATIENT) as (world, master, slaves):
         (behind, ahead), network = slaves, world.network
         network.block({(master.name, behind.name)})
-        world.until(lambda: _acks(master).get(ahead.broker_id or 0, 0) > _end(behind), 10)
+        world.until(lambda: acks(master).get(ahead.broker_id or 0, 0) > log_end(behind), 10)
         network.block({(ahead.name, master.name)} | {(name, master.name) for name in NAMES})
-        epoch = _replaced(world, behind, ahead)
-        _elect_again(world, master, epoch + 1)
+        epoch = replaced(world, behind, ahead)
+        elect_again(world, master, epoch + 1)
         network.heal({(behind.name, name) for name in NAMES} | {(master.name, behind.name)})
         world.schedule.run_until(world.schedule.now + 1.5)
         network.heal()
@@ -88,21 +39,21 @@ def _skips_an_epoch(seed: int) -> None:
         (behind, ahead), network, sidecar = slaves, world.network, master.sidecar
         assert sidecar is not None
         network.block({(master.name, behind.name)})
-        world.until(lambda: _acks(master).get(ahead.broker_id or 0, 0) > _end(behind), 10)
+        world.until(lambda: acks(master).get(ahead.broker_id or 0, 0) > log_end(behind), 10)
         world.clients_stop = True
-        world.until(lambda: _acks(master).get(ahead.broker_id or 0, 0) == _end(master) > _end(behind), 10)
+        world.until(lambda: acks(master).get(ahead.broker_id or 0, 0) == log_end(master) > log_end(behind), 10)
         network.block({(ahead.name, master.name)})
         sidecar.pause()
-        epoch = _replaced(world, behind, ahead)
-        _elect_again(world, master, epoch + 1)
+        epoch = replaced(world, behind, ahead)
+        elect_again(world, master, epoch + 1)
         sidecar.resume()
         network.heal({(behind.name, name) for name in NAMES} | {(master.name, behind.name)})
-        world.until(lambda: _begun(master) == epoch + 1 and behind.broker_id in _acks(master), 10)
+        world.until(lambda: begun(master) == epoch + 1 and behind.broker_id in acks(master), 10)
         world.schedule.run_until(world.schedule.now + 0.2)
-        mastership = _mastership(master)
-        assert mastership is not None
-        if ahead.broker_id in mastership.sync_set.union:
-            assert mastership.confirm <= _end(ahead), "confirmed, and a member of the SyncStateSet does not have it"
+        leads = mastership(master)
+        assert leads is not None
+        if ahead.broker_id in leads.sync_set.union:
+            assert leads.confirm <= log_end(ahead), "confirmed, and a member of the SyncStateSet does not have it"
         world.elect(ahead)
         world.clients_stop = False
         world.schedule.after(0, world.client)
