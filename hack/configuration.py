@@ -81,7 +81,9 @@ def _number(value: float) -> str:
 
 
 def _meaning(row: Row) -> str:
-    return f"No effect, accepted because Java's files contain it. {row.meaning}" if row.without_effect else row.meaning
+    if row.without_effect:
+        return f"No effect, accepted because Java's files contain it. {row.meaning}"
+    return f"{row.meaning} Equal on all replicas." if row.group_wide else row.meaning
 
 
 def written(page: str) -> str:

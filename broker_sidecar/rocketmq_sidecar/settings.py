@@ -1,11 +1,13 @@
 """The sidecar's settings: its keys (`rocketmq_settings.sidecar`), the checks across them, and what follows."""
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
+from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_settings.replica import check_fixed_role
 from rocketmq_settings.sidecar import SidecarKeys
@@ -119,6 +121,10 @@ class SidecarSettings(SidecarKeys, frozen=True):
             min_in_sync_replicas=self.min_in_sync_replicas,
             enable_auto_in_sync_replicas=self.enable_auto_in_sync_replicas,
         )
+
+    def group_settings(self, broker: Mapping[str, str]) -> Mapping[str, str]:
+        """Key -> value of what all replicas of the group share. `broker`: the broker's, as in its `Hello`."""
+        return {**broker, **group_values(self)}
 
     @property
     def options(self) -> Options:

@@ -54,6 +54,7 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     address: str = ""
     acting_master: bool = False
+    remark: str = ""
 
 
 class NewMaster(msgspec.Struct, frozen=True):

@@ -24,31 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rocketmq_api/sidecar_admin.proto\x12\x1crocketmq_ha.sidecar.v1alpha1\"\x13\n\x11GetReplicaRequest\"\xba\x04\n\x07Replica\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x16\n\tbroker_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x30\n\x04role\x18\x04 \x01(\x0e\x32\".rocketmq_ha.sidecar.v1alpha1.Role\x12\x1d\n\x10master_broker_id\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmaster_epoch\x18\x06 \x01(\x05\x12\x16\n\x0esync_state_set\x18\x07 \x03(\x03\x12\x1c\n\x14sync_state_set_epoch\x18\x08 \x01(\x05\x12\x12\n\nmax_offset\x18\t \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\n \x01(\x03\x12\x12\n\nmin_offset\x18\x0b \x01(\x03\x12\x33\n\x06\x65pochs\x18\x0c \x03(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Epoch\x12\x0e\n\x06\x66\x65nced\x18\r \x01(\x08\x12\x14\n\x0c\x66\x65nce_reason\x18\x0e \x01(\t\x12\x18\n\x10\x66\x65nced_at_millis\x18\x0f \x01(\x03\x12\x18\n\x10\x62roker_connected\x18\x10 \x01(\x08\x12\x14\n\x0cready_reason\x18\x11 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x12 \x01(\t\x12\x0f\n\x07version\x18\x13 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x14 \x01(\t\x12\x15\n\racting_master\x18\x15 \x01(\x08\x42\x0c\n\n_broker_idB\x13\n\x11_master_broker_id\"@\n\x05\x45poch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"L\n\x12GetReplicaResponse\x12\x36\n\x07replica\x18\x01 \x01(\x0b\x32%.rocketmq_ha.sidecar.v1alpha1.Replica\"2\n\x10SetFencedRequest\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"K\n\x11SetFencedResponse\x12\x36\n\x07replica\x18\x01 \x01(\x0b\x32%.rocketmq_ha.sidecar.v1alpha1.Replica\"O\n\x0fHandOverRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0etimeout_millis\x18\x02 \x01(\x05\x42\x0c\n\n_broker_id\"B\n\x10HandOverResponse\x12\x18\n\x10master_broker_id\x18\x01 \x01(\x03\x12\x14\n\x0cmaster_epoch\x18\x02 \x01(\x05*H\n\x04Role\x12\x10\n\x0cROLE_UNKNOWN\x10\x00\x12\x0f\n\x0bROLE_MASTER\x10\x01\x12\x0e\n\nROLE_SLAVE\x10\x02\x12\r\n\tROLE_NONE\x10\x03\x32\xd8\x02\n\x0cSidecarAdmin\x12o\n\nGetReplica\x12/.rocketmq_ha.sidecar.v1alpha1.GetReplicaRequest\x1a\x30.rocketmq_ha.sidecar.v1alpha1.GetReplicaResponse\x12l\n\tSetFenced\x12..rocketmq_ha.sidecar.v1alpha1.SetFencedRequest\x1a/.rocketmq_ha.sidecar.v1alpha1.SetFencedResponse\x12i\n\x08HandOver\x12-.rocketmq_ha.sidecar.v1alpha1.HandOverRequest\x1a..rocketmq_ha.sidecar.v1alpha1.HandOverResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n rocketmq_api/sidecar_admin.proto\x12\x1crocketmq_ha.sidecar.v1alpha1\"\x13\n\x11GetReplicaRequest\"\xca\x04\n\x07Replica\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x16\n\tbroker_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x30\n\x04role\x18\x04 \x01(\x0e\x32\".rocketmq_ha.sidecar.v1alpha1.Role\x12\x1d\n\x10master_broker_id\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cmaster_epoch\x18\x06 \x01(\x05\x12\x16\n\x0esync_state_set\x18\x07 \x03(\x03\x12\x1c\n\x14sync_state_set_epoch\x18\x08 \x01(\x05\x12\x12\n\nmax_offset\x18\t \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\n \x01(\x03\x12\x12\n\nmin_offset\x18\x0b \x01(\x03\x12\x33\n\x06\x65pochs\x18\x0c \x03(\x0b\x32#.rocketmq_ha.sidecar.v1alpha1.Epoch\x12\x0e\n\x06\x66\x65nced\x18\r \x01(\x08\x12\x14\n\x0c\x66\x65nce_reason\x18\x0e \x01(\t\x12\x18\n\x10\x66\x65nced_at_millis\x18\x0f \x01(\x03\x12\x18\n\x10\x62roker_connected\x18\x10 \x01(\x08\x12\x14\n\x0cready_reason\x18\x11 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x12 \x01(\t\x12\x0f\n\x07version\x18\x13 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x14 \x01(\t\x12\x15\n\racting_master\x18\x15 \x01(\x08\x12\x0e\n\x06remark\x18\x16 \x01(\tB\x0c\n\n_broker_idB\x13\n\x11_master_broker_id\"@\n\x05\x45poch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x12\n\nend_offset\x18\x03 \x01(\x03\"L\n\x12GetReplicaResponse\x12\x36\n\x07replica\x18\x01 \x01(\x0b\x32%.rocketmq_ha.sidecar.v1alpha1.Replica\"2\n\x10SetFencedRequest\x12\x0e\n\x06\x66\x65nced\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t\"K\n\x11SetFencedResponse\x12\x36\n\x07replica\x18\x01 \x01(\x0b\x32%.rocketmq_ha.sidecar.v1alpha1.Replica\"O\n\x0fHandOverRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0etimeout_millis\x18\x02 \x01(\x05\x42\x0c\n\n_broker_id\"B\n\x10HandOverResponse\x12\x18\n\x10master_broker_id\x18\x01 \x01(\x03\x12\x14\n\x0cmaster_epoch\x18\x02 \x01(\x05*H\n\x04Role\x12\x10\n\x0cROLE_UNKNOWN\x10\x00\x12\x0f\n\x0bROLE_MASTER\x10\x01\x12\x0e\n\nROLE_SLAVE\x10\x02\x12\r\n\tROLE_NONE\x10\x03\x32\xd8\x02\n\x0cSidecarAdmin\x12o\n\nGetReplica\x12/.rocketmq_ha.sidecar.v1alpha1.GetReplicaRequest\x1a\x30.rocketmq_ha.sidecar.v1alpha1.GetReplicaResponse\x12l\n\tSetFenced\x12..rocketmq_ha.sidecar.v1alpha1.SetFencedRequest\x1a/.rocketmq_ha.sidecar.v1alpha1.SetFencedResponse\x12i\n\x08HandOver\x12-.rocketmq_ha.sidecar.v1alpha1.HandOverRequest\x1a..rocketmq_ha.sidecar.v1alpha1.HandOverResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rocketmq_api.sidecar_admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=1082
-  _globals['_ROLE']._serialized_end=1154
+  _globals['_ROLE']._serialized_start=1098
+  _globals['_ROLE']._serialized_end=1170
   _globals['_GETREPLICAREQUEST']._serialized_start=66
   _globals['_GETREPLICAREQUEST']._serialized_end=85
   _globals['_REPLICA']._serialized_start=88
-  _globals['_REPLICA']._serialized_end=658
-  _globals['_EPOCH']._serialized_start=660
-  _globals['_EPOCH']._serialized_end=724
-  _globals['_GETREPLICARESPONSE']._serialized_start=726
-  _globals['_GETREPLICARESPONSE']._serialized_end=802
-  _globals['_SETFENCEDREQUEST']._serialized_start=804
-  _globals['_SETFENCEDREQUEST']._serialized_end=854
-  _globals['_SETFENCEDRESPONSE']._serialized_start=856
-  _globals['_SETFENCEDRESPONSE']._serialized_end=931
-  _globals['_HANDOVERREQUEST']._serialized_start=933
-  _globals['_HANDOVERREQUEST']._serialized_end=1012
-  _globals['_HANDOVERRESPONSE']._serialized_start=1014
-  _globals['_HANDOVERRESPONSE']._serialized_end=1080
-  _globals['_SIDECARADMIN']._serialized_start=1157
-  _globals['_SIDECARADMIN']._serialized_end=1501
+  _globals['_REPLICA']._serialized_end=674
+  _globals['_EPOCH']._serialized_start=676
+  _globals['_EPOCH']._serialized_end=740
+  _globals['_GETREPLICARESPONSE']._serialized_start=742
+  _globals['_GETREPLICARESPONSE']._serialized_end=818
+  _globals['_SETFENCEDREQUEST']._serialized_start=820
+  _globals['_SETFENCEDREQUEST']._serialized_end=870
+  _globals['_SETFENCEDRESPONSE']._serialized_start=872
+  _globals['_SETFENCEDRESPONSE']._serialized_end=947
+  _globals['_HANDOVERREQUEST']._serialized_start=949
+  _globals['_HANDOVERREQUEST']._serialized_end=1028
+  _globals['_HANDOVERRESPONSE']._serialized_start=1030
+  _globals['_HANDOVERRESPONSE']._serialized_end=1096
+  _globals['_SIDECARADMIN']._serialized_start=1173
+  _globals['_SIDECARADMIN']._serialized_end=1517
 # @@protoc_insertion_point(module_scope)

@@ -23,7 +23,7 @@ class GetReplicaRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Replica(_message.Message):
-    __slots__ = ("cluster_name", "broker_name", "broker_id", "role", "master_broker_id", "master_epoch", "sync_state_set", "sync_state_set_epoch", "max_offset", "confirm_offset", "min_offset", "epochs", "fenced", "fence_reason", "fenced_at_millis", "broker_connected", "ready_reason", "engine", "version", "address", "acting_master")
+    __slots__ = ("cluster_name", "broker_name", "broker_id", "role", "master_broker_id", "master_epoch", "sync_state_set", "sync_state_set_epoch", "max_offset", "confirm_offset", "min_offset", "epochs", "fenced", "fence_reason", "fenced_at_millis", "broker_connected", "ready_reason", "engine", "version", "address", "acting_master", "remark")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class Replica(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ACTING_MASTER_FIELD_NUMBER: _ClassVar[int]
+    REMARK_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     broker_name: str
     broker_id: int
@@ -66,7 +67,8 @@ class Replica(_message.Message):
     version: str
     address: str
     acting_master: bool
-    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., role: _Optional[_Union[Role, str]] = ..., master_broker_id: _Optional[int] = ..., master_epoch: _Optional[int] = ..., sync_state_set: _Optional[_Iterable[int]] = ..., sync_state_set_epoch: _Optional[int] = ..., max_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[Epoch, _Mapping]]] = ..., fenced: _Optional[bool] = ..., fence_reason: _Optional[str] = ..., fenced_at_millis: _Optional[int] = ..., broker_connected: _Optional[bool] = ..., ready_reason: _Optional[str] = ..., engine: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., acting_master: _Optional[bool] = ...) -> None: ...
+    remark: str
+    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., role: _Optional[_Union[Role, str]] = ..., master_broker_id: _Optional[int] = ..., master_epoch: _Optional[int] = ..., sync_state_set: _Optional[_Iterable[int]] = ..., sync_state_set_epoch: _Optional[int] = ..., max_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., min_offset: _Optional[int] = ..., epochs: _Optional[_Iterable[_Union[Epoch, _Mapping]]] = ..., fenced: _Optional[bool] = ..., fence_reason: _Optional[str] = ..., fenced_at_millis: _Optional[int] = ..., broker_connected: _Optional[bool] = ..., ready_reason: _Optional[str] = ..., engine: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., acting_master: _Optional[bool] = ..., remark: _Optional[str] = ...) -> None: ...
 
 class Epoch(_message.Message):
     __slots__ = ("epoch", "start_offset", "end_offset")

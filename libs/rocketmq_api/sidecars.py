@@ -94,4 +94,5 @@ def view_of(replica: pb.Replica) -> ReplicaView:
         version=replica.version,
         address=replica.address,
         acting_master=replica.acting_master,
+        remark=replica.remark,
     )

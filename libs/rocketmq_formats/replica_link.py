@@ -32,7 +32,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 11
+PROTOCOL: Final = 12
 MAX_FRAME: Final = 16 * 1024 * 1024
 MAX_OTHERS: Final = 16
 """Members that a new master asks for newer tables."""
@@ -85,9 +85,8 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     file_size: int
     """mappedFileSizeCommitLog."""
     log: LogState = LogState()
-    message_delay_level: str = ""
-    max_message_size: int | None = None
-    """For comparison with the master's."""
+    settings: dict[str, str] = {}
+    """Key -> value of the broker's settings that all replicas of a group share, for the comparison with a master's."""
     registered: Registered | None = None
     """None: no name server has answered yet, or the group has controllers."""
     controllers: bool = True
@@ -234,6 +233,13 @@ class CopyKey(Message, frozen=True, tag=True, array_like=True):
     key: bytes
     required: bool
     """False: replicas without the secret are accepted too."""
+
+
+class NamedSettings(Message, frozen=True, tag=True, array_like=True):
+    """What 906 names while this replica is master. Sent after each `Hello`, before any role."""
+
+    text: str
+    """`ha_info.encode_settings` of both halves' settings."""
 
 
 class Prepare(Message, frozen=True, tag=True, array_like=True):
@@ -395,6 +401,7 @@ FromBroker = (
 FromSidecar = (
     Welcome
     | CopyKey
+    | NamedSettings
     | Prepare
     | Others
     | Grant

@@ -50,9 +50,10 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     enable_slave_acting_master: Annotated[
         bool,
         key(
-            "While the group has no master, its slave with the lowest brokerId serves consumers. Equal on all "
-            "replicas; the name servers need supportActingMaster.",
+            "While the group has no master, its slave with the lowest brokerId serves consumers. The name servers need "
+            "supportActingMaster.",
             set_by="spec.actingMaster",
+            group_wide=True,
         ),
     ] = False
     sync_broker_member_group_period: Annotated[
@@ -65,13 +66,16 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     ] = 6
 
     # Topics and requests
-    auto_create_topic_enable: Annotated[bool, key("The first send to a topic creates it.")] = True
-    auto_create_subscription_group: Annotated[bool, key("The first use of a consumer group creates it.")] = True
+    auto_create_topic_enable: Annotated[bool, key("The first send to a topic creates it.", group_wide=True)] = True
+    auto_create_subscription_group: Annotated[
+        bool, key("The first use of a consumer group creates it.", group_wide=True)
+    ] = True
     allow_long_group_names: Annotated[
         bool,
         key(
             "Takes consumer groups with more than 120 characters, whose retries "
-            "[a Java broker cannot load](formats.md#the-store-of-a-broker)."
+            "[a Java broker cannot load](formats.md#the-store-of-a-broker).",
+            group_wide=True,
         ),
     ] = False
     default_topic_queue_nums: Annotated[Count, key("Queues of a topic that a send creates.")] = 8
@@ -92,9 +96,10 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     ] = 100_000
     flush_consumer_offset_interval: Annotated[Millis, key("Time between two writes of the consumer offsets.")] = 5000
     skip_pre_online: Annotated[
-        bool, key("A new master serves without taking over newer consumer offsets of other members first.")
+        bool,
+        key("A new master serves without taking over newer consumer offsets of other members first.", group_wide=True),
     ] = False
-    message_delay_level: Annotated[str, key("The delay of each level, equal on all replicas.")] = DEFAULT_LEVELS
+    message_delay_level: Annotated[str, key("The delay of each level.", group_wide=True)] = DEFAULT_LEVELS
     max_connections: Annotated[
         Connections,
         key(
@@ -107,7 +112,7 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     mapped_file_size_consume_queue: Annotated[
         int, msgspec.Meta(ge=20, le=2**31 - 1), key("Bytes of one file of a consume queue, rounded up to units of 20.")
     ] = 300_000 * 20
-    max_message_size: Annotated[Bytes, key("Bytes of the largest body.")] = 4 * 1024 * 1024
+    max_message_size: Annotated[Bytes, key("Bytes of the largest body.", group_wide=True)] = 4 * 1024 * 1024
     flush_interval_commit_log: Annotated[Millis, key("Time between two syncs of the commit log with ASYNC_FLUSH.")] = (
         500
     )
@@ -117,7 +122,7 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     sync_flush_timeout: Annotated[Millis, key("Time that a send waits for the disk with SYNC_FLUSH.")] = 5000
     slave_timeout: Annotated[Millis, key("Time that a send waits for its copies.")] = 3000
     file_reserved_time: Annotated[
-        int, msgspec.Meta(ge=1, le=87_600), key("Hours that files of the commit log are kept.")
+        int, msgspec.Meta(ge=1, le=87_600), key("Hours that files of the commit log are kept.", group_wide=True)
     ] = 72
     delete_when: Annotated[str, key("Hours of the day in which expired files are deleted, with `;` between them.")] = (
         "04"
@@ -144,7 +149,8 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         bool,
         key(
             "Consumers in order hold a queue only if more than half of totalReplicas agree, so never two at a time, "
-            "also while the master changes. Equal on all replicas. A replica agrees to nothing in its first minute."
+            "also while the master changes. A replica agrees to nothing in its first minute.",
+            group_wide=True,
         ),
     ] = False
     total_replicas: Annotated[
@@ -153,6 +159,7 @@ class BrokerKeys(ReplicaKeys, frozen=True):
             "Replicas of the group, for lockInStrictMode. If name servers know more members, those count. With 1 the "
             "mode has no effect until they know another one, and the broker warns at its start.",
             set_by="spec.replicas",
+            group_wide=True,
         ),
     ] = 1
 
@@ -168,6 +175,7 @@ class BrokerKeys(ReplicaKeys, frozen=True):
             "While a slave acts as master, it sends delayed messages that are due to another group. Needs "
             "enableSlaveActingMaster.",
             set_by="spec.actingMaster",
+            group_wide=True,
         ),
     ] = False
 

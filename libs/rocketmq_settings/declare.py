@@ -37,6 +37,7 @@ def key(
     creation_only: bool = False,
     change: Change | None = None,
     without_effect: bool = False,
+    group_wide: bool = False,
 ) -> msgspec.Meta:
     """The metadata of one key, for `Annotated`.
 
@@ -47,6 +48,8 @@ def key(
         creation_only: spec.config may have it when the resource is made and may not change it.
         change: None: only the configuration file and the environment can set it.
         without_effect: accepted because Java's files carry it.
+        group_wide: equal on all replicas of a group, because it is part of what the group promises.
+            Slaves compare it with their master's.
     """
     facts = {
         "default": default,
@@ -54,6 +57,7 @@ def key(
         "creation_only": creation_only,
         "change": change,
         "without_effect": without_effect,
+        "group_wide": group_wide,
     }
     return msgspec.Meta(description=meaning, extra={name: fact for name, fact in facts.items() if fact})
 

@@ -60,8 +60,9 @@ class ReplicaKeys(Settings, frozen=True):
         bool,
         key(
             "With false brokerId and brokerRole say which replica is master: [there are no elections](architecture.md"
-            "#a-group-without-controllers). Equal on all replicas.",
+            "#a-group-without-controllers).",
             set_by=OPERATOR,
+            group_wide=True,
         ),
     ] = True
     broker_id: Annotated[
@@ -103,28 +104,32 @@ class ReplicaKeys(Settings, frozen=True):
     mapped_file_size_commit_log: Annotated[
         int,
         msgspec.Meta(ge=4096, le=2**31 - 1),
-        key("Bytes of one file of the commit log, equal on all replicas; it can never change.", creation_only=True),
+        key("Bytes of one file of the commit log; it can never change.", creation_only=True, group_wide=True),
     ] = 1024 * 1024 * 1024
     flush_disk_type: Annotated[
         Literal["ASYNC_FLUSH", "SYNC_FLUSH"],
-        key("With SYNC_FLUSH a message counts on a replica once it is on its disk."),
+        key("With SYNC_FLUSH a message counts on a replica once it is on its disk.", group_wide=True),
     ] = "ASYNC_FLUSH"
     durability: Annotated[
         Durability,
         key(
             "With strict a send is acknowledged when every member of the SyncStateSet, at least two, has it.",
             set_by="spec.durability",
+            group_wide=True,
         ),
     ] = DURABILITY
     all_ack_in_sync_state_set: Annotated[
-        bool, key("With durability=relaxed a send waits for every member of the SyncStateSet.")
+        bool, key("With durability=relaxed a send waits for every member of the SyncStateSet.", group_wide=True)
     ] = False
-    in_sync_replicas: Annotated[Count, key("With durability=relaxed a send waits for this number of replicas.")] = 1
+    in_sync_replicas: Annotated[
+        Count, key("With durability=relaxed a send waits for this number of replicas.", group_wide=True)
+    ] = 1
     min_in_sync_replicas: Annotated[
         Count,
         key(
             "With fewer replicas in sync sends are refused; durability=strict needs at least 2.",
             set_by="spec.minInSyncReplicas",
+            group_wide=True,
         ),
     ] = 1
     rocketmq_home: Annotated[str, HOME] = ""

@@ -117,10 +117,11 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         key(
             "false also accepts replicas without the secret, while the secret is introduced in a running group.",
             set_by=OPERATOR,
+            group_wide=True,
         ),
     ] = True
     enable_auto_in_sync_replicas: Annotated[
-        bool, key("With durability=relaxed fewer replicas in sync lower inSyncReplicas.")
+        bool, key("With durability=relaxed fewer replicas in sync lower inSyncReplicas.", group_wide=True)
     ] = False
     async_learner: Annotated[
         bool, key("This replica copies the log, never joins the SyncStateSet and is never elected.")
@@ -131,6 +132,7 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         key(
             "Time after which a slave that lags leaves the SyncStateSet.",
             set_by="spec.failover.maxTimeSlaveNotCatchupMs",
+            group_wide=True,
         ),
     ] = NOT_CAUGHT_UP_MS
     ha_max_gap_not_in_sync: Annotated[

@@ -29,6 +29,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     creation_only: bool = False
     change: Change | None = None
     without_effect: bool = False
+    group_wide: bool = False
 
 
 def rows(spec: type[Settings]) -> tuple[Row, ...]:
@@ -97,3 +98,8 @@ def set_elsewhere(*specs: type[Settings]) -> Mapping[str, str]:
 def creation_only(*specs: type[Settings]) -> frozenset[str]:
     """Keys that spec.config has from the beginning or not at all."""
     return frozenset(row.key for spec in specs for row in rows(spec) if row.creation_only)
+
+
+def group_wide(*specs: type[Settings]) -> frozenset[str]:
+    """Keys that are equal on all replicas of a group."""
+    return frozenset(row.key for spec in specs for row in rows(spec) if row.group_wide)

@@ -20,6 +20,7 @@ from rocketmq_settings.table import (
     OF_THE_BROKER,
     OF_THE_SIDECAR,
     creation_only,
+    group_wide,
     keys,
     rows,
     set_elsewhere,
@@ -102,6 +103,36 @@ def test_nothing_is_explained_about_defaults_or_beside_an_official_broker() -> N
 
 def test_what_can_never_change() -> None:
     assert creation_only(BrokerKeys, SidecarKeys) == {"mappedFileSizeCommitLog"}
+
+
+def test_what_a_group_promises_is_the_same_on_all_replicas() -> None:
+    assert group_wide(ReplicaKeys) == {
+        "enableControllerMode",
+        "mappedFileSizeCommitLog",
+        "flushDiskType",
+        "durability",
+        "allAckInSyncStateSet",
+        "inSyncReplicas",
+        "minInSyncReplicas",
+    }
+    assert group_wide(BrokerKeys) - group_wide(ReplicaKeys) == {
+        "enableSlaveActingMaster",
+        "enableRemoteEscape",
+        "autoCreateTopicEnable",
+        "autoCreateSubscriptionGroup",
+        "allowLongGroupNames",
+        "skipPreOnline",
+        "messageDelayLevel",
+        "maxMessageSize",
+        "fileReservedTime",
+        "lockInStrictMode",
+        "totalReplicas",
+    }
+    assert group_wide(SidecarKeys) - group_wide(ReplicaKeys) == {
+        "haMaxTimeSlaveNotCatchup",
+        "haReplicationSecretRequired",
+        "enableAutoInSyncReplicas",
+    }
 
 
 def test_only_some_keys_of_a_controller_are_for_tools() -> None:

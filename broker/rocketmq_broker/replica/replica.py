@@ -36,6 +36,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     LogState,
     MasterKnown,
+    NamedSettings,
     NoRole,
     Others,
     Prepare,
@@ -55,6 +56,7 @@ from rocketmq_formats.replica_link import (
     Truncated,
     Welcome,
 )
+from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
@@ -145,6 +147,8 @@ class Replica:
         self._stopping = self._noticed = False
         self.status: Status | None = None
         """The answer to 1007 and 907; None until the sidecar has sent it."""
+        self.named_settings: str | None = None
+        """What a master's 906 names; None until the sidecar has sent it."""
 
     @property
     def connected(self) -> bool:
@@ -222,8 +226,7 @@ class Replica:
             confirm_offset=store.confirm_offset,
             file_size=self._settings.mapped_file_size_commit_log,
             log=self._log_state,
-            message_delay_level=self._settings.message_delay_level,
-            max_message_size=self._settings.max_message_size,
+            settings=group_values(self._settings),
             registered=self._registered,
             controllers=self._settings.enable_controller_mode,
         )
@@ -246,7 +249,7 @@ class Replica:
 
     def on_link_lost(self, reason: str) -> None:
         self._inbox.clear()
-        self.status = None
+        self.status = self.named_settings = None
         if self._holding is not None:
             self._holding.cancel()
         self._lose_role(f"link to the sidecar lost: {reason}")
@@ -291,6 +294,8 @@ class Replica:
                     self._on_role_change()
             case CopyKey():
                 self._role.copy_key = message
+            case NamedSettings():
+                self.named_settings = message.text
             case Prepare():
                 self._prepare(message.epoch)
             case Grant():

@@ -57,10 +57,8 @@ class ReplicaApi:
                 master_address=self._address,
                 log_audit=True,
                 mapped_file_size_commit_log=self._settings.mapped_file_size_commit_log,
-                message_delay_level=self._settings.message_delay_level,
-                durability=self._settings.durability,
-                max_message_size=self._settings.max_message_size,
                 enable_controller_mode=None if self._settings.enable_controller_mode else False,
+                group_settings=self._replica.named_settings,
             )
         return response(request, ResponseCode.SUCCESS, None, header)
 

@@ -170,7 +170,13 @@ class Agent:
         """What an operator should know although this replica is not `unready`."""
         if self.machine is None:
             return None
-        return self.machine.remark(self._clock()) or (ACTING if self.broker.acting else None)
+        differences = "; ".join(self.replication.differences)
+        remarks = (
+            self.machine.remark(self._clock()),
+            f"settings differ from the master's: {differences}" if differences else None,
+            ACTING if self.broker.acting else None,
+        )
+        return "; ".join(filter(None, remarks)) or None
 
     # broker_side.BrokerEvents
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from rocketmq_formats.remoting.ha_info import encode_settings
 from rocketmq_formats.replica_link import (
     Alive,
     Appended,
@@ -23,6 +24,7 @@ from rocketmq_formats.replica_link import (
     Hello,
     Lease,
     LogState,
+    NamedSettings,
     Prepared,
     Registered,
     Released,
@@ -153,6 +155,7 @@ class BrokerSide:
         self._progress = None
         self._sent_offset = hello.max_offset
         self._watch.start()
+        self.link.send(NamedSettings(encode_settings(settings.group_settings(hello.settings))))
         if self._copy_key is not None:
             self.link.send(self._copy_key)
         if self._status is not None:

@@ -46,6 +46,7 @@ def replica_view(
         fenced_at_millis=0 if fence is None else fence.since_millis,
         broker_connected=standing.role is not Role.UNKNOWN,
         ready_reason=standing.unready or "",
+        remark=standing.remark or "",
         engine="apache",
         version=__version__,
         acting_master=standing.acting,

@@ -158,6 +158,7 @@ def message_of(view: ReplicaView) -> pb.Replica:
         version=view.version,
         address=view.address,
         acting_master=view.acting_master,
+        remark=view.remark,
     )
 
 

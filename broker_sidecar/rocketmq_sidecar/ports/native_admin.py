@@ -54,6 +54,7 @@ class NativeAdmin:
             fence_reason="" if self.fence is None else self.fence.reason,
             fenced_at_millis=0 if self.fence is None else self.fence.since_millis,
             ready_reason=self._unready() or "",
+            remark=agent.remark() or "",
             version=__version__,
             max_offset=replication.max_offset,
             confirm_offset=replication.confirm_offset,

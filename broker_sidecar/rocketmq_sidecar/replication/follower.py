@@ -68,8 +68,8 @@ class Follower:
         self._lock = lock
         self._connect, self._prepare = connect, prepare
         self._settings = settings
-        self._differences: tuple[str, ...] = ()
-        """The last ones reported."""
+        self.differences: tuple[str, ...] = ()
+        """From the master's settings, as last compared."""
         self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
         self._tell_aligned = on_aligned
         self._loop = asyncio.get_running_loop()
@@ -186,9 +186,9 @@ class Follower:
     def _compare_settings(self, master: ExchangeHAInfoHeader) -> None:
         """Raises `TruncationError`."""
         found = differences(self._settings, master)
-        if found and found != self._differences:
+        if found and found != self.differences:
             log.warning("settings differ from the master's", master=self.master_id, difference="; ".join(found))
-        self._differences = found
+        self.differences = found
 
     async def _open(self, host: str, port: int) -> socket.socket:
         loop = self._loop

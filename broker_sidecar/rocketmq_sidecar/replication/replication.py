@@ -111,7 +111,7 @@ class Replication:
         self._server: HaServer | None = None
         self._client: RemotingClient | None = None
         self._follower: Follower | None = None
-        self._group_settings = GroupSettings(settings.mapped_file_size_commit_log, "", settings.durability)
+        self._group_settings = GroupSettings(settings.mapped_file_size_commit_log)
         group = group_digest(settings.broker_cluster_name, settings.name)
         self._trust = Trust(group, secret, settings.ha_replication_secret_required)
         self._status = StatusReporter(settings, on_status)
@@ -206,10 +206,8 @@ class Replication:
         self._audit_watch.audit.damage = hello.log.damage
         self._group_settings = GroupSettings(
             hello.file_size,
-            hello.message_delay_level,
-            self.settings.durability,
-            hello.max_message_size,
             controllers=self.settings.enable_controller_mode,
+            values=self.settings.group_settings(hello.settings),
         )
         identified = self.settings.enable_controller_mode and self._broker_id >= 1
         lost = self._log.open_log(hello, identified=identified)
@@ -427,6 +425,11 @@ class Replication:
     def slaves(self) -> tuple[SlaveLag, ...]:
         """Master: the slaves that are connected."""
         return () if self._server is None else self._server.slaves
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """Slave: its settings that differ from its native master's, with both values, as last compared."""
+        return () if self._follower is None else self._follower.differences
 
     # Inside
 

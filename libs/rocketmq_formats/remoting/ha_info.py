@@ -4,7 +4,8 @@ Brokers answer them, sidecars and Java's slaves ask 906, mqadmin `haStatus` asks
 Source: rocketmq-all-5.3.3: ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResponseHeader.java, HARuntimeInfo.java.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -23,11 +24,32 @@ class ExchangeHAInfoHeader(Header, frozen=True):
     log_audit: bool | None = None
     """A native master answers questions about its log (`replication.audit`) at its HA address. Java's do not say it."""
     mapped_file_size_commit_log: Int64 | None = None
-    message_delay_level: str | None = None
-    durability: str | None = None
-    max_message_size: Int64 | None = None
     enable_controller_mode: bool | None = None
-    """A native master's settings under their keys, for slaves to compare. Java's masters do not name theirs."""
+    """A native master's settings under their keys: a slave with others does not follow. Java's do not name theirs."""
+    group_settings: str | None = None
+    """A native master's settings that all replicas of its group share, for slaves to compare (`encode_settings`)."""
+
+
+MAX_SETTINGS: Final = 16 * 1024
+"""Characters of `group_settings`."""
+
+_settings: Final = msgspec.json.Decoder(dict[str, str])
+
+
+def encode_settings(values: Mapping[str, str]) -> str:
+    """`group_settings` of key -> value, as in the configuration file: a JSON object of strings."""
+    return msgspec.json.encode(values).decode()
+
+
+def decode_settings(text: str | None) -> Mapping[str, str]:
+    """Key -> value; the receiver ignores keys that it does not know. Nothing if the text is no such object, or too
+    long."""
+    if text is None or len(text) > MAX_SETTINGS:
+        return {}
+    try:
+        return _settings.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return {}
 
 
 # 907 GET_BROKER_HA_STATUS

@@ -18,7 +18,7 @@ from rocketmq_formats import properties
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.security_keys import IGNORE_SECURITY_KEYS, SECURITY_KEYS, promised_protection
 from rocketmq_settings.declare import OTHER_NAMES, Settings
-from rocketmq_settings.table import without_effect
+from rocketmq_settings.table import group_wide, without_effect
 
 log = structlog.get_logger(__name__)
 
@@ -140,6 +140,12 @@ def to_text_values(settings: Settings) -> dict[str, str]:
         if value is not None:
             values[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return values
+
+
+def group_values(settings: Settings) -> dict[str, str]:
+    """Of `to_text_values` what is equal on all replicas of a group."""
+    wide = group_wide(type(settings))
+    return {key: text for key, text in to_text_values(settings).items() if key in wide}
 
 
 def _fold(key: str) -> str:

@@ -27,6 +27,7 @@ from rocketmq_formats.replica_link import (
     Lease,
     LogState,
     Message,
+    NamedSettings,
     NoRole,
     Others,
     Prepare,
@@ -46,6 +47,7 @@ from rocketmq_formats.replica_link import (
     Welcome,
     encode,
 )
+from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import NotWriterError
 from rocketmq_store.log.segments import MappedFiles
@@ -59,6 +61,7 @@ async def test_the_first_word(tmp_path: Path) -> None:
         hello = await group.sidecar.receive(Hello)
         assert (hello.cluster_name, hello.broker_name, hello.address) == ("C", "broker-a", group.address)
         assert (hello.min_offset, hello.max_offset, hello.file_size) == (0, 0, 1024 * 1024)
+        assert hello.settings == group_values(group.app.settings)
         assert not group.app.store.writer.held
 
 
@@ -271,6 +274,9 @@ async def ask(group: Group, code: int, body: bytes = b"", **fields: str) -> Remo
 
 async def test_906(tmp_path: Path) -> None:
     async with running(tmp_path / "store", haListenPort=12345) as group:
+        group.sidecar.send(NamedSettings('{"durability":"strict"}'))
+        group.sidecar.send(Probe())
+        await group.sidecar.receive(Alive)
         master = await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)
         assert master.ext_fields == {
             "masterHaAddress": "127.0.0.1:12345",
@@ -278,9 +284,7 @@ async def test_906(tmp_path: Path) -> None:
             "masterAddress": group.address,
             "logAudit": "true",
             "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
-            "messageDelayLevel": group.app.settings.message_delay_level,
-            "durability": group.app.settings.durability,
-            "maxMessageSize": str(group.app.settings.max_message_size),
+            "groupSettings": '{"durability":"strict"}',
         }
         group.sidecar.send(Release())
         group.sidecar.send(Following(2, 2, "127.0.0.1:1"))

@@ -12,6 +12,8 @@ from tests.processes.replica_group import Group, Sender, complete, group
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 SIZE, OTHER_SIZE = 1 << 20, 2 << 20
+OTHER_PROMISES = {"lockInStrictMode": True, "haMaxTimeSlaveNotCatchup": 14_000, "minInSyncReplicas": 2}
+"""A key of the broker, one of the sidecar, one of both."""
 DIFFERENCE = f"mappedFileSizeCommitLog is {OTHER_SIZE} here and {SIZE} at the master"
 
 
@@ -43,3 +45,21 @@ async def test_a_replica_with_files_of_another_size_is_not_in_sync_and_never_ele
             await good.settled()
             await sender.more()
         await complete(sender)
+
+
+async def test_a_replica_that_promises_something_else_is_in_sync_and_says_what(tmp_path: Path, ports: PortPool) -> None:
+    """It must be in sync and ready, or a rolling update would stop at the first replica."""
+    async with group(tmp_path, ports, differs=OTHER_PROMISES) as replicas:
+        good, odd = Group(replicas.members[:-1], replicas.name_server), replicas.members[-1]
+        await good.settled()
+        odd.replica.launch()
+        await replicas.settled()
+        (view,) = await Group([odd], "").until(lambda views: bool(views[0].remark), "it says what differs")
+    assert view.ready_reason == ""
+    assert view.remark == "settings differ from the master's: " + "; ".join(
+        (
+            "haMaxTimeSlaveNotCatchup is '14000' here and '15000' at the master",
+            "lockInStrictMode is 'true' here and 'false' at the master",
+            "minInSyncReplicas is '2' here and '1' at the master",
+        )
+    )

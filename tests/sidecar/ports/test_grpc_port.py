@@ -50,6 +50,7 @@ FULL = ReplicaView(
     version="1",
     address="10.0.0.1:10911",
     acting_master=True,
+    remark="settings differ",
 )
 
 

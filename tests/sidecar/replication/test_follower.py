@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_formats.remoting.command import RemotingCommand, response
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, encode_settings
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.replication import follower as follower_module
@@ -25,6 +26,19 @@ class NobodyThere:
 class MasterWithOtherFiles:
     async def call(self, _address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
         header = ExchangeHAInfoHeader(master_ha_address="10.0.0.1:10912", mapped_file_size_commit_log=8192)
+        return response(request, 0, header=header)
+
+
+class MasterWithOtherPromises:
+    """Its HA port is closed, so it is asked again and again."""
+
+    def __init__(self) -> None:
+        self.values = {"durability": "relaxed"}
+        self.asked = 0
+
+    async def call(self, _address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
+        self.asked += 1
+        header = ExchangeHAInfoHeader(master_ha_address="127.0.0.1:1", group_settings=encode_settings(self.values))
         return response(request, 0, header=header)
 
 
@@ -61,7 +75,7 @@ def follower(
         on_change=lambda: None,
         on_aligned=lambda _: pytest.fail("aligned"),
         on_lost=lambda: None,
-        settings=GroupSettings(4096, "1s", "strict", controllers=controllers),
+        settings=GroupSettings(4096, controllers=controllers, values={"durability": "strict"}),
     )
 
 
@@ -102,6 +116,28 @@ async def test_a_master_with_files_of_another_size_is_not_followed(tmp_path: Pat
     one.follow(1, 7, "10.0.0.1:10911")
     assert "mappedFileSizeCommitLog is 4096 here and 8192 at the master" in str(await told.get())
     await one.stop()
+
+
+@pytest.mark.timeout(20)
+async def test_a_difference_is_logged_once_and_shown_until_it_ends(tmp_path: Path) -> None:
+    master = MasterWithOtherPromises()
+    one = follower(WriterLock(tmp_path / "writer.lock"), lambda _: None, master)
+
+    async def asked_again() -> None:
+        seen = master.asked
+        while master.asked < seen + 2:
+            await asyncio.sleep(0)
+
+    difference = "durability is 'strict' here and 'relaxed' at the master"
+    with capture_logs() as lines:
+        one.follow(1, 7, "10.0.0.1:10911")
+        await asked_again()
+        assert one.differences == (difference,)
+        master.values = {"durability": "strict"}
+        await asked_again()
+        assert one.differences == ()
+        await one.stop()
+    assert [line["difference"] for line in lines if "settings differ" in line["event"]] == [difference]
 
 
 @pytest.mark.timeout(20)

@@ -1,18 +1,20 @@
 """Settings that all replicas of a group share: a slave compares its own with its master's before it follows. Pure; for
-`follower`.
+`follower`. Which they are is said where the keys are declared (`group_wide`).
 
-    mappedFileSizeCommitLog   a copy in files of another size cannot be read: the slave does not follow
-    enableControllerMode      nor if only one of the two has controllers
-    messageDelayLevel         copies are good, but the group promises something else after a failover; a rolling
-    durability                update changes these replica by replica, so a difference is reported and nothing more
-    maxMessageSize
+Two keep a slave away: in files of another size (mappedFileSizeCommitLog) a copy cannot be read, and
+enableControllerMode says who decides which replica is master. Whatever the others are, copies are good, but the group
+promises something else, at the latest after a failover. A rolling update changes these replica by replica, and would
+stop at the first one if a slave with other values did not follow or were not ready. So a difference is reported, in the
+log and in what the sidecar says of the replica, and nothing more.
 
-An official master does not name its settings (906 has no room for them), so nothing is compared with it.
+An official master does not name its settings, so nothing is compared with it.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, decode_settings
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 
 
@@ -28,12 +30,10 @@ class GroupSettings(msgspec.Struct, frozen=True):
     """This replica's. `file_size` in bytes."""
 
     file_size: int
-    delay_levels: str
-    durability: str
-    max_message_size: int | None = None
-    """None: the broker has not said it."""
     controllers: bool = True
     """enableControllerMode."""
+    values: Mapping[str, str] = {}
+    """Key -> value of all of them."""
 
 
 def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
@@ -55,13 +55,9 @@ def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str,
             "Set it to the same value on all replicas of a group, and begin the replica that differs with an empty "
             "store"
         )
-    pairs = {
-        "messageDelayLevel": (ours.delay_levels, master.message_delay_level),
-        "durability": (ours.durability, master.durability),
-        "maxMessageSize": (ours.max_message_size, master.max_message_size),
-    }
+    theirs = decode_settings(master.group_settings)
     return tuple(
-        f"{key} is {mine!r} here and {theirs!r} at the master"
-        for key, (mine, theirs) in pairs.items()
-        if mine is not None and theirs is not None and mine != theirs
+        f"{key} is {value!r} here and {theirs[key]!r} at the master"
+        for key, value in sorted(ours.values.items())
+        if theirs.get(key, value) != value
     )

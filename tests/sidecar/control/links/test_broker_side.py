@@ -6,7 +6,17 @@ from typing import cast
 
 import pytest
 
-from rocketmq_formats.replica_link import PROTOCOL, Alive, Counts, FromSidecar, Hello, Prepare, Replicated
+from rocketmq_formats.remoting.ha_info import decode_settings
+from rocketmq_formats.replica_link import (
+    PROTOCOL,
+    Alive,
+    Counts,
+    FromSidecar,
+    Hello,
+    NamedSettings,
+    Prepare,
+    Replicated,
+)
 from rocketmq_sidecar.control.broker_link import BrokerLink
 from rocketmq_sidecar.control.broker_side import MAX_UNREPORTED_BYTES, REPLICATED_SECONDS, BrokerEvents, BrokerSide
 from rocketmq_sidecar.control.replication_worker import ReplicationPort
@@ -59,6 +69,21 @@ async def test_a_broker_of_the_other_mode_is_refused(controllers: bool) -> None:
     assert events.heard == []
     assert broker.on_hello(hello(controllers)) is None
     assert events.heard == [hello(controllers)]
+    await broker.stop()
+
+
+async def test_a_broker_learns_what_to_name_of_both_halves() -> None:
+    settings = SidecarSettings(controller_addr="127.0.0.1:1", durability="relaxed", ha_max_time_slave_not_catchup=7)
+    broker = BrokerSide(settings, cast("BrokerEvents", Events()), lambda: pytest.fail("not asked for"), lambda: 0.0)
+    link = Link()
+    broker.link = cast("BrokerLink", link)
+    names, size = (settings.broker_cluster_name, settings.name), settings.mapped_file_size_commit_log
+    hello = Hello(PROTOCOL, *names, "10.0.0.1:10911", 0, 0, 0, size, settings={"maxMessageSize": "1000"})
+    assert broker.on_hello(hello) is None
+    (named,) = (message for message in link.said if isinstance(message, NamedSettings))
+    values = decode_settings(named.text)
+    assert (values["maxMessageSize"], values["durability"]) == ("1000", "relaxed")
+    assert values["haMaxTimeSlaveNotCatchup"] == "7"
     await broker.stop()
 
 

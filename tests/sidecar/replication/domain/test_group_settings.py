@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, encode_settings
 from rocketmq_sidecar.domain.replication.group_settings import (
     GroupSettings,
     OtherFileSizeError,
@@ -11,20 +11,15 @@ from rocketmq_sidecar.domain.replication.group_settings import (
     differences,
 )
 
-OURS = GroupSettings(1 << 20, "1s 5s", "strict", 1000)
+VALUES = {"messageDelayLevel": "1s 5s", "durability": "strict", "lockInStrictMode": "true"}
+OURS = GroupSettings(1 << 20, values=VALUES)
+OFFICIAL = ExchangeHAInfoHeader(master_ha_address="a:1")
 
 
-def master(
-    size: int | None = 1 << 20,
-    levels: str | None = "1s 5s",
-    durability: str | None = "strict",
-    largest: int | None = 1000,
-) -> ExchangeHAInfoHeader:
+def master(size: int = 1 << 20, **values: str) -> ExchangeHAInfoHeader:
     return ExchangeHAInfoHeader(
         mapped_file_size_commit_log=size,
-        message_delay_level=levels,
-        durability=durability,
-        max_message_size=largest,
+        group_settings=encode_settings({**VALUES, **values}),
         master_ha_address="a:1",
     )
 
@@ -34,7 +29,7 @@ def test_equal_settings() -> None:
 
 
 def test_an_official_master_names_none() -> None:
-    assert differences(OURS, master(None, None, None, None)) == ()
+    assert differences(OURS, OFFICIAL) == ()
 
 
 def test_another_file_size_is_refused_with_both_values() -> None:
@@ -43,11 +38,23 @@ def test_another_file_size_is_refused_with_both_values() -> None:
 
 
 def test_other_differences_are_reported_with_both_values() -> None:
-    assert differences(OURS, master(levels="1s", durability="relaxed", largest=500)) == (
-        "messageDelayLevel is '1s 5s' here and '1s' at the master",
+    assert differences(OURS, master(messageDelayLevel="1s", durability="relaxed", lockInStrictMode="false")) == (
         "durability is 'strict' here and 'relaxed' at the master",
-        "maxMessageSize is 1000 here and 500 at the master",
+        "lockInStrictMode is 'true' here and 'false' at the master",
+        "messageDelayLevel is '1s 5s' here and '1s' at the master",
     )
+
+
+def test_keys_that_only_one_of_the_two_knows_are_not_compared() -> None:
+    """Releases differ while a group is updated."""
+    assert differences(OURS, master(ofALaterRelease="7")) == ()
+    fewer = msgspec.structs.replace(master(), group_settings=encode_settings({"durability": "relaxed"}))
+    assert differences(OURS, fewer) == ("durability is 'strict' here and 'relaxed' at the master",)
+
+
+def test_what_a_master_names_becomes_one_line() -> None:
+    (difference,) = differences(OURS, master(durability="strict\nall is well"))
+    assert "\n" not in difference
 
 
 def test_a_slave_and_its_master_both_have_controllers_or_neither() -> None:
@@ -56,6 +63,6 @@ def test_a_slave_and_its_master_both_have_controllers_or_neither() -> None:
     assert differences(alone, their) == ()
     with pytest.raises(OtherModeError, match="enableControllerMode is true here and false at the master"):
         differences(OURS, their)
-    for other in (master(), master(None, None, None, None)):
+    for other in (master(), OFFICIAL):
         with pytest.raises(OtherModeError, match="enableControllerMode is false here and true at the master"):
             differences(alone, other)
