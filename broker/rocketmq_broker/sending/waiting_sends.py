@@ -88,10 +88,13 @@ class WaitingSends:
         if self._flushed_offset is not None:
             until = min(until, self._flushed_offset())
         now, answered = self._loop.time(), self._traffic.answered
+        answers: dict[Peer, list[bytes]] = {}
         while queue and queue[0].end <= until:
             send = queue.popleft()
-            send.peer.answer_frame(send.frame)
+            answers.setdefault(send.peer, []).append(send.frame)
             answered(now - send.since)
+        for peer, frames in answers.items():
+            peer.answer_frames(frames)
         self._check_drained()
 
     def fail_all(self, code: ResponseCode, remark: str) -> None:

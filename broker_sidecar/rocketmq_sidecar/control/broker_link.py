@@ -119,6 +119,11 @@ class BrokerLink:
         if self._broker is not None:
             self._broker.send(message)
 
+    def send_now(self, message: FromSidecar) -> None:
+        """As `send`, written before this returns, behind what is queued: producers wait for it."""
+        if self._broker is not None:
+            self._broker.send_now(message)
+
     def drop(self, reason: str) -> None:
         """Cut the broker's connection: it counts as dead."""
         if self._broker is not None:
@@ -253,6 +258,10 @@ class _Connection(asyncio.Protocol):
             self._latest[kind] = len(self._out)
         self._out.append(message)
 
+    def send_now(self, message: FromSidecar) -> None:
+        self._flush()
+        self._write(encode(message))
+
     def fail(self, reason: str) -> None:
         self._reason = reason
         if self._transport is not None:
@@ -266,8 +275,12 @@ class _Connection(asyncio.Protocol):
     def _flush(self) -> None:
         out, self._out = self._out, []
         self._latest.clear()
-        if self._transport is None or self._transport.is_closing() or not out:
+        if out:
+            self._write(b"".join(map(encode, out)))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
             return
-        self._transport.write(b"".join(map(encode, out)))
+        self._transport.write(data)
         if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self.fail("the broker does not read")

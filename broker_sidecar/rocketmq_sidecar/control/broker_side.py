@@ -211,7 +211,7 @@ class BrokerSide:
     def progressed(self, progress: Progress) -> None:
         """Master: what the replicas hold."""
         self._progress = progress
-        self.link.send(progress)
+        self.link.send_now(progress)
 
     def replicated(self, max_offset: int, confirm_offset: int) -> None:
         """Slave: the log grew, or more of it is confirmed."""

@@ -5,7 +5,7 @@ and its appetite allow. What handlers see of a peer.
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
 import structlog
@@ -42,8 +42,8 @@ class Deferred(enum.Enum):
 
 
 DEFERRED: Final = Deferred.DEFERRED
-"""Answer of a handler that will call `Peer.answer_frame` or `Peer.answer_later` exactly once for this request. Where
-thousands of requests a second are answered in runs, it saves a future and a callback for each of them."""
+"""Answer of a handler that will call `Peer.answer_frame`, `answer_frames` or `answer_later` exactly once for this
+request. Where thousands of requests a second are answered in runs, it saves a future and a callback for each."""
 
 Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
 """At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
@@ -109,6 +109,8 @@ class Peer(asyncio.Protocol):
         """As counted in the process's memory."""
         self._in_line = False
         """`turn` will be called."""
+        self._in_slice = False
+        """Requests are being handled: what is queued is written when the slice ends."""
         self._in_flight = 0
         self._write_paused = False
         self._reading_paused = False
@@ -172,8 +174,7 @@ class Peer(asyncio.Protocol):
     def eof_received(self) -> None:
         """The peer has ended its side. That counts as its end at once (it may have died), but what can be answered in
         one slice is."""
-        self._slice()
-        self.flush()  # the connection closes before this turn of the loop is over
+        self._slice()  # it flushes, too: the connection closes before this turn of the loop is over
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
@@ -190,7 +191,8 @@ class Peer(asyncio.Protocol):
     # for handlers
 
     def send(self, command: RemotingCommand) -> None:
-        """Queue `command`; everything queued in this turn of the loop is written at once. Dropped if the peer is gone.
+        """Queue `command`; everything queued in this slice, else in this turn of the loop, leaves in one write. Dropped
+        if the peer is gone.
 
         Raises:
             ValueError: `command` does not fit a frame.
@@ -212,11 +214,17 @@ class Peer(asyncio.Protocol):
         self._queue(frame)
         if self._out_bytes >= FLUSH_BYTES:
             self.flush()
-        if self._backlog:
-            # not at once: the caller has other requests to answer
-            self._wait(slow=False)
-        elif self._reading_paused:
-            self._throttle()
+        self._read_on()
+
+    def answer_frames(self, frames: Sequence[bytes]) -> None:
+        """As `answer_frame`, for several requests; written now, not at the end of the turn: a run of answers is worth a
+        write of its own."""
+        self._in_flight -= len(frames)
+        if self._closing:
+            return
+        self._out += frames
+        self.flush()
+        self._read_on()
 
     def answer_later(self, request: RemotingCommand, answer: RemotingCommand) -> None:
         """Queue the answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
@@ -313,6 +321,7 @@ class Peer(asyncio.Protocol):
         """One turn's requests."""
         clock, backlog, left = self._clock, self._backlog, REQUESTS_PER_TURN
         most = self._server.limits.max_in_flight
+        self._in_slice = True
         began = now = clock()
         while backlog and not self._write_paused and self._in_flight < most:  # `_busy`, without its call
             if not left or now - began >= SLICE_SECONDS:
@@ -326,9 +335,19 @@ class Peer(asyncio.Protocol):
                     self.flush()
             now = clock()
         self._turns.spend(now - began)
+        self._in_slice = False
+        self.flush()  # now: at the end of the turn it would cost another one
         if self._backlog_bytes and not backlog:
             self._backlog_bytes = 0
             self._account_received(fresh=True)
+
+    def _read_on(self) -> None:
+        """A deferred answer has left room for requests."""
+        if self._backlog:
+            # not at once: the caller has other requests to answer
+            self._wait(slow=False)
+        elif self._reading_paused:
+            self._throttle()
 
     def _wait(self, *, slow: bool) -> None:
         if not self._in_line:
@@ -404,7 +423,7 @@ class Peer(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _queue(self, frame: bytes) -> None:
-        if not self._out:
+        if not self._out and not self._in_slice:
             self._turns.flush_later(self)
         self._out.append(frame)
         self._out_bytes += len(frame)

@@ -1,8 +1,9 @@
 """The remoting server every RocketMQ-speaking process listens with: asyncio around the sans-IO connection.
 
-Requests go to one `Handler`. It answers at once, later (a future), or never (oneway); answers made in one turn of the
-loop leave in one write. Everything a stranger can make grow is bounded here and in `peer`: connections, bytes of
-unfinished requests, requests in flight, answers not taken, idle time, time in the loop, lines in the log.
+Requests go to one `Handler`. It answers at once, later (a future), or never (oneway). What one slice of requests is
+answered leaves in one write, and so do later answers of one turn of the loop. Everything a stranger can make grow is
+bounded here and in `peer`: connections, bytes of unfinished requests, requests in flight, answers not taken, idle time,
+time in the loop, lines in the log.
 """
 
 import asyncio

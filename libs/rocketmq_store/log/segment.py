@@ -38,7 +38,7 @@ _madvise.restype = ctypes.c_int
 class Segment:
     """An existing file of `size` bytes whose first byte has the offset `start`. Raises `OSError` at opening."""
 
-    __slots__ = ("_allocated", "_fd", "_map", "_unsynced", "_view", "identity", "path", "size", "start")
+    __slots__ = ("_allocated", "_fd", "_map", "_unsynced", "_view", "end", "identity", "path", "size", "start")
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self._fd = -1
@@ -50,6 +50,7 @@ class Segment:
         self.path = path
         self.start = start
         self.size = size
+        self.end = start + size
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         status = os.fstat(self._fd)
         self.identity = (status.st_dev, status.st_ino)
@@ -90,10 +91,6 @@ class Segment:
     def fd(self) -> int:
         """Valid while this object lives."""
         return self._fd
-
-    @property
-    def end(self) -> int:
-        return self.start + self.size
 
     @property
     def view(self) -> memoryview:

@@ -1,6 +1,7 @@
 """Waiting sends: answered in runs, in order, in time, and never PUT_OK without the copies."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -27,6 +28,10 @@ class Client:
     def answer_frame(self, frame: bytes) -> None:
         self.last = decode_frame(frame[4:])
         self.answers.append((self.last.opaque, self.last.code))
+
+    def answer_frames(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            self.answer_frame(frame)
 
 
 class Stage:

@@ -44,6 +44,37 @@ async def test_others_have_their_turn_while_many_requests_of_one_peer_are_handle
     assert handled_at_turns[0] <= REQUESTS_PER_TURN
 
 
+class Written(asyncio.Transport):
+    """Takes everything at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+async def test_answers_leave_together_and_wait_for_no_turn_of_the_loop() -> None:
+    peer, transport = Peer(RemotingServer(Recorder(), host="127.0.0.1", port=0), 1), Written()
+    peer.connection_made(transport)
+    peer.data_received(encode_frame(ask(1)) + encode_frame(ask(2)))
+    answers = [encode_frame(response(ask(opaque), 0)) for opaque in (1, 2)]
+    assert transport.writes == [b"".join(answers)]
+    peer.send(ask(3))
+    peer.send(ask(4))
+    assert len(transport.writes) == 1
+    await asyncio.sleep(0)
+    assert transport.writes[1:] == [encode_frame(ask(3)) + encode_frame(ask(4))]
+    peer.connection_lost(None)
+
+
 async def test_a_request_cut_into_bytes_is_one_request() -> None:
     async with serving(Recorder()) as server, raw(server) as connection:
         for byte in encode_frame(ask(7, body=b"x")):
@@ -100,6 +131,23 @@ async def test_answers_may_be_deferred_without_a_future() -> None:
         assert (await connection.receive()).code == ResponseCode.SYSTEM_ERROR
 
 
+async def test_deferred_answers_may_be_given_in_runs() -> None:
+    asked: list[tuple[RemotingCommand, Peer]] = []
+
+    def defer(request: RemotingCommand, peer: Peer) -> Answer:
+        asked.append((request, peer))
+        return DEFERRED
+
+    async with serving(Recorder(defer), ServerLimits(max_in_flight=2)) as server, raw(server) as connection:
+        connection.send(*(ask(opaque) for opaque in range(1, 5)))
+        for count in (2, 4):
+            while len(asked) < count:
+                await asyncio.sleep(0)
+            peer = asked[0][1]
+            peer.answer_frames([encode_frame(response(request, 0)) for request, _ in asked[count - 2 :]])
+            assert [(await connection.receive()).opaque for _ in range(2)] == [count - 1, count]
+
+
 async def test_deferred_answers_to_a_closed_peer_are_dropped() -> None:
     peers: list[Peer] = []
 
@@ -113,7 +161,9 @@ async def test_deferred_answers_to_a_closed_peer_are_dropped() -> None:
             connection.send(ask(1))
             await until(lambda: bool(peers))
         await until(lambda: bool(handler.closed))
-        peers[0].answer_frame(encode_frame(response(ask(1), 0)))
+        frame = encode_frame(response(ask(1), 0))
+        peers[0].answer_frame(frame)
+        peers[0].answer_frames([frame])
 
 
 async def test_an_answer_may_be_a_whole_frame() -> None:

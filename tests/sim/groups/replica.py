@@ -6,7 +6,7 @@ which does what `send.SendProcessor.on_send` does around `ReplicaRole`, store an
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,6 +93,10 @@ class Sender:
 
     def answer_frame(self, frame: bytes) -> None:
         self._answered(frame is PUT_OK)
+
+    def answer_frames(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            self.answer_frame(frame)
 
 
 class Broker:

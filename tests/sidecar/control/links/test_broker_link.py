@@ -141,6 +141,21 @@ async def test_levels_of_one_turn_are_one_message_and_overtake_nothing(link: Bro
     await peer.close()
 
 
+async def test_what_is_sent_now_waits_for_no_turn_and_overtakes_nothing(link: BrokerLink, handler: Handler) -> None:
+    peer = await Peer.connect(link._path)
+    peer.send(HELLO)
+    await handler.until(1)
+    link.send(Prepare(2))
+    link.send(Lease(1, 1.0))
+    link.send_now(Replicated(100, 100))
+    received = os.read(peer.writer.get_extra_info("socket").fileno(), 65_536)
+    expected = [Prepare(2), Lease(1, 1.0), Replicated(100, 100)]
+    assert list(map(decode_from_sidecar, LinkReader().receive(received))) == expected
+    link.send(Lease(2, 2.0))
+    assert await peer.receive(1) == [Lease(2, 2.0)]
+    await peer.close()
+
+
 async def test_second_broker_is_refused_while_the_first_lives(link: BrokerLink, handler: Handler) -> None:
     first = await Peer.connect(link._path)
     first.send(HELLO)
