@@ -24,6 +24,20 @@ class StoreDamagedError(StoreError):
         self.path = path
 
 
+class ConfirmedLostError(StoreDamagedError):
+    """The log ends at `offset`, before what is confirmed. It is not cut there, and no master may begin with it."""
+
+    def __init__(self, path: Path, offset: int, confirmed: int, reason: str) -> None:
+        super().__init__(
+            path,
+            f"no whole record at offset {offset} ({reason}), but messages up to {confirmed} are confirmed",
+            "this replica copies them again when it follows a master; if no other member has them, restart this broker:"
+            " it then counts as after a power cut",
+        )
+        self.offset = offset
+        self.reason = reason
+
+
 class StoreInUseError(StoreError):
     """Another process has this store open."""
 

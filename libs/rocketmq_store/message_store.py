@@ -27,13 +27,20 @@ from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_formats.store.message import Record
 from rocketmq_formats.store.queue_ends import FILE_NAME as QUEUE_ENDS
 from rocketmq_formats.store.queue_ends import QueueEnds
+from rocketmq_formats.store.record_chain import HEAD
 from rocketmq_store import recovery
 from rocketmq_store.appending import Appender
 from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.disk_space import DiskSpace
 from rocketmq_store.durability import Durability
-from rocketmq_store.errors import NotWriterError, RecoveryInterruptedError, StoreDamagedError, StoreFullError
-from rocketmq_store.log.commit_log import CommitLog, Walker, first_whole
+from rocketmq_store.errors import (
+    ConfirmedLostError,
+    NotWriterError,
+    RecoveryInterruptedError,
+    StoreDamagedError,
+    StoreFullError,
+)
+from rocketmq_store.log.commit_log import CommitLog, Walker, first_whole, length_in_head
 from rocketmq_store.log.log_check import LogCheck
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.log.torn_records import Crash
@@ -133,7 +140,9 @@ class MessageStore(QueueReading):
                 check()
                 self.dispatch(confirmed)
         self.durability.incomplete = self._lost is not None
-        self.cut_tail(check)
+        self._confirm_offset = 0  # after a start the sidecar judges whether anything is missing
+        self.cut_tail(check=check)
+        self._confirm_offset = min(confirmed, self.max_offset)
         self._checkpoint.opened()
         self.durability.flush()
         self.check_disk()
@@ -208,11 +217,12 @@ class MessageStore(QueueReading):
             self.disk_space.refuse(str(error))
             raise
 
-    def cut_tail(self, check: Callable[[], None] = lambda: None) -> int:
+    def cut_tail(self, confirmed: int = 0, *, check: Callable[[], None] = lambda: None) -> int:
         """On becoming master, with the writer lock: read what was not dispatched yet, cut the log behind the last whole
         record, determine every queue's next offset. Reads from `dispatched_offset` on, at most 32 MiB behind the offset
         of the last `extend`. Returns the log's max offset.
-        `check` is called now and then and may raise. Raises `NotWriterError`, `StoreDamagedError`, `OSError`."""
+        `confirmed`: a confirm offset that `extend` has not reported yet. `check` is called now and then and may raise.
+        Raises `NotWriterError`, `StoreDamagedError`, `OSError`; `ConfirmedLostError`: nothing was cut."""
         self.writer.require()
         self.files.refresh()
         dispatcher = self._dispatcher
@@ -224,7 +234,12 @@ class MessageStore(QueueReading):
             timestamp = max(timestamp, record.store_timestamp)
             dispatcher.found(record)
         end = walker.offset
-        if self._has_tail(walker):
+        has_tail = self._has_tail(walker)
+        confirmed = max(confirmed, self._confirm_offset)
+        if self._lacks_confirmed(end, confirmed):
+            raise ConfirmedLostError(self.files.directory, end, confirmed, walker.reason or "the log ends there")
+        self._confirm_offset = min(confirmed, end)
+        if has_tail:
             log.info("incomplete tail of the log cut off", offset=end, reason=walker.reason)
             self._log.cut(end)
         self._log.set_max_offset(end)
@@ -242,9 +257,18 @@ class MessageStore(QueueReading):
         walker = Walker(self.files, start, self.files.end, check_crc=True, crash=Crash.KILLED)
         while walker.next() is not None:
             pass
+        end = walker.offset
         self._has_tail(walker)
-        self._log.set_max_offset(walker.offset)
-        return walker.offset
+        if not self._lacks_confirmed(end, self._confirm_offset):  # the sidecar may remove the partial record
+            self._confirm_offset = min(self._confirm_offset, end)
+        self._log.set_max_offset(end)
+        return end
+
+    def _lacks_confirmed(self, end: int, confirmed: int) -> bool:
+        """Whether a confirmed record is not whole at `end`. Bytes are confirmed, so the beginning of a record may be
+        that has not been received to its end."""
+        left = confirmed - end
+        return left >= HEAD and length_in_head(self.files, end) <= left
 
     def _has_tail(self, walker: Walker) -> bool:
         """Whether the sidecar has left a partial record behind the last whole one. It writes in order, so if whole

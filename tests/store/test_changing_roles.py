@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from rocketmq_store.errors import ConfirmedLostError
 from rocketmq_store.message_store import MessageStore
 from tests.store.kit import FILE, abandon, bodies, draft, opened, put, show
 
@@ -41,6 +44,49 @@ def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: P
     assert (made.offset, made.queue_offset) == (ends[3], 4)
     show(slave)
     assert len(bodies(slave)) == 5
+
+
+@pytest.mark.parametrize(
+    ("start", "damage", "told"),
+    [
+        pytest.param(4, b"\xff", True, id="its head"),
+        pytest.param(0, bytes(192), True, id="all of it"),
+        pytest.param(100, b"\xff", False, id="its body, before the store knows that it is confirmed"),
+    ],
+)
+def test_a_confirmed_message_is_not_cut_by_the_next_master(
+    store: MessageStore, tmp_path: Path, start: int, damage: bytes, *, told: bool
+) -> None:
+    """No whole record follows that would show the damage."""
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    slave, _ = opened(tmp_path / "slave")
+    slave.files.write(0, store.files.read(0, ends[4]))
+    slave.files.write(ends[3] + start, damage)
+    slave.extend(ends[4], ends[4] if told else ends[1])
+    before = bytes(slave.files.read(0, ends[4]))
+    for _ in range(2):
+        with pytest.raises(ConfirmedLostError, match=f"at offset {ends[3]} .* up to {ends[4]} are confirmed"):
+            slave.cut_tail(0 if told else ends[4])
+        assert slave.find_end() == ends[3]
+    assert bytes(slave.files.read(0, ends[4])) == before
+    slave.files.write(ends[3], store.files.read(ends[3], ends[4] - ends[3]))  # from a master
+    assert slave.cut_tail() == ends[4]
+
+
+@pytest.mark.parametrize(("received", "confirmed"), [(10, 10), (50, 40), (189, 189)])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_confirmed_bytes_of_half_a_message_are_cut_by_the_next_master(
+    store: MessageStore, tmp_path: Path, received: int, confirmed: int, *, restarted: bool
+) -> None:
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    slave, _ = opened(tmp_path / "slave")
+    slave.files.write(0, store.files.read(0, ends[3] + received))
+    slave.extend(ends[3] + received, ends[3] + confirmed)
+    if restarted:  # the sidecar removes what is behind the reported end
+        slave.files.truncate(slave.find_end())
+    for _ in range(2):
+        assert slave.cut_tail() == ends[3]
+    put(slave, b"as master")
 
 
 def test_what_was_received_and_not_reported(store: MessageStore, tmp_path: Path) -> None:

@@ -60,6 +60,23 @@ class Dispatching:
         self._max_offset = max_offset
         self.soon()
 
+    @property
+    def unseen(self) -> int:
+        """A confirm offset that the store does not know yet; 0: it knows the last one."""
+        return 0 if self._next is None else self._confirmed
+
+    def stop_at(self, stop: Stop) -> None:
+        """No record is there, although the log has to continue: this replica must not be master."""
+        self.stopped = stop
+        self._on_stop()
+
+    def cut(self, offset: int) -> None:
+        """The log is about to be cut at `offset`."""
+        self.forget()
+        if self.stopped is not None and self.stopped.offset >= offset:
+            self.stopped = None
+            self._on_stop()
+
     def soon(self) -> None:
         """Once per turn of the loop, after the answers that have become due in it."""
         if self._next is None:
@@ -98,12 +115,22 @@ class Dispatching:
         """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
         just made may not be there yet."""
         stopped = self._store.dispatch_stopped
+        if stopped is None and self._stops_later:
+            return
         if stopped is None or stopped == before:
             if stopped != self.stopped:
                 self.stopped = stopped
                 self._on_stop()
         elif stopped != self.stopped and self._stop_timer is None:
             self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
+
+    @property
+    def _stops_later(self) -> bool:
+        """Dispatching has not come to the known place again, and there still is no record."""
+        store, known = self._store, self.stopped
+        if known is None or not max(store.dispatched_offset, store.confirm_offset) <= known.offset < store.max_offset:
+            return False
+        return store.record_at(known.offset, store.max_offset) is None
 
     def _dispatch_again(self, before: Stop) -> None:
         self._stop_timer = None

@@ -58,9 +58,10 @@ from rocketmq_formats.replica_link import (
 )
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
-from rocketmq_store.errors import StoreDamagedError, StoreError, StoreFullError
+from rocketmq_store.errors import ConfirmedLostError, StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.queues.dispatch import Stop
 
 log = structlog.get_logger(__name__)
 
@@ -315,7 +316,7 @@ class Replica:
             case NoRole():
                 self._lose_role(message.reason)
             case Truncate():
-                self._dispatching.forget()
+                self._dispatching.cut(message.offset)
                 self._store.truncate(message.offset)
                 self._busy = self._loop.create_task(self._truncated(message.offset))
             case Repaired():
@@ -332,10 +333,15 @@ class Replica:
         if not self._role.prepare(epoch):
             self._link.drop(f"the sidecar prepares epoch {epoch}, this broker has seen {self._role.epoch}")
             return
+        confirmed = self._dispatching.unseen
         self._role_changed()
         began = time.perf_counter()
         self._store.writer.acquire()
-        max_offset = self._store.cut_tail()
+        try:
+            max_offset = self._store.cut_tail(confirmed)
+        except ConfirmedLostError as error:
+            self._dispatching.stop_at(Stop(error.offset, error.reason))
+            raise
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
         self._link.send(Prepared(epoch, max_offset))
         if self._on_prepared is not None:

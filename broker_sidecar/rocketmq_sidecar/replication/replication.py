@@ -267,7 +267,7 @@ class Replication:
                 epochs=epochs,
                 max_offset=max_offset,
                 min_offset=files.min_offset,
-                confirm=min(self._log.confirm_offset, max_offset),
+                confirm=min(self._log.confirm_offset, max_offset),  # less only within a record: see `cut_tail`
                 sync_set=sync_set,
                 rule=settings.ack_rule,
                 file_size=files.file_size,

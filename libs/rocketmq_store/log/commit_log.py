@@ -237,7 +237,7 @@ class Walker:
 def first_whole(files: MappedFiles, behind: int, check: Callable[[], None] = lambda: None) -> Record | None:
     """The first whole record behind `behind`, where a `Walker` found none; None if none follows. Reads what has data,
     to the last file's end if need be. `check` is called for each MiB and may raise. Raises `OSError`."""
-    begin = behind + _length_in_head(files, behind)
+    begin = behind + length_in_head(files, behind)
     for segment in files.segments:
         position = max(begin - segment.start, 0)
         while position < segment.size:
@@ -251,9 +251,9 @@ def first_whole(files: MappedFiles, behind: int, check: Callable[[], None] = lam
     return None
 
 
-def _length_in_head(files: MappedFiles, offset: int) -> int:
-    """Of the damaged record at `offset`, if its head is readable: what looks like a record inside its body does not
-    count."""
+def length_in_head(files: MappedFiles, offset: int) -> int:
+    """Of the damaged record at `offset`, if its head is readable, else 1: what looks like a record inside its body does
+    not count."""
     try:
         head = bytes(files.read(offset, HEAD))
     except OutOfRangeError:

@@ -485,6 +485,49 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
         lock.release()
 
 
+async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as damaged until it has the message, from a master."""
+    monkeypatch.setattr(dispatching, "STOP_SECONDS", 0.01)
+    first = make_record(0)
+    start = len(first)
+    second = make_record(start, b"second", queue_offset=1)
+    end = start + len(second)
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(tmp_path / "store" / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
+        files.load()
+        files.write(0, first + bytes(reversed(second)))
+        group.sidecar.send(Welcome(2))
+        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
+        lock.release()
+        with capture_logs() as logs:
+            group.sidecar.send(Replicated(end, end))
+            group.sidecar.send(Prepare(2))  # in the same turn
+            hello = await group.sidecar.receive(Hello)
+        assert (hello.log.damage, hello.max_offset) == (start, start)
+        (line,) = [entry for entry in logs if entry["log_level"] == "error"]
+        assert f"at offset {start} " in line["reason"]
+        assert f"up to {end} are confirmed" in line["reason"]
+        assert group.app.role.role is Role.NONE
+        lock.acquire()
+        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
+        group.sidecar.send(Replicated(end, start))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert group.app.replica._log_state.damage == start, "it has not come to that place again"
+        files.write(start, second)
+        group.sidecar.send(Replicated(end, end))
+        assert await group.sidecar.receive(LogState) == LogState()
+        lock.release()
+        await group.sidecar.make_master(4, hello=False)
+        files.close()
+
+
 async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         for _ in range(3):
