@@ -321,21 +321,23 @@ class Peer(asyncio.Protocol):
         """One turn's requests."""
         clock, backlog, left = self._clock, self._backlog, REQUESTS_PER_TURN
         most = self._server.limits.max_in_flight
-        self._in_slice = True
         began = now = clock()
-        while backlog and not self._write_paused and self._in_flight < most:  # `_busy`, without its call
-            if not left or now - began >= SLICE_SECONDS:
-                self._wait(slow=now - began >= SLICE_SECONDS)
-                break
-            left -= 1
-            command = backlog.popleft()
-            if not command.is_response:
-                self._dispatch(command)
-                if self._out_bytes >= FLUSH_BYTES:
-                    self.flush()
-            now = clock()
+        self._in_slice = True
+        try:
+            while backlog and not self._write_paused and self._in_flight < most:  # `_busy`, without its call
+                if not left or now - began >= SLICE_SECONDS:
+                    self._wait(slow=now - began >= SLICE_SECONDS)
+                    break
+                left -= 1
+                command = backlog.popleft()
+                if not command.is_response:
+                    self._dispatch(command)
+                    if self._out_bytes >= FLUSH_BYTES:
+                        self.flush()
+                now = clock()
+        finally:
+            self._in_slice = False
         self._turns.spend(now - began)
-        self._in_slice = False
         self.flush()  # now: at the end of the turn it would cost another one
         if self._backlog_bytes and not backlog:
             self._backlog_bytes = 0
