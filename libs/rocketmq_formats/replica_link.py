@@ -32,7 +32,7 @@ import msgspec
 
 from rocketmq_formats.errors import FrameError
 
-PROTOCOL: Final = 11
+PROTOCOL: Final = 12
 MAX_FRAME: Final = 16 * 1024 * 1024
 MAX_OTHERS: Final = 16
 """Members that a new master asks for newer tables."""
@@ -60,6 +60,8 @@ class LogState(Message, frozen=True, tag=True, array_like=True):
     """Offset of the first record that is not whole any more; -1: none is known."""
     reason: str = ""
     """Of the damage, for operators."""
+    stopped: bool = False
+    """From `damage` on no message becomes visible: dispatching has stopped there."""
 
 
 class Registered(Message, frozen=True, tag=True, array_like=True):
