@@ -60,6 +60,8 @@ class LogState(Message, frozen=True, tag=True, array_like=True):
     """Offset of the first record that is not whole any more; -1: none is known."""
     reason: str = ""
     """Of the damage, for operators."""
+    stopped: bool = False
+    """From `damage` on no message becomes visible: dispatching has stopped there."""
 
 
 class Registered(Message, frozen=True, tag=True, array_like=True):

@@ -266,7 +266,7 @@ class Replica:
         state, stopped = self._checked, self._dispatching.stopped
         if stopped is not None and state.damage < 0:
             reason = f"messages from offset {stopped.offset} on do not become visible: {stopped.reason}"
-            state = LogState(state.checked, stopped.offset, reason)
+            state = LogState(state.checked, stopped.offset, reason, stopped=True)
         if state != self._log_state:
             self._log_state = state
             self._link.send(state)

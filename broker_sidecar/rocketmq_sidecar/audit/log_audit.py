@@ -94,20 +94,26 @@ class LogAudit:
         """Whether `repair` has anything to do."""
         return self.damage >= 0 or bool(self.places)
 
-    async def repair(self, link: MasterLog, files: MappedFiles, end: int) -> None:
+    async def repair(self, link: MasterLog, files: MappedFiles, end: int) -> bool:
         """Copy damaged records before `end` again. The writer lock is held.
+
+        Returns:
+            Whether the master's log is damaged at one of these places too.
 
         Raises:
             LogsDivergedError: see there. DamageFoundError: the repair takes longer than one connection allows.
             OSError, TimeoutError, FrameError, StoreError: the caller may try again.
         """
         until = time.monotonic() + REPAIR_SECONDS
+        verdicts = set[Verdict]()
         for place in sorted(self.places | ({self.damage} if self.damage >= 0 else set())):
             if files.min_offset <= place < end:
-                await self._repair(link, files, place, end, until)
+                verdicts.add(await self._repair(link, files, place, end, until))
             self.places.discard(place)
+        return not verdicts.isdisjoint({Verdict.THEIRS, Verdict.BOTH})
 
-    async def _repair(self, link: MasterLog, files: MappedFiles, place: int, end: int, until: float) -> None:
+    async def _repair(self, link: MasterLog, files: MappedFiles, place: int, end: int, until: float) -> Verdict:
+        """Returns what ended the repair."""
         position = place
         verdict = Verdict.OURS
         while position < end and verdict is Verdict.OURS and time.monotonic() < until:
@@ -134,6 +140,7 @@ class LogAudit:
             self.damage = -1 if self.damage == place else self.damage
             self._on_repaired(place, position)
         await self._act_on_verdict(link, verdict, position)
+        return verdict
 
     async def _act_on_verdict(self, link: MasterLog, verdict: Verdict, place: int) -> None:
         match verdict:

@@ -203,7 +203,7 @@ class Replication:
         """
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
-        self._audit_watch.audit.damage = hello.log.damage
+        self._audit_watch.on_log_state(hello.log)
         self._group_settings = GroupSettings(
             hello.file_size,
             controllers=self.settings.enable_controller_mode,
@@ -230,7 +230,7 @@ class Replication:
 
     def log_state(self, state: LogState) -> None:
         """The broker has checked the log's bytes: a slave repairs damage."""
-        self._audit_watch.damaged(state.damage)
+        self._audit_watch.on_log_state(state)
 
     async def become_master(self, epoch: int, max_offset: int, sync_state_set: SyncStateSet) -> None:
         """Master of `epoch`, which begins at `max_offset` (the broker's `Prepared`: a whole record's end).

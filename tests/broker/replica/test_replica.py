@@ -476,7 +476,7 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
         for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(len(data), len(data))):
             group.sidecar.send(message)
         state = await group.sidecar.receive(LogState)
-        assert state.damage == blank
+        assert (state.damage, state.stopped) == (blank, True)
         assert f"messages from offset {blank} on do not become visible" in state.reason
         files.write(blank, make_record(blank, body=bytes(master_file), queue_offset=1))
         group.sidecar.send(Repaired(blank, len(data)))

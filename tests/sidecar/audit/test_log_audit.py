@@ -14,6 +14,7 @@ from rocketmq_formats.replica_link import LogState
 from rocketmq_formats.replication.audit import AuditRequest, Kind, encode_request
 from rocketmq_formats.store.message import record_size
 from rocketmq_sidecar.audit import audit_server
+from rocketmq_sidecar.replication import audit_watch
 from tests.sidecar.replication.replica_kit import FILE_SIZE, Replica, acknowledged, in_sync, replicas
 
 pytestmark = pytest.mark.usefixtures("with_and_without_secret")
@@ -131,6 +132,55 @@ async def test_damage_that_is_no_longer_there_is_checked_again(tmp_path: Path) -
         two.hello()
         await follows(one, two)
         assert two.repaired == [(offset_of(7), offset_of(7))]
+
+
+async def test_a_slave_whose_broker_has_stopped_dispatching_acknowledges_nothing_until_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are the master's, so there is nothing to repair."""
+    monkeypatch.setattr(audit_watch, "HOLD_FIRST", 0.01)
+    async with replicas(tmp_path, 2) as (one, two):
+        await filled(one, two)
+        await follows(one, two)
+        await compared(two)
+        acked = one.progress.acked_offset
+        two.replication.log_state(LogState(damage=offset_of(7), reason="no record", stopped=True))
+        await one.until(lambda: one.progress.in_sync == 1)
+        one.append(b"waits")
+        await two.until(lambda: len(two.repaired) == 3)  # the broker tries again with each connection
+        assert set(two.repaired) == {(offset_of(7), offset_of(7))}
+        assert (one.progress.in_sync, one.progress.acked_offset) == (1, acked)
+        two.replication.log_state(LogState())
+        await one.until(lambda: one.progress.in_sync == 2)
+        await acknowledged(one)
+
+
+async def test_what_is_repaired_is_acknowledged_as_soon_as_the_broker_has_got_past_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_watch, "HOLD_FIRST", 1000)
+    async with replicas(tmp_path, 2) as (one, two):
+        await filled(one, two)
+        change(two, offset_of(7) + IN_BODY)
+        two.known = LogState(damage=offset_of(7), reason="no record", stopped=True)
+        two.hello()
+        await two.follow(one, 1)
+        await two.until(lambda: two.repaired == [(offset_of(7), offset_of(8))])
+        two.replication.log_state(LogState())
+        await follows(one, two)
+        assert two.log() == one.log()
+
+
+async def test_a_slave_whose_master_has_the_same_damage_follows_it(tmp_path: Path) -> None:
+    """Staying away would stop sends without need."""
+    async with replicas(tmp_path, 2) as (one, two):
+        await filled(one, two)
+        for replica in (one, two):
+            change(replica, offset_of(7) + IN_BODY)
+        two.known = LogState(damage=offset_of(7), reason="no record", stopped=True)
+        two.hello()
+        await follows(one, two)
+        assert set(one.suspected) == {offset_of(7)}
 
 
 @pytest.mark.parametrize("known", [False, True])
