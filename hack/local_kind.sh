@@ -6,8 +6,9 @@
 set -euo pipefail
 local=$(cd "$(dirname "$0")/../../shared/k8s-local" && pwd)
 ENDING_SECONDS=60
+ETCD=http://127.0.0.1:12379 # in the command lines of both
 if [ "${1:-} ${2:-}" = "create cluster" ] && [ -z "$("$local/kind" get clusters 2>/dev/null)" ]; then
-  until [ "$SECONDS" -ge "$ENDING_SECONDS" ] || ! pgrep -x "kube-apiserver|etcd" > /dev/null; do sleep 0.1; done
+  until [ "$SECONDS" -ge "$ENDING_SECONDS" ] || ! pgrep -f "$ETCD" > /dev/null; do sleep 0.1; done
   (. "$local/env.sh" && ip address del "$NODE_IP/32" dev lo 2>/dev/null) || true
 fi
 exec "$local/kind" "$@"

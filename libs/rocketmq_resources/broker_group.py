@@ -98,7 +98,8 @@ class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
     def sends_while_acting(self) -> str:
         """What becomes of messages while a slave acts, in words."""
         escape = self.spec.acting_master == "readsAndEscape"
-        return f"messages are refused, and delayed ones {'go to other groups when they are due' if escape else 'wait'}"
+        delayed = "go to other groups when they are due" if escape else "wait"
+        return f"new messages are refused, and stored delayed ones {delayed}"
 
     def priority(self, ordinal: int) -> int | None:
         """brokerElectionPriority of the replica; None: RocketMQ's default, after all replicas with a number."""

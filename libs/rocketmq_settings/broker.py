@@ -159,7 +159,6 @@ class BrokerKeys(ReplicaKeys, frozen=True):
             "Replicas of the group, for lockInStrictMode. If name servers know more members, those count. With 1 the "
             "mode has no effect until they know another one, and the broker warns at its start.",
             set_by="spec.replicas",
-            group_wide=True,
         ),
     ] = 1
 

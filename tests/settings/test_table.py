@@ -126,7 +126,6 @@ def test_what_a_group_promises_is_the_same_on_all_replicas() -> None:
         "maxMessageSize",
         "fileReservedTime",
         "lockInStrictMode",
-        "totalReplicas",
     }
     assert group_wide(SidecarKeys) - group_wide(ReplicaKeys) == {
         "haMaxTimeSlaveNotCatchup",

@@ -53,6 +53,8 @@ COUNT = 10
 DELAY = int(patient(10))
 """Seconds: the master is dead before they are due."""
 TABLES = ("topics.json", "consumerOffset.json", "delayOffset.json")
+ANSWER = 20.0
+"""Seconds: while JVMs start, an answer may take some."""
 _START = 120.0
 _POLL = 0.05
 
@@ -120,14 +122,15 @@ class Group:
 
     def requests(self, code: RequestCode) -> int:
         """How many of them the name server has answered."""
-        status, text = http_get(f"{HOST}:{self._metrics}", "/metrics")
+        status, text = http_get(f"{HOST}:{self._metrics}", "/metrics", timeout=patient(ANSWER))
         assert status == 200
         return sum(int(float(count)) for count in re.findall(rf'request_type="{code.name}".*}} (\S+)', text))
 
     def route(self, topic: str) -> tuple[dict[int, str], int] | None:
         """The addresses of this group in a topic's route, and the topic's permission there."""
         header = GetRouteInfoRequestHeader(topic=topic)
-        answer = call(self.name_server.address, request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = call(self.name_server.address, command, timeout=patient(ANSWER))
         if answer.code != ResponseCode.SUCCESS:
             return None
         route = decode_body(TopicRouteData, answer.body)
@@ -239,8 +242,8 @@ def wait(what: str, condition: Callable[[], bool], timeout: float = _START) -> N
 
 
 def ask(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
-    """The broker's answer; while JVMs start, one may take seconds."""
-    return call(broker.address, command, timeout=patient(20))
+    """The broker's answer."""
+    return call(broker.address, command, timeout=patient(ANSWER))
 
 
 def done(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
@@ -319,6 +322,7 @@ def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     group.has_read(consumer)
     consumer.suspend()
     group.send(50)
+    first = time.monotonic()
     for number in range(COUNT):
         properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
         born = int(time.time() * 1000)
@@ -332,6 +336,7 @@ def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     wait("delayed messages too", lambda: log_end(group.slave) == log_end(group.master))
 
     group.master.process.kill9()
+    assert time.monotonic() < first + DELAY, "the machine is too slow: the master may have delivered delayed messages"
     only = {0: group.slave.address}
     wait("the slave as 0, read-only", lambda: group.route(group.topic) == (only, 4))
     wait("a notice of the least id", lambda: group.notices(1) > 0)

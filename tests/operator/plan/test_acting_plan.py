@@ -68,7 +68,9 @@ def test_it_is_in_the_status(running: ObservedGroup, lose: Change) -> None:
     slave = slave_of(running)
     assert plan.status is not None
     assert plan.status["actingMaster"] == slave
-    message = f"{slave} serves consumers until there is a master; messages are refused, and delayed ones wait"
+    message = (
+        f"{slave} serves consumers until there is a master; new messages are refused, and stored delayed ones wait"
+    )
     assert condition(plan) == ("True", "ServesConsumers", message)
     assert Event("ActingMaster", message, warning=True) in plan.events
 
@@ -76,7 +78,7 @@ def test_it_is_in_the_status(running: ObservedGroup, lose: Change) -> None:
 def test_it_says_where_delayed_messages_are(running: ObservedGroup) -> None:
     escapes = with_spec(without_master(acts(running)), acting_master="readsAndEscape")
     message = condition(planned(escapes))[2]
-    assert message.endswith("; messages are refused, and delayed ones go to other groups when they are due")
+    assert message.endswith("; new messages are refused, and stored delayed ones go to other groups when they are due")
 
 
 def test_consumers_are_served_though_no_message_is_taken(running: ObservedGroup) -> None:
