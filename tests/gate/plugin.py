@@ -1,6 +1,7 @@
 """The gate's pytest plugin: records each test, keeps the evidence of failures, and selects tests for the second run."""
 
 import os
+import time
 from collections.abc import Generator, Iterable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -24,6 +25,10 @@ UNSTABLE = "unstable"
 MOST_UNSTABLE = 5
 PHASES = ("setup", "call", "teardown")
 ATTRIBUTE = "gate_repeatable"
+UNTIL = "GATE_UNTIL"
+"""Environment: UNIX time after which no test begins, so that the gate can still report before its caller ends it."""
+PRINTED_CHARACTERS = 4000
+"""Of a failure's message, printed at once."""
 STARTED = pytest.StashKey[float]()
 """UNIX time of a test's set-up."""
 
@@ -99,6 +104,13 @@ def _heavy(config: pytest.Config) -> Path:
     return Path(config.option.gate_folder) / "heavy.json"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """In the process that runs the tests: a worker of xdist has more of them waiting."""
+    if time.time() > float(os.environ.get(UNTIL, "inf")):
+        item.session.shouldstop = f"the time of the gate is over ({UNTIL})"
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -126,12 +138,23 @@ class Recorder:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("wb", buffering=0)
         self._reports: dict[str, list[pytest.TestReport]] = {}
+        self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._print(report)
         self._reports.setdefault(report.nodeid, []).append(report)
         # A report that xdist makes for a worker that crashed belongs to no phase and is the last one of its test.
         if report.when not in PHASES or report.when == PHASES[-1]:
             self._write(report.nodeid)
+
+    def _print(self, report: pytest.TestReport) -> None:
+        """pytest itself prints failures at the end, which a run that hangs or is ended does not reach."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            where = f"{report.nodeid} ({report.when}, {report.duration:.0f} s, load {os.getloadavg()[0]:.1f})"
+            terminal.ensure_newline()
+            terminal.write_line(f"gate: failed: {where}: {_message(report.longrepr)[:PRINTED_CHARACTERS]}")
 
     def pytest_sessionfinish(self) -> None:
         for test in list(self._reports):
@@ -152,13 +175,17 @@ class Recorder:
             seconds=round(sum(report.duration for report in reports), 3),
             repeatable=all(getattr(report, ATTRIBUTE, False) for report in reports),
             load=round(os.getloadavg()[0], 1),
-            why="" if failed is None else _crash_line(failed.longrepr),
+            why="" if failed is None else _why(failed.longrepr),
         )
         self._file.write(msgspec.json.encode(record) + b"\n")
 
 
-def _crash_line(longrepr: Any) -> str:
-    """The first line of the message where the traceback has one, else the last line of the text."""
+def _why(longrepr: Any) -> str:
+    """The first line of the message."""
+    return _message(longrepr).partition("\n")[0][:200]
+
+
+def _message(longrepr: Any) -> str:
+    """The exception's where the traceback has one, else the last line of the text."""
     crash = getattr(longrepr, "reprcrash", None)
-    lines = (crash.message.splitlines() if crash is not None else str(longrepr).splitlines()[::-1]) or [""]
-    return lines[0][:200]
+    return crash.message if crash is not None else (str(longrepr).splitlines() or [""])[-1]

@@ -1,8 +1,10 @@
 """The gate on small suites: which failures count, and what is left of them. Each test runs pytest two times or more."""
 
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.gate.patience import MOST, QUIET, VARIABLE, factor, patient
+from tests.gate.plugin import UNTIL
 from tests.gate.records import Record, Unstable
 from tests.gate.report import unstable_table
 from tests.paths import ROOT
@@ -44,13 +47,13 @@ class Suite:
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"import pytest\n{mark}def test_{name}(tmp_path):\n{body}")
 
-    def run(self, *arguments: str) -> tuple[int, str]:
-        """The gate's exit code and output."""
+    def run(self, *arguments: str, until: float = math.inf) -> tuple[int, str]:
+        """The gate's exit code and output. `until`: UNIX time after which no test begins."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         done = subprocess.run(
             [sys.executable, "-m", "tests.gate", "suite", *arguments],
             cwd=self.folder,
-            env={**environment, **ONLY_XDIST, VARIABLE: "1", "PYTHONPATH": str(ROOT)},
+            env={**environment, **ONLY_XDIST, VARIABLE: "1", UNTIL: str(until), "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             timeout=100,
@@ -160,6 +163,28 @@ def test_what_the_first_run_left_running_is_gone_in_the_second(suite: Suite) -> 
     suite.add("leaves", start)
     code, output = suite.run()
     assert code == PASSED, output
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_failure_is_printed_when_it_happens(suite: Suite, workers: str) -> None:
+    suite.add("a_first", ALWAYS)
+    suite.add("b_second", FINE)
+    _, output = suite.run("-n", workers)
+    said = output.index("gate: failed: test_a_first.py::test_a_first (call, 0 s, load ")
+    assert "RuntimeError: a defect" in output[said:].splitlines()[0]
+    assert "FAILURES" not in output[:said]
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_no_test_begins_when_the_time_is_over(suite: Suite, workers: str) -> None:
+    for number in range(6):
+        suite.add(f"number_{number}", ALWAYS)
+    code, output = suite.run("-n", workers, "--dist", "loadfile", until=time.time() - 1)
+    assert code == pytest.ExitCode.INTERRUPTED, output
+    assert f"the time of the gate is over ({UNTIL})" in output
+    assert "RuntimeError: a defect" in output
+    assert f"{max(int(workers), 1)} failed" in output
+    assert "each runs once more" not in output
 
 
 def test_errors_that_are_no_failures_of_tests_count(suite: Suite) -> None:
