@@ -15,6 +15,7 @@ from e2e.kit.cluster import Cluster, KubectlError
 from e2e.kit.group import ANSWER_ATTEMPTS, Group
 from e2e.pod_scripts.chaos import body_behind
 from rocketmq_formats.store.message import Record, read_record
+from tests.gate.patience import VARIABLE
 from tests.records import make_record
 
 PASSWORD = "correct horse battery"
@@ -137,6 +138,22 @@ def test_an_answer_of_which_a_part_is_missing_is_asked_for_again() -> None:
 def test_an_answer_that_never_arrives_is_shown() -> None:
     with pytest.raises(RuntimeError, match=r"load.py now: .* '7\\n'"):
         Group(Pieces(*["7\n"] * ANSWER_ATTEMPTS), "default", "broker-a").mark()
+
+
+class Never:
+    """A cluster on which nothing becomes whole."""
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
+        return '{"metadata": {"generation": 1}, "status": {"phase": "Degraded"}, "items": []}'
+
+
+def test_a_group_that_cannot_heal_gets_half_as_long_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("e2e.kit.group.POLL", 0.001)
+    monkeypatch.setenv(VARIABLE, "2")
+    group = Group(Never(), "default", "broker-a", patience=0.004)
+    for seconds in ("0.008", "0.004", "0.002"):
+        with pytest.raises(AssertionError, match=f"waited {seconds} s for broker-a to be whole .*Degraded"):
+            group.whole()
 
 
 @pytest.mark.parametrize(

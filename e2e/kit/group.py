@@ -72,6 +72,7 @@ class Group:
         self._patience = patience
         self.namespace, self.name = namespace, name
         self._load = f"load-{name}"
+        self._timeouts = 0
         self._chaos_namespace = namespace
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
@@ -122,6 +123,11 @@ class Group:
         )["items"]
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
 
+    def restore(self, before: dict[str, object]) -> None:
+        """Give it back the spec of a resource that `read` has returned."""
+        change = [{"op": "replace", "path": "/spec", "value": before["spec"]}]
+        self.kubectl("patch", "brokergroup", self.name, "--type=json", "-p", json.dumps(change))
+
     def patch(self, **spec: object) -> None:
         """Change fields of the spec."""
         self.kubectl("patch", "brokergroup", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
@@ -140,7 +146,12 @@ class Group:
 
     def whole(self, *, replicas: int = 3) -> float:
         """Wait until the operator has seen the newest spec and every replica is alive and in sync, under one master;
-        returns the seconds it took."""
+        returns the seconds it took.
+
+        Raises:
+            AssertionError: it is not whole in time. The next time it gets half as long, so that a group that cannot
+            heal does not use up the time of all tests that follow.
+        """
 
         def done() -> bool:
             resource = self.read()
@@ -158,9 +169,14 @@ class Group:
                 and self.condition("Ready").get("status") == "True"
             )
 
-        return wait(
-            done, f"{self.name} to be whole with {replicas} replicas", self._patience, lambda: str(self.status())
-        )
+        what = f"{self.name} to be whole with {replicas} replicas"
+        try:
+            seconds = wait(done, what, self._patience / 2**self._timeouts, lambda: json.dumps(self.status()))
+        except AssertionError:
+            self._timeouts += 1
+            raise
+        self._timeouts = 0
+        return seconds
 
     # The load
 
@@ -301,6 +317,6 @@ def wait(done: Callable[[], bool], what: str, patience: float, state: Callable[[
     began = time.monotonic()
     while not done():
         if time.monotonic() - began > patient(patience):
-            raise AssertionError(f"waited {patience:.0f} s for {what}: {state()}")
+            raise AssertionError(f"waited {patient(patience):g} s for {what}: {state()}")
         time.sleep(POLL)
     return time.monotonic() - began

@@ -1,7 +1,7 @@
 """One installation for all stories: the chart as README installs it, the examples as they are, load on every group."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -67,3 +67,14 @@ def group(installation: Installation) -> Group:
     path = EXAMPLES / "brokergroup.yaml"
     installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", str(path))
     return installation.loaded("broker-a")
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, group: Group) -> Iterator[None]:
+    """The group is whole when a test begins. What a test that failed has changed is taken back: it is not the next
+    test's."""
+    group.whole()
+    before, failed = group.read(), request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed:
+        group.restore(before)

@@ -9,13 +9,10 @@ from e2e.kit.group import Group, wait
 from e2e.stories.conftest import Installation
 from e2e.stories.plugin import plugin
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 SWITCHOVERS = 10
 GAP = 5.0
-
-
-@pytest.fixture(autouse=True)
-def _whole(group: Group) -> None:
-    group.whole()
 
 
 def test_rolling_update_of_the_configuration(installation: Installation, group: Group) -> None:

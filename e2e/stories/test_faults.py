@@ -16,6 +16,8 @@ from e2e.stories.conftest import RELEASE, Installation
 from e2e.stories.plugin import plugin
 from rocketmq_resources import names
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 GAP_POD_DELETED = 5.0
 """Seconds. What is promised (1 s) is measured, docs/benchmarks.md; a test on a busy machine only bounds it."""
 GAP_HUNG = 30.0
@@ -27,11 +29,6 @@ CONTROLLERS = "main"
 CONTROLLERS_UNREACHABLE = 3
 """Exit code of the plugin that shows what the operator wrote."""
 OPERATOR = f"deployment/{RELEASE}-operator"
-
-
-@pytest.fixture(autouse=True)
-def _same_ids(group: Group) -> None:
-    group.whole()
 
 
 def after(group: Group, fault: Callable[[], object], *, gap: float | None = None) -> None:

@@ -15,6 +15,8 @@ import yaml
 from e2e.kit.group import Group
 from e2e.stories.conftest import Installation
 
+pytestmark = pytest.mark.usefixtures("whole")
+
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = Path(sys.executable).with_name("kubectl-rocketmq")
 CLUSTER = "main"
@@ -75,11 +77,6 @@ def on_call(installation: Installation, roles: None, tmp_path_factory: pytest.Te
 @pytest.fixture(scope="module")
 def viewer(installation: Installation, roles: None, tmp_path_factory: pytest.TempPathFactory) -> User:
     return User(installation, tmp_path_factory.mktemp("viewer"), "bob", ["rocketmq-view"])
-
-
-@pytest.fixture(autouse=True)
-def _whole(group: Group) -> None:
-    group.whole()
 
 
 def test_the_sync_state_set_as_the_controllers_have_it(on_call: User, group: Group) -> None:
