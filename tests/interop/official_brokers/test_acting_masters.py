@@ -227,6 +227,7 @@ def start(folder: Path, port: int, name_servers: list[NameServer], name: str, co
             "haListenPort": port + 1,
             "messageDelayLevel": f"{DELAY}s",
             "mappedFileSizeCommitLog": FILE_SIZE,
+            "waitTimeMillsInSendQueue": 60_000,  # else a broker that a busy machine stops for 200 ms refuses a send
             **config,
         },
         options=JAVA_BROKER,
