@@ -118,4 +118,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         folder = evidence_folder(item.config, item.nodeid)
         evidence.collect(cluster, folder, cluster.namespaces)
         report.sections.append(("evidence", f"{folder.relative_to(ROOT)}: logs, events and resources"))
+        report.sections.append(("digest of the evidence", evidence.digest(folder)))
     return report

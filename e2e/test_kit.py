@@ -70,6 +70,9 @@ def test_evidence_without_secrets(cluster: Cluster, namespace: str, tmp_path: Pa
     assert "Scheduled" in text["events.txt"]
     encoded = base64.b64encode(PASSWORD.encode()).decode()
     assert [name for name, content in text.items() if PASSWORD in content or encoded in content] == []
+    digest = evidence.digest(tmp_path)
+    assert f"speaker.speaker: password is {evidence.REDACTED}" in digest
+    assert "Started" in digest
 
 
 def test_port_forward(cluster: Cluster, namespace: str) -> None:

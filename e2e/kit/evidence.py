@@ -5,6 +5,7 @@ No secret gets there: values of Secrets are cut out of every file, as they are a
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ LOG_BYTES = 4 << 20
 SHORTEST = 6
 """Characters: shorter values are found in too many places to be cut out of texts."""
 REDACTED = "<redacted>"
+DIGEST_EVENTS = 20
+DIGEST_LOG = 2
+DIGEST_LINE = 300
+"""Characters."""
+WORSE_THAN_INFO = re.compile(r'"level": "(?!info|debug)|Traceback|^panic')
 
 
 def collect(cluster: Cluster, folder: Path, namespaces: Iterable[str]) -> None:
@@ -27,6 +33,18 @@ def collect(cluster: Cluster, folder: Path, namespaces: Iterable[str]) -> None:
             file = folder / namespace / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
+
+
+def digest(folder: Path) -> str:
+    """What `collect` has written, in few lines: the last events, and the last warnings or the last line of each log."""
+    lines = []
+    for events in sorted(folder.glob("*/events.txt")):
+        lines += [f"{events.parent.name}:", *events.read_text().splitlines()[-DIGEST_EVENTS:]]
+    for log in sorted(folder.glob("*/logs/*.log")):
+        said = log.read_text().splitlines()
+        last = [line for line in said if WORSE_THAN_INFO.search(line)] or said[-1:]
+        lines += [f"{log.stem}: {line}" for line in last[-DIGEST_LOG:]]
+    return "\n".join(line[:DIGEST_LINE] for line in lines)
 
 
 def _pieces(cluster: Cluster, namespace: str) -> Iterator[tuple[str, str]]:

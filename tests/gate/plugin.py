@@ -27,8 +27,10 @@ PHASES = ("setup", "call", "teardown")
 ATTRIBUTE = "gate_repeatable"
 UNTIL = "GATE_UNTIL"
 """Environment: UNIX time after which no test begins, so that the gate can still report before its caller ends it."""
-PRINTED_CHARACTERS = 4000
-"""Of a failure's message, printed at once."""
+PRINTED = 4000
+"""Characters of a failure's message that are printed at once."""
+RECORDED = 1500
+"""Characters of its first line that are recorded."""
 STARTED = pytest.StashKey[float]()
 """UNIX time of a test's set-up."""
 
@@ -154,7 +156,7 @@ class Recorder:
         if terminal is not None:
             where = f"{report.nodeid} ({report.when}, {report.duration:.0f} s, load {os.getloadavg()[0]:.1f})"
             terminal.ensure_newline()
-            terminal.write_line(f"gate: failed: {where}: {_message(report.longrepr)[:PRINTED_CHARACTERS]}")
+            terminal.write_line(f"gate: failed: {where}: {_message(report.longrepr)[:PRINTED]}")
 
     def pytest_sessionfinish(self) -> None:
         for test in list(self._reports):
@@ -182,7 +184,7 @@ class Recorder:
 
 def _why(longrepr: Any) -> str:
     """The first line of the message."""
-    return _message(longrepr).partition("\n")[0][:200]
+    return _message(longrepr).partition("\n")[0][:RECORDED]
 
 
 def _message(longrepr: Any) -> str:

@@ -1,4 +1,4 @@
-"""`python -m tests.gate.report`: the end of a run of the gate: phases, the slowest tests, the unstable ones."""
+"""`python -m tests.gate.report`: the end of a run of the gate: phases, the slowest tests, unstable ones, failures."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from tests.gate.records import Record, Run, Unstable, read, record_file
+from tests.gate.records import Record, Run, Unstable, failures, read, record_file
 
 SLOWEST = 20
+MOST_FAILURES = 20
 RUNS: tuple[Run, ...] = ("first", "second")
 WIDTH = 100
 
@@ -46,6 +47,18 @@ def _slowest(records: Iterable[Record]) -> Iterator[str]:
         yield from (f"{record.seconds:8.1f} s  {record.test}" for record in longest)
 
 
+def failures_table(records: Iterable[Record], unstable: Iterable[Unstable]) -> list[str]:
+    """Two rows for each failure that had no second run: the test, and why."""
+    repeated = {one.first.test for one in unstable}
+    failed = [record for record in failures(records) if record.test not in repeated]
+    rows = []
+    for record in failed[:MOST_FAILURES]:
+        rows += [record.test, f"  {record.seconds:.0f} s, load {record.load:.1f}  {record.why}".rstrip()]
+    if len(failed) > MOST_FAILURES:
+        rows.append(f"and {len(failed) - MOST_FAILURES} more")
+    return [" failed ".center(WIDTH, "="), *rows] if rows else []
+
+
 def main() -> int:
     build = Path("build")
     folders = sorted((build / "gate").glob("*/"))
@@ -53,7 +66,8 @@ def main() -> int:
     file = build / "unstable.jsonl"
     lines = file.read_bytes().splitlines() if file.exists() else []
     unstable = [msgspec.json.decode(line, type=Unstable) for line in lines]
-    print("\n".join([*_phases(build / "phases.txt"), *_slowest(records), *unstable_table(unstable)]))
+    tables = [*_slowest(records), *unstable_table(unstable), *failures_table(records, unstable)]
+    print("\n".join([*_phases(build / "phases.txt"), *tables]))
     return 0
 
 

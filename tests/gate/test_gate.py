@@ -14,7 +14,7 @@ import pytest
 from tests.gate.patience import MOST, QUIET, VARIABLE, factor, patient
 from tests.gate.plugin import UNTIL
 from tests.gate.records import Record, Unstable
-from tests.gate.report import unstable_table
+from tests.gate.report import MOST_FAILURES, failures_table, unstable_table
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.processes
@@ -260,6 +260,17 @@ def test_the_table_names_both_runs() -> None:
         "  second  passed in 3 s, load 4.0",
     ]
     assert unstable_table([]) == []
+
+
+def test_failures_without_a_second_run_come_last() -> None:
+    failed = Record("folder::test_a", "failed", 12.0, load=31.2, why="AssertionError: no master")
+    passed = Record("folder::test_b", "passed", 3.0)
+    assert failures_table([passed, failed], [])[1:] == [
+        "folder::test_a",
+        "  12 s, load 31.2  AssertionError: no master",
+    ]
+    assert failures_table([passed, failed], [Unstable("2026-11-27T18:00:00Z", "interop", failed, None)]) == []
+    assert failures_table([failed] * (MOST_FAILURES + 2), [])[-1] == "and 2 more"
 
 
 def test_patience_grows_with_the_slowness_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
