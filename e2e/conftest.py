@@ -81,7 +81,8 @@ def node_images(cluster: Cluster, loading: Future[dict[str, str]]) -> Mapping[st
     found = loading.result()
     classes = cluster.json("get", "storageclasses")["items"]
     if any(one["provisioner"] == HOST_PATH for one in classes):
-        cluster.kubectl("apply", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))
+        # The mode of a class cannot be changed: --force deletes it and makes another one.
+        cluster.kubectl("replace", "--force", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))
         cluster.kubectl("-n", "kube-system", "rollout", "status", "daemonset/host-path-volumes", "--timeout=60s")
     try:
         ground.check(cluster, found["tester"])
