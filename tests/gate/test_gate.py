@@ -170,7 +170,7 @@ def test_a_failure_is_printed_when_it_happens(suite: Suite, workers: str) -> Non
     suite.add("a_first", ALWAYS)
     suite.add("b_second", FINE)
     _, output = suite.run("-n", workers)
-    said = output.index("gate: failed: test_a_first.py::test_a_first (call, 0 s, load ")
+    said = output.index("gate: failed: test_a_first")
     assert "RuntimeError: a defect" in output[said:].splitlines()[0]
     assert "FAILURES" not in output[:said]
 
