@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from rocketmq_broker.consuming.escaping import SENDING_SECONDS, Escaping
+from rocketmq_broker.consuming.escaping import RETRY_SECONDS, SENDING_SECONDS, Escaping
 from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
 from rocketmq_broker.domain.consuming.delay_history import Levels
 from rocketmq_broker.domain.consuming.delays import LevelProgress, is_copy, target_of
@@ -41,8 +41,6 @@ log = structlog.get_logger(__name__)
 
 PORTION: Final = 64
 """Messages that a level delivers in one turn of the loop."""
-RETRY_SECONDS: Final = 0.5
-"""After nothing could be appended: too few replicas in sync, a full disk."""
 STUCK_SECONDS: Final = 60.0
 """After a message that the log cannot take: its level waits for it, and only a restart with other settings helps. After
 one that cannot be read, while it would escape: the next master may have it whole."""
@@ -169,8 +167,7 @@ class DelayService:
         """Stop delivering."""
         self.settle()
         for timer in self._timers.values():
-            if not self._escaping.is_sending(timer):
-                timer.cancel()
+            timer.cancel()
         self._timers.clear()
         self._progress.clear()
         self._escaping.forget_failures()
@@ -397,18 +394,11 @@ class DelayService:
             known = None
         fact = one_more(known, offset, record.physical_offset, view)
         draft.body = bytes(draft.body)  # the file may be deleted meanwhile
-        self._timers[level] = self._escaping.start(self._send(level, draft, fact))
+        self._timers[level] = self._loop.create_task(self._send(level, draft, fact))
         return None
 
     async def _send(self, level: int, draft: Draft, fact: Escaped) -> None:
-        """Try once; then the level continues, unless delivering has been stopped meanwhile."""
-        task = asyncio.current_task()
-
-        def waits() -> bool:
-            return self._timers.get(level) is task
-
-        problem = await self._escaping.send(level, draft, fact, waits)
-        if waits():
-            if problem is None:
-                self._progress[level].passed_over(fact.next)
-            self._at(level, self._escaping.pause(level, problem))
+        pause = await self._escaping.send(level, draft, fact)
+        if pause == 0:
+            self._progress[level].passed_over(fact.next)
+        self._at(level, pause)

@@ -6,7 +6,7 @@ disk before the next one of its level leaves, and held back when a new master as
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -20,7 +20,7 @@ from rocketmq_store.model import Draft
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS: Final = 0.5
-"""After the first attempt in vain; doubles with each."""
+"""After a message could not be delivered, to the log or to another group; there it doubles with each failure."""
 MAX_RETRY_SECONDS: Final = 10.0
 YIELD_SECONDS: Final = 10.0
 """Nothing escapes after a new master asked what has, unless no master has come by then."""
@@ -39,10 +39,10 @@ class Escaping:
         self._delays = delays
         self._saved = saved
         self._loop = asyncio.get_running_loop()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[str | None]] = set()
         """Such a task ends by itself, as its message may be at the other group already."""
         self._failures: dict[int, int] = {}
-        """By level, attempts in vain since the last message that escaped."""
+        """By level, attempts that failed since the last message that escaped."""
         self._yields_until = float("-inf")
 
     @property
@@ -54,10 +54,6 @@ class Escaping:
     def under_way(self) -> bool:
         """Whether a message may be at another group, and nobody knows yet."""
         return bool(self._sending)
-
-    def is_sending(self, task: object) -> bool:
-        """Whether `task` is an attempt that has not ended."""
-        return task in self._sending
 
     @property
     def yields_for(self) -> float:
@@ -77,24 +73,26 @@ class Escaping:
         """The levels stop."""
         self._failures.clear()
 
-    def start(self, attempt: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """A task for an attempt, which calls `send`."""
-        task = self._loop.create_task(attempt)
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-        return task
-
-    async def send(self, level: int, draft: Draft, fact: Escaped, waits: Callable[[], bool]) -> str | None:
-        """Try once. Why the message has not escaped; None: it has, and `fact` is known. `waits`: whether its level
-        still waits for it."""
-        assert self._escape is not None
-        problem: str | None
+    async def send(self, level: int, draft: Draft, fact: Escaped) -> float:
+        """Try once, in the task of the level. Seconds until the level continues; 0: the message has escaped, and `fact`
+        is known. If the level stops, so the task is cancelled, what is on its way is still recorded."""
+        waiting = asyncio.current_task()
+        assert waiting is not None
 
         def may_leave() -> bool:
             # a master may have come, or have asked what has escaped, during the waits before: its answer has nothing of
             # what leaves later
-            return waits() and self.yields_for <= 0
+            return not waiting.cancelling() and self.yields_for <= 0
 
+        attempt = self._loop.create_task(self._attempt(level, draft, fact, may_leave))
+        self._sending.add(attempt)
+        attempt.add_done_callback(self._sending.discard)
+        return self._pause(level, await asyncio.shield(attempt))
+
+    async def _attempt(self, level: int, draft: Draft, fact: Escaped, may_leave: Callable[[], bool]) -> str | None:
+        """Why the message has not escaped; None: it has."""
+        assert self._escape is not None
+        problem: str | None
         try:
             await self._saved()  # what escaped before, if that could not be written
             problem = await self._escape.put(draft, may_leave)
@@ -109,8 +107,7 @@ class Escaping:
             problem = f"{type(error).__name__}: {error}"
         return problem
 
-    def pause(self, level: int, problem: str | None) -> float:
-        """Seconds until the level continues after an attempt that ended with `problem`."""
+    def _pause(self, level: int, problem: str | None) -> float:
         if problem is None:
             if self._failures.pop(level, 0):
                 log.info("delayed messages escape again", level=level)

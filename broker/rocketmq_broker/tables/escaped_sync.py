@@ -43,14 +43,11 @@ class EscapedSync:
         """Ask one member, as the master that was elected for `epoch`; 0: as an acting slave."""
         # a defect here must not keep the group without a master
         with survive_defects(log, "unexpected error with what escaped from a member", address=address):
-            await self._ask(address, epoch)
-
-    async def _ask(self, address: str, epoch: int) -> None:
-        try:
-            answer = await self._client.call(address, escaped_request(epoch), timeout=2 * PATIENCE_SECONDS)
-            if answer.code != ResponseCode.SUCCESS or len(answer.body) > MAX_BODY:
-                log.warning("a member does not tell what escaped", address=address, reason=answer.remark)
-                return
-            self._delays.join(decode_escaped(decode_config(DelayOffsetWrapper, answer.body).escaped or {}))
-        except (RemotingError, FormatError, ValueError) as error:
-            log.warning("a member does not tell what escaped", address=address, reason=str(error))
+            try:
+                answer = await self._client.call(address, escaped_request(epoch), timeout=2 * PATIENCE_SECONDS)
+                if answer.code != ResponseCode.SUCCESS or len(answer.body) > MAX_BODY:
+                    log.warning("a member does not tell what escaped", address=address, reason=answer.remark)
+                    return
+                self._delays.join(decode_escaped(decode_config(DelayOffsetWrapper, answer.body).escaped or {}))
+            except (RemotingError, FormatError, ValueError) as error:
+                log.warning("a member does not tell what escaped", address=address, reason=str(error))

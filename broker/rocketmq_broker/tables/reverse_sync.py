@@ -117,22 +117,19 @@ class ReverseSync:
     async def _ask_offsets(self, epoch: int, address: str, silent: set[str]) -> None:
         # a defect here must not keep the group without a master
         with survive_defects(log, "unexpected error with a member's consumer offsets", address=address):
-            await self._ask(epoch, address, silent)
-
-    async def _ask(self, epoch: int, address: str, silent: set[str]) -> None:
-        try:
-            command = newer_offsets_request(self._held)
-            answer = await self._client.call(address, command, timeout=2 * self._patience)
-            silent.discard(address)
-            if answer.code != ResponseCode.SUCCESS:
-                log.warning("a member does not give its consumer offsets", address=address, reason=answer.remark)
-            elif len(answer.body) > MAX_BODY:
-                log.warning("a member's consumer offsets are too many", address=address, bytes=len(answer.body))
-            else:
-                await self._take(epoch, address, answer.body)
-        except (RemotingError, FormatError, ValueError) as error:
-            silent.discard(address)
-            log.warning("a member does not give its consumer offsets", address=address, reason=str(error))
+            try:
+                command = newer_offsets_request(self._held)
+                answer = await self._client.call(address, command, timeout=2 * self._patience)
+                silent.discard(address)
+                if answer.code != ResponseCode.SUCCESS:
+                    log.warning("a member does not give its consumer offsets", address=address, reason=answer.remark)
+                elif len(answer.body) > MAX_BODY:
+                    log.warning("a member's consumer offsets are too many", address=address, bytes=len(answer.body))
+                else:
+                    await self._take(epoch, address, answer.body)
+            except (RemotingError, FormatError, ValueError) as error:
+                silent.discard(address)
+                log.warning("a member does not give its consumer offsets", address=address, reason=str(error))
 
     async def _take(self, epoch: int, address: str, body: bytes) -> None:
         async with self._taking:

@@ -13,7 +13,7 @@ Replicas of official brokers copy by themselves every 10 s and are not waited fo
 
 Requests of others than those slaves are refused (`domain/tables/copy_reports.py`) and leave nothing here, so each table
 below has at most an entry for each slave that the sidecar has named. What was committed at them while they acted as
-master is taken over all the same (`acting_reports.py`).
+master is nevertheless taken over (`acting_reports.py`).
 """
 
 import asyncio

@@ -6,5 +6,5 @@ ACTING: Final = "acting master: serves consumers and refuses sends until there i
 
 
 def with_acting(reason: str | None, *, acting: bool) -> str | None:
-    """Why a replica is not ready; one that acts serves consumers all the same."""
+    """Why a replica is not ready; one that acts still serves consumers."""
     return f"{reason}; {ACTING}" if reason is not None and acting else reason

@@ -111,7 +111,7 @@ class Replication:
         self._server: HaServer | None = None
         self._client: RemotingClient | None = None
         self._follower: Follower | None = None
-        self._group_settings = GroupSettings(settings.mapped_file_size_commit_log)
+        self._group_settings = GroupSettings(settings.group_settings({}))
         group = group_digest(settings.broker_cluster_name, settings.name)
         self._trust = Trust(group, secret, settings.ha_replication_secret_required)
         self._status = StatusReporter(settings, on_status)
@@ -204,11 +204,7 @@ class Replication:
         if self._follower is not None:
             raise ReplicationError("the broker reports a recovered log while this sidecar writes to it")
         self._audit_watch.on_log_state(hello.log)
-        self._group_settings = GroupSettings(
-            hello.file_size,
-            controllers=self.settings.enable_controller_mode,
-            values=self.settings.group_settings(hello.settings),
-        )
+        self._group_settings = GroupSettings(self.settings.group_settings(hello.settings))
         identified = self.settings.enable_controller_mode and self._broker_id >= 1
         lost = self._log.open_log(hello, identified=identified)
         self._status_changed()

@@ -330,7 +330,7 @@ async def test_a_hanging_send_delays_a_new_master_no_longer(members: Members) ->
     assert slave.now - asked < 0.25
     slave.follow()
     await asyncio.sleep(10)
-    assert slave.on_disk[1][:2] == (0, 1), "it is recorded all the same"
+    assert slave.on_disk[1][:2] == (0, 1), "it is still recorded"
 
 
 async def test_after_a_master_it_acts_again(members: Members) -> None:

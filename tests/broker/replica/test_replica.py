@@ -456,6 +456,15 @@ async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_pat
         assert (await group.sidecar.receive(Hello)).log == damaged
 
 
+def log_of(slave: Group) -> tuple[WriterLock, MappedFiles]:
+    """As its sidecar writes it, with the lock."""
+    lock = WriterLock(slave.app.settings.root / "writer.lock")
+    lock.acquire()
+    files = MappedFiles(slave.app.settings.commit_log_path, slave.app.store.files.file_size, writer=lock)
+    files.load()
+    return lock, files
+
+
 async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,10 +477,7 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
     data = first + make_blank(master_file - blank) + second
     async with running(tmp_path / "store", master=False) as group:
         await group.sidecar.receive(Hello)
-        lock = WriterLock(tmp_path / "store" / "writer.lock")
-        lock.acquire()
-        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
-        files.load()
+        lock, files = log_of(group)
         files.write(0, data)
         for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(len(data), len(data))):
             group.sidecar.send(message)
@@ -496,10 +502,7 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
     end = start + len(second)
     async with running(tmp_path / "store", master=False) as group:
         await group.sidecar.receive(Hello)
-        lock = WriterLock(tmp_path / "store" / "writer.lock")
-        lock.acquire()
-        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
-        files.load()
+        lock, files = log_of(group)
         files.write(0, first + bytes(reversed(second)))
         group.sidecar.send(Welcome(2))
         group.sidecar.send(Following(1, 1, "127.0.0.1:1"))

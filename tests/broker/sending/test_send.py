@@ -307,7 +307,7 @@ async def test_what_the_master_acknowledges_alone_does_not_wait(tmp_path: Path) 
         assert (await group.send()).code == 0
         assert len(group.app.core.waiting) == 0
         appended = await group.sidecar.receive(Appended, lambda message: message.max_offset > 0)
-        assert appended.max_offset == group.app.store.max_offset, "slaves get it all the same"
+        assert appended.max_offset == group.app.store.max_offset, "slaves still get it"
 
 
 async def test_what_was_acknowledged_can_be_viewed_at_once(tmp_path: Path) -> None:

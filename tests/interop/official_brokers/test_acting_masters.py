@@ -36,6 +36,7 @@ from tests.gate.patience import patient
 from tests.interop import logs
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, JavaBroker
 from tests.lab.clients import PushConsumer
+from tests.processes.kit import wait_until
 from tests.topic_requests import topic_request
 
 COMPATIBLE, NEWER = "322-105", "904-901"
@@ -56,7 +57,6 @@ TABLES = ("topics.json", "consumerOffset.json", "delayOffset.json")
 ANSWER = 20.0
 """Seconds: while JVMs start, an answer may take some."""
 _START = 120.0
-_POLL = 0.05
 
 
 class Group:
@@ -234,12 +234,8 @@ def start(folder: Path, port: int, name_servers: list[NameServer], name: str, co
     )
 
 
-def wait(what: str, condition: Callable[[], bool], timeout: float = _START) -> None:
-    deadline = time.monotonic() + patient(timeout)
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout:g} s for {what}")
-        time.sleep(_POLL)
+def wait(what: str, condition: Callable[[], bool]) -> None:
+    wait_until(condition, what, patient(_START))
 
 
 def ask(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
@@ -317,7 +313,7 @@ def test_heartbeats_and_questions_are_those_of_the_mode(group: Group) -> None:
 
 
 def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
-    """A consumer goes on with what was sent before it, and commits at the acting slave; nothing is appended."""
+    """A consumer reads the rest at the acting slave, and commits there; nothing is appended."""
     consumer = group.consume(group.topic)
     group.send(50)
     group.has_read(consumer)

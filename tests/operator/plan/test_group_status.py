@@ -11,6 +11,7 @@ from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.groups.plan import plan_group
 from rocketmq_operator.domain.plan.groups.status import events_of, without_offsets
 from rocketmq_operator.domain.plan.step import PlanSettings
+from rocketmq_resources.broker_group import parse_broker_group
 from rocketmq_resources.decoding import Json
 from tests.operator.model.driver import Driver, well
 from tests.operator.model.world import NOW, World
@@ -104,6 +105,32 @@ def test_what_it_is_called(world: World, change: Change, expected: tuple[str, st
     status = status_of(change(world.observe()))
     found = reasons(status)
     assert (status["phase"], found["Ready"], found["Available"], found["Degraded"]) == expected
+
+
+CONTROLLER = {"controllerRef": {"name": "c"}}
+NONE_EMBEDDED = "ControllerCluster ns/c has no embedded name servers: set spec.nameServerRef or spec.namesrvAddr"
+NO_CLUSTER, NO_NAMES = "ControllerCluster ns/c does not exist", "NameServer ns/n does not exist"
+
+
+@pytest.mark.parametrize(
+    ("spec", "controller_addr", "namesrv_addr", "message"),
+    [
+        (CONTROLLER, "c:9878", None, NONE_EMBEDDED),
+        (CONTROLLER, None, None, NO_CLUSTER),
+        ({**CONTROLLER, "namesrvAddr": "n:9876"}, None, "n:9876", NO_CLUSTER),
+        ({**CONTROLLER, "nameServerRef": {"name": "n"}}, "c:9878", None, NO_NAMES),
+        ({**CONTROLLER, "nameServerRef": {"name": "n"}}, None, None, f"{NO_CLUSTER}; {NO_NAMES}"),
+    ],
+)
+def test_what_is_missing_is_named(
+    spec: Json, controller_addr: str | None, namesrv_addr: str | None, message: str
+) -> None:
+    group = parse_broker_group({"metadata": {"name": "g", "namespace": "ns", "uid": "u"}, "spec": spec})
+    observed = ObservedGroup(group=group, controller_addr=controller_addr, namesrv_addr=namesrv_addr)
+    conditions = status_of(observed)["conditions"]
+    assert isinstance(conditions, list)
+    (degraded,) = (one for one in conditions if one["type"] == "Degraded")
+    assert (degraded["reason"], degraded["message"]) == ("ReferenceMissing", message)
 
 
 def test_equal_worlds_have_equal_statuses(world: World) -> None:

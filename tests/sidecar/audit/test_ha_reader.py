@@ -32,8 +32,7 @@ async def test_damage_that_the_broker_knows_is_repaired_from_an_official_master(
     async with replicas(tmp_path, 2) as (one, two):
         await like_official(one, two)
         damage(two)
-        two.known = LogState(damage=place, reason="changed")
-        two.hello()
+        two.hello(LogState(damage=place, reason="changed"))
         await follows(one, two)
         assert two.repaired[0][0] == place
         assert two.log() == one.log()
@@ -64,8 +63,7 @@ async def test_what_an_official_master_has_not_whole_either_stays_as_it_is(tmp_p
         change(one, offset_of(7) + IN_BODY, b"!")
         change(two, offset_of(7) + IN_BODY, b"?")
         before = two.log()
-        two.known = LogState(damage=offset_of(7), reason="flipped")
-        two.hello()
+        two.hello(LogState(damage=offset_of(7), reason="flipped"))
         with capture_logs() as logs:
             await follows(one, two)
         assert any("cannot be notified" in entry["event"] for entry in logs)

@@ -101,8 +101,7 @@ async def test_damage_that_the_broker_knows_is_repaired_before_anything_is_ackno
     async with replicas(tmp_path, 2) as (one, two):
         await filled(one, two)
         change(two, offset_of(7) + IN_BODY)
-        two.known = LogState(damage=offset_of(7), reason="flipped")
-        two.hello()
+        two.hello(LogState(damage=offset_of(7), reason="flipped"))
         await two.follow(one, 1)
         await one.until(lambda: one.progress.in_sync == 2)
         assert two.repaired == [(offset_of(7), offset_of(8))]
@@ -128,8 +127,7 @@ async def test_damage_that_is_found_while_following_takes_the_slave_out_until_it
 async def test_damage_that_is_no_longer_there_is_checked_again(tmp_path: Path) -> None:
     async with replicas(tmp_path, 2) as (one, two):
         await filled(one, two)
-        two.known = LogState(damage=offset_of(7), reason="a disk's bad moment")
-        two.hello()
+        two.hello(LogState(damage=offset_of(7), reason="a disk's bad moment"))
         await follows(one, two)
         assert two.repaired == [(offset_of(7), offset_of(7))]
 
@@ -162,8 +160,7 @@ async def test_what_is_repaired_is_acknowledged_as_soon_as_the_broker_has_got_pa
     async with replicas(tmp_path, 2) as (one, two):
         await filled(one, two)
         change(two, offset_of(7) + IN_BODY)
-        two.known = LogState(damage=offset_of(7), reason="no record", stopped=True)
-        two.hello()
+        two.hello(LogState(damage=offset_of(7), reason="no record", stopped=True))
         await two.follow(one, 1)
         await two.until(lambda: two.repaired == [(offset_of(7), offset_of(8))])
         two.replication.log_state(LogState())
@@ -177,8 +174,7 @@ async def test_a_slave_whose_master_has_the_same_damage_follows_it(tmp_path: Pat
         await filled(one, two)
         for replica in (one, two):
             change(replica, offset_of(7) + IN_BODY)
-        two.known = LogState(damage=offset_of(7), reason="no record", stopped=True)
-        two.hello()
+        two.hello(LogState(damage=offset_of(7), reason="no record", stopped=True))
         await follows(one, two)
         assert set(one.suspected) == {offset_of(7)}
 

@@ -98,7 +98,10 @@ class Replica:
         self.hello()
         self.replication.set_broker_id(self.broker_id)
 
-    def hello(self) -> None:
+    def hello(self, known: LogState | None = None) -> None:
+        """The broker connects. `known`: what it says of its log from now on; None: as before."""
+        if known is not None:
+            self.known = known
         self.replication.open_log(self.said())
 
     def said(self, address: str | None = None) -> Hello:

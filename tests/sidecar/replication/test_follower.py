@@ -66,6 +66,11 @@ def follower(
     connect: Callable[[socket.socket, int], MasterConnection] = lambda *_: pytest.fail("connected"),
     controllers: bool = True,
 ) -> follower_module.Follower:
+    values = {
+        "mappedFileSizeCommitLog": "4096",
+        "enableControllerMode": str(controllers).lower(),
+        "durability": "strict",
+    }
     return follower_module.Follower(
         cast("RemotingClient", client or NobodyThere()),
         lock,
@@ -75,7 +80,7 @@ def follower(
         on_change=lambda: None,
         on_aligned=lambda _: pytest.fail("aligned"),
         on_lost=lambda: None,
-        settings=GroupSettings(4096, controllers=controllers, values={"durability": "strict"}),
+        settings=GroupSettings(values),
     )
 
 

@@ -27,13 +27,14 @@ class OtherModeError(TruncationError):
 
 
 class GroupSettings(msgspec.Struct, frozen=True):
-    """This replica's. `file_size` in bytes."""
+    """This replica's."""
 
-    file_size: int
-    controllers: bool = True
-    """enableControllerMode."""
-    values: Mapping[str, str] = {}
+    values: Mapping[str, str]
     """Key -> value of all of them."""
+
+    @property
+    def controllers(self) -> bool:
+        return self.values["enableControllerMode"] == "true"
 
 
 def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
@@ -48,10 +49,10 @@ def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str,
             f"enableControllerMode is {str(ours.controllers).lower()} here and {str(controllers).lower()} at the "
             "master, or the master is no native replica: stop all replicas of the group and set it to the same value"
         )
-    size = master.mapped_file_size_commit_log
-    if size not in {None, ours.file_size}:
+    size, our_size = master.mapped_file_size_commit_log, ours.values["mappedFileSizeCommitLog"]
+    if size is not None and str(size) != our_size:
         raise OtherFileSizeError(
-            f"mappedFileSizeCommitLog is {ours.file_size} here and {size} at the master: a copy could not be read. "
+            f"mappedFileSizeCommitLog is {our_size} here and {size} at the master: a copy could not be read. "
             "Set it to the same value on all replicas of a group, and begin the replica that differs with an empty "
             "store"
         )

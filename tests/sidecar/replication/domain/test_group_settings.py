@@ -11,8 +11,14 @@ from rocketmq_sidecar.domain.replication.group_settings import (
     differences,
 )
 
-VALUES = {"messageDelayLevel": "1s 5s", "durability": "strict", "lockInStrictMode": "true"}
-OURS = GroupSettings(1 << 20, values=VALUES)
+VALUES = {
+    "mappedFileSizeCommitLog": "1048576",
+    "enableControllerMode": "true",
+    "messageDelayLevel": "1s 5s",
+    "durability": "strict",
+    "lockInStrictMode": "true",
+}
+OURS = GroupSettings(VALUES)
 OFFICIAL = ExchangeHAInfoHeader(master_ha_address="a:1")
 
 
@@ -58,8 +64,8 @@ def test_what_a_master_names_becomes_one_line() -> None:
 
 
 def test_a_slave_and_its_master_both_have_controllers_or_neither() -> None:
-    alone = msgspec.structs.replace(OURS, controllers=False)
-    their = msgspec.structs.replace(master(), enable_controller_mode=False)
+    alone = GroupSettings({**VALUES, "enableControllerMode": "false"})
+    their = msgspec.structs.replace(master(enableControllerMode="false"), enable_controller_mode=False)
     assert differences(alone, their) == ()
     with pytest.raises(OtherModeError, match="enableControllerMode is true here and false at the master"):
         differences(OURS, their)

@@ -20,15 +20,20 @@ STATEFUL_SET = "StatefulSet"
 
 
 def missing_references(state: GroupState) -> Step:
-    """Resources that the spec refers to and that do not exist. The group's objects then stay unchanged."""
-    observed, missing = state.observed, []
+    """What the spec refers to and does not exist. The group's objects then stay unchanged."""
+    group, observed, missing = state.group, state.observed, []
     if observed.controller_addr is None:
-        missing.append(f"ControllerCluster {_name(state.group.controller)}")
-    if observed.namesrv_addr is None:
-        missing.append(f"NameServer {_name(state.group.name_server or state.group.controller)}")
+        missing.append(f"ControllerCluster {_name(group.controller)} does not exist")
+    if observed.namesrv_addr is None and not group.embedded_name_servers:
+        missing.append(f"NameServer {_name(group.name_server)} does not exist")
+    elif observed.namesrv_addr is None and not missing:
+        missing.append(
+            f"ControllerCluster {_name(group.controller)} has no embedded name servers:"
+            " set spec.nameServerRef or spec.namesrvAddr"
+        )
     if not missing:
         return NOTHING
-    return Step(busy=True, blocked=Blocked("ReferenceMissing", f"{' and '.join(missing)} does not exist"))
+    return Step(busy=True, blocked=Blocked("ReferenceMissing", "; ".join(missing)))
 
 
 Objects = tuple[tuple[Json, ...], tuple[tuple[str, str], ...]]
