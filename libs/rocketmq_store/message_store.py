@@ -8,9 +8,9 @@ The calls in the course of a replica's life:
 
     store = MessageStore(settings)
     store.writer.acquire(); recovered = store.open(); store.writer.release()      # Hello
-    slave:   store.extend(max_offset, confirm_offset) at each Replicated
+    slave:   store.extend(max_offset, confirm_offset) at each Replicated; store.dispatch()
     Prepare: store.writer.acquire(); max_offset = store.cut_tail()                # Prepared
-    master:  store.append(draft, now_ms) ...; store.dispatch(confirm_offset) at each Replication
+    master:  store.append(draft, now_ms) ...; store.confirm(confirm_offset) at each Replication; store.dispatch()
     Release: store.max_offset; await flusher.idle(); store.writer.release()       # Released
     Truncate: store.truncate(offset)                                              # Truncated
     end:     await flusher.stop(); store.close()
@@ -217,11 +217,10 @@ class MessageStore(QueueReading):
             self.disk_space.refuse(str(error))
             raise
 
-    def cut_tail(self, confirmed: int = 0, *, check: Callable[[], None] = lambda: None) -> int:
+    def cut_tail(self, *, check: Callable[[], None] = lambda: None) -> int:
         """On becoming master, with the writer lock: read what was not dispatched yet, cut the log behind the last whole
         record, determine every queue's next offset. Reads from `dispatched_offset` on, at most 32 MiB behind the offset
-        of the last `extend`. Returns the log's max offset.
-        `confirmed`: a confirm offset that `extend` has not reported yet. `check` is called now and then and may raise.
+        of the last `extend`. Returns the log's max offset. `check` is called now and then and may raise.
         Raises `NotWriterError`, `StoreDamagedError`, `OSError`; `ConfirmedLostError`: nothing was cut."""
         self.writer.require()
         self.files.refresh()
@@ -235,8 +234,8 @@ class MessageStore(QueueReading):
             dispatcher.found(record)
         end = walker.offset
         has_tail = self._has_tail(walker)
-        confirmed = max(confirmed, self._confirm_offset)
-        if self._lacks_confirmed(end, confirmed):
+        confirmed = self._confirm_offset
+        if self._lacks_confirmed(end):
             raise ConfirmedLostError(self.files.directory, end, confirmed, walker.reason or "the log ends there")
         self._confirm_offset = min(confirmed, end)
         if has_tail:
@@ -259,15 +258,15 @@ class MessageStore(QueueReading):
             pass
         end = walker.offset
         self._has_tail(walker)
-        if not self._lacks_confirmed(end, self._confirm_offset):  # the sidecar may remove the partial record
+        if not self._lacks_confirmed(end):  # the sidecar may remove the partial record
             self._confirm_offset = min(self._confirm_offset, end)
         self._log.set_max_offset(end)
         return end
 
-    def _lacks_confirmed(self, end: int, confirmed: int) -> bool:
+    def _lacks_confirmed(self, end: int) -> bool:
         """Whether a confirmed record is not whole at `end`. Bytes are confirmed, so the beginning of a record may be
         that has not been received to its end."""
-        left = confirmed - end
+        left = self._confirm_offset - end
         return left >= HEAD and length_in_head(self.files, end) <= left
 
     def _has_tail(self, walker: Walker) -> bool:
@@ -285,9 +284,9 @@ class MessageStore(QueueReading):
             )
         return True
 
-    def extend(self, max_offset: int, confirm_offset: int) -> set[tuple[str, int]]:
-        """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same.
-        Raises also `StoreDamagedError`: a log cannot have the sidecar's files."""
+    def extend(self, max_offset: int, confirm_offset: int) -> None:
+        """The sidecar has appended; call `dispatch`. Raises `OSError`; `StoreDamagedError`: a log cannot have the
+        sidecar's files."""
         self._may_append = False
         files = self.files
         before = self._log.max_offset
@@ -298,7 +297,7 @@ class MessageStore(QueueReading):
                 self._dispatcher.restart(files.min_offset)
         if max_offset != before:
             self._log.set_max_offset(max_offset)
-        return self.dispatch(confirm_offset)
+        self.confirm(confirm_offset)
 
     def truncate(self, offset: int) -> None:
         """Forget, durably, everything at and behind `offset`, before the log is cut there (by the sidecar).
@@ -313,19 +312,25 @@ class MessageStore(QueueReading):
 
     # Dispatch, and reading from the log (from queues: `QueueReading`)
 
-    def dispatch(self, confirm_offset: int) -> set[tuple[str, int]]:
-        """Make the messages that end at or before `confirm_offset` visible. Returns the (topic, queue id) that have new
-        ones. A lower `confirm_offset` than before is stored but hides nothing again. Reads from the log are done in
-        portions: while `unfinished`, call again in the loop's next turn.
+    def confirm(self, confirm_offset: int) -> None:
+        """Consumers may see the messages that end here or before; call `dispatch`. A lower offset than before is stored
+        but hides nothing again."""
+        self._confirm_offset = confirm_offset
+        self._checkpoint.set_confirm_offset(confirm_offset)
+
+    def dispatch(self, confirm_offset: int | None = None) -> set[tuple[str, int]]:
+        """Make the confirmed messages visible; an offset given is passed to `confirm` first. Returns the (topic, queue
+        id) that have new ones. Reads from the log are done in portions: while `unfinished`, call again in the loop's
+        next turn.
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
                 meanwhile.
         """
-        self._confirm_offset = confirm_offset
-        self._checkpoint.set_confirm_offset(confirm_offset)
+        if confirm_offset is not None:
+            self.confirm(confirm_offset)
         try:
-            visible = self._dispatcher.run(min(confirm_offset, self._log.max_offset))
+            visible = self._dispatcher.run(self.confirm_offset)
         except StoreFullError as error:
             self.disk_space.refuse(str(error))
             raise
@@ -345,12 +350,12 @@ class MessageStore(QueueReading):
 
     @property
     def dispatch_stopped(self) -> Stop | None:
-        """Where the last `dispatch` or `extend` found no record, although the log continues there."""
+        """Where the last `dispatch` found no record, although the log continues there."""
         return self._dispatcher.stopped
 
     @property
     def unfinished(self) -> bool:
-        """The last `dispatch` or `extend` did not finish."""
+        """The last `dispatch` did not finish."""
         return self._dispatcher.unfinished
 
     def record_at(self, physical_offset: int, acknowledged: int = 0) -> memoryview | None:

@@ -333,12 +333,11 @@ class Replica:
         if not self._role.prepare(epoch):
             self._link.drop(f"the sidecar prepares epoch {epoch}, this broker has seen {self._role.epoch}")
             return
-        confirmed = self._dispatching.unseen
-        self._role_changed()
+        self._on_role_change()
         began = time.perf_counter()
         self._store.writer.acquire()
         try:
-            max_offset = self._store.cut_tail(confirmed)
+            max_offset = self._store.cut_tail()
         except ConfirmedLostError as error:
             self._dispatching.stop_at(Stop(error.offset, error.reason))
             raise
@@ -353,7 +352,7 @@ class Replica:
             log.warning("unexpected grant ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
         elif was != (self._role.role, self._role.epoch):
             log.info("master", epoch=message.epoch, max_offset=self._store.max_offset)
-            self._role_changed()
+            self._on_role_change()
             self._link.progress(self._progress)
         else:
             self._waiting.release()
@@ -379,7 +378,7 @@ class Replica:
         self._fail_waiting()
         self._role.follow(message.epoch, message.master_address)
         log.info("slave", epoch=message.epoch, master=message.master_address)
-        self._role_changed()
+        self._on_role_change()
         self._give_up()
 
     def _lose_role(self, reason: str, *, report: bool = False) -> None:
@@ -389,12 +388,8 @@ class Replica:
         self._fail_waiting()
         if changed:
             log.warning("neither master nor slave", reason=reason)
-            self._role_changed()
+            self._on_role_change()
         self._give_up(report=report)
-
-    def _role_changed(self) -> None:
-        self._dispatching.forget()
-        self._on_role_change()
 
     def _fail_waiting(self) -> None:
         """Unlike FLUSH_SLAVE_TIMEOUT, the code makes producers send again, elsewhere: whether the message survives is

@@ -238,6 +238,43 @@ async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
         assert group.app.role.master_address == "127.0.0.1:1"
 
 
+async def test_what_is_confirmed_as_the_epoch_changes_becomes_visible(tmp_path: Path) -> None:
+    """The sidecar reports each offset once, just before its next message: both arrive in one turn of the loop."""
+    async with running(tmp_path / "store", automatic=False, durability="relaxed") as group:
+        await group.send(properties="WAIT\x01false\x02")
+        end = group.app.store.max_offset
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Replicated(end, end))
+        group.sidecar.send(Following(3, 2, "127.0.0.1:1"))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert group.app.store.queue_bounds("T", 0) == (0, 1)
+
+
+async def test_a_slave_that_was_master_keeps_no_offset_of_the_time_before(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(0, 0)):
+            group.sidecar.send(message)
+        await group.sidecar.make_master(2, hello=False)
+        assert (await group.send()).code == 0
+        store = group.app.store
+        end = store.max_offset
+        while store.confirm_offset < end:
+            await asyncio.sleep(0)
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Repaired(0, end))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert (store.max_offset, store.confirm_offset) == (end, end)
+
+
 async def test_whose_tables_are_copied_holds_up_no_message(tmp_path: Path) -> None:
     async with running(tmp_path / "store", automatic=False, slaveReadEnable=True, durability="relaxed") as group:
         await group.send(properties="WAIT\x01false\x02")
