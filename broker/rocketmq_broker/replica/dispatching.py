@@ -90,9 +90,10 @@ class Dispatching:
             if visible:
                 self._on_visible(visible)
             if self._store.unfinished:
-                # let others run before the next portion
-                self._next = self._loop.call_later(0, self._dispatch)
-            self._note_stop(stopped_before)
+                # let others run before the next portion; the last one shows whether dispatching stops
+                self._next = self._loop.call_later(0, self._dispatch, stopped_before)
+            else:
+                self._note_stop(stopped_before)
 
     def _note_stop(self, before: Stop | None) -> None:
         """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
