@@ -58,7 +58,7 @@ class Dispatching:
             self.soon()
 
     def stop_at(self, stop: Stop) -> None:
-        """No record is there, although the log has to continue: this replica must not be master."""
+        """No whole record is there, although the log has to continue: this replica must not be master."""
         self.stopped = stop
         self._on_stop()
 
@@ -99,7 +99,8 @@ class Dispatching:
         """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
         just made may not be there yet."""
         stopped = self._store.dispatch_stopped
-        if stopped is None and self._stops_later:
+        if stopped is None and self.stopped is not None and self._store.is_damaged(self.stopped.offset):
+            # dispatching has not come there again, or does not compare its checksum
             return
         if stopped is None or stopped == before:
             if stopped != self.stopped:
@@ -107,14 +108,6 @@ class Dispatching:
                 self._on_stop()
         elif stopped != self.stopped and self._stop_timer is None:
             self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
-
-    @property
-    def _stops_later(self) -> bool:
-        """Dispatching has not come to the known place again, and there still is no record."""
-        store, known = self._store, self.stopped
-        if known is None or not max(store.dispatched_offset, store.confirm_offset) <= known.offset < store.max_offset:
-            return False
-        return store.record_at(known.offset, store.max_offset) is None
 
     def _dispatch_again(self, before: Stop) -> None:
         self._stop_timer = None

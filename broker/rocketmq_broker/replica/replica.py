@@ -58,7 +58,7 @@ from rocketmq_formats.replica_link import (
 )
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
-from rocketmq_store.errors import ConfirmedLostError, StoreDamagedError, StoreError, StoreFullError
+from rocketmq_store.errors import LogDamagedError, StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues.dispatch import Stop
@@ -214,9 +214,12 @@ class Replica:
     def hello(self) -> Hello:
         store = self._store
         try:
-            max_offset = store.find_end()  # a sidecar that died may have acknowledged more than it reported
+            max_offset, damage = store.find_end()  # a sidecar that died may have acknowledged more than it reported
         except StoreError as error:
             raise OSError(str(error)) from error
+        if damage is not None and damage != self._dispatching.stopped:
+            log.error("the log is damaged, with whole records behind it", offset=damage.offset, reason=damage.reason)
+            self._dispatching.stop_at(damage)
         return Hello(
             protocol=PROTOCOL,
             cluster_name=self._settings.broker_cluster_name,
@@ -338,7 +341,7 @@ class Replica:
         self._store.writer.acquire()
         try:
             max_offset = self._store.cut_tail()
-        except ConfirmedLostError as error:
+        except LogDamagedError as error:
             self._dispatching.stop_at(Stop(error.offset, error.reason))
             raise
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)

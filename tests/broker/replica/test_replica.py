@@ -565,6 +565,52 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
         files.close()
 
 
+@pytest.mark.parametrize("at", [pytest.param(4, id="head"), pytest.param(88, id="body")])
+async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_repaired(tmp_path: Path, at: int) -> None:
+    """Its sidecar starts while nothing of this is dispatched: it removes what is behind the end that the broker
+    reports. Dispatching does not check bodies."""
+    first = make_record(0)
+    start = len(first)
+    second = make_record(start, b"second", queue_offset=1)
+    third = make_record(start + len(second), b"third", queue_offset=2)
+    end = start + len(second) + len(third)
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(tmp_path / "store" / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
+        files.load()
+        files.write(0, first + second + third)
+        files.write(start + at, b"\xff")
+        group.sidecar.send(Welcome(2))
+        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
+        group.sidecar.send(Replicated(end, start))
+        lock.release()
+        for message in (None, Prepare(2)):
+            if message is None:
+                group.sidecar.hang_up()
+            else:
+                group.sidecar.send(message)
+            hello = await group.sidecar.receive(Hello)
+            assert (hello.max_offset, hello.log.damage, hello.log.stopped) == (end, start, True)
+            assert group.app.role.role is Role.NONE
+        assert bytes(files.read(0, end)) != first + second + third
+        assert bytes(files.read(start + len(second), len(third))) == third
+        lock.acquire()
+        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
+        group.sidecar.send(Replicated(end, start if at == 4 else end))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert group.app.replica._log_state.damage == start
+        files.write(start, second)
+        group.sidecar.send(Repaired(start, start + len(second)))
+        assert (await group.sidecar.receive(LogState, lambda state: state.damage < 0)).checked
+        lock.release()
+        await group.sidecar.make_master(4, hello=False)
+        files.close()
+
+
 async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         for _ in range(3):
