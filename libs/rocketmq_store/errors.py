@@ -24,15 +24,16 @@ class StoreDamagedError(StoreError):
         self.path = path
 
 
-class ConfirmedLostError(StoreDamagedError):
-    """The log ends at `offset`, before what is confirmed. It is not cut there, and no master may begin with it."""
+class LogDamagedError(StoreDamagedError):
+    """No whole record is at `offset`, but the log has to continue. It is not cut there, and no master may begin with
+    it."""
 
-    def __init__(self, path: Path, offset: int, confirmed: int, reason: str) -> None:
+    def __init__(self, path: Path, offset: int, reason: str, continues: str) -> None:
         super().__init__(
             path,
-            f"no whole record at offset {offset} ({reason}), but messages up to {confirmed} are confirmed",
-            "this replica copies them again when it follows a master; if no other member has them, restart this broker:"
-            " it then counts as after a power cut",
+            f"no whole record at offset {offset} ({reason}), but {continues}",
+            "this replica copies the record again when it follows a master; if no other member has it, restart this"
+            " broker",
         )
         self.offset = offset
         self.reason = reason

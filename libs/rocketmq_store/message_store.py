@@ -8,9 +8,9 @@ The calls in the course of a replica's life:
 
     store = MessageStore(settings)
     store.writer.acquire(); recovered = store.open(); store.writer.release()      # Hello
-    slave:   store.extend(max_offset, confirm_offset) at each Replicated
+    slave:   store.extend(max_offset, confirm_offset) at each Replicated; store.dispatch()
     Prepare: store.writer.acquire(); max_offset = store.cut_tail()                # Prepared
-    master:  store.append(draft, now_ms) ...; store.dispatch(confirm_offset) at each Replication
+    master:  store.append(draft, now_ms) ...; store.confirm(confirm_offset) at each Replication; store.dispatch()
     Release: store.max_offset; await flusher.idle(); store.writer.release()       # Released
     Truncate: store.truncate(offset)                                              # Truncated
     end:     await flusher.stop(); store.close()
@@ -18,7 +18,7 @@ The calls in the course of a replica's life:
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -34,10 +34,9 @@ from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.disk_space import DiskSpace
 from rocketmq_store.durability import Durability
 from rocketmq_store.errors import (
-    ConfirmedLostError,
+    LogDamagedError,
     NotWriterError,
     RecoveryInterruptedError,
-    StoreDamagedError,
     StoreFullError,
 )
 from rocketmq_store.log.commit_log import CommitLog, Walker, first_whole, length_in_head
@@ -61,6 +60,14 @@ log = structlog.get_logger()
 
 MAX_UNANNOUNCED: Final = 32 * 1024 * 1024
 """The sidecar writes at most this many bytes behind the last offset that it announced."""
+
+
+class LogEnd(NamedTuple):
+    """`MessageStore.find_end`."""
+
+    offset: int
+    damage: Stop | None
+    """The first place before it where no whole record is."""
 
 
 class MessageStore(QueueReading):
@@ -217,12 +224,11 @@ class MessageStore(QueueReading):
             self.disk_space.refuse(str(error))
             raise
 
-    def cut_tail(self, confirmed: int = 0, *, check: Callable[[], None] = lambda: None) -> int:
+    def cut_tail(self, *, check: Callable[[], None] = lambda: None) -> int:
         """On becoming master, with the writer lock: read what was not dispatched yet, cut the log behind the last whole
         record, determine every queue's next offset. Reads from `dispatched_offset` on, at most 32 MiB behind the offset
-        of the last `extend`. Returns the log's max offset.
-        `confirmed`: a confirm offset that `extend` has not reported yet. `check` is called now and then and may raise.
-        Raises `NotWriterError`, `StoreDamagedError`, `OSError`; `ConfirmedLostError`: nothing was cut."""
+        of the last `extend`. Returns the log's max offset. `check` is called now and then and may raise.
+        Raises `NotWriterError`, `StoreDamagedError`, `OSError`; `LogDamagedError`: nothing was cut."""
         self.writer.require()
         self.files.refresh()
         dispatcher = self._dispatcher
@@ -234,10 +240,15 @@ class MessageStore(QueueReading):
             timestamp = max(timestamp, record.store_timestamp)
             dispatcher.found(record)
         end = walker.offset
-        has_tail = self._has_tail(walker)
-        confirmed = max(confirmed, self._confirm_offset)
-        if self._lacks_confirmed(end, confirmed):
-            raise ConfirmedLostError(self.files.directory, end, confirmed, walker.reason or "the log ends there")
+        has_tail = self._has_data_behind(end)
+        confirmed = self._confirm_offset
+        continues = None
+        if has_tail and (following := first_whole(self.files, end)) is not None:
+            continues = f"at {following.physical_offset} behind it"
+        elif self._lacks_confirmed(end):
+            continues = f"messages up to {confirmed} are confirmed"
+        if continues is not None:
+            raise LogDamagedError(self.files.directory, end, walker.reason or "the log ends there", continues)
         self._confirm_offset = min(confirmed, end)
         if has_tail:
             log.info("incomplete tail of the log cut off", offset=end, reason=walker.reason)
@@ -249,45 +260,50 @@ class MessageStore(QueueReading):
 
     # Slave
 
-    def find_end(self) -> int:
+    def find_end(self) -> LogEnd:
         """Where the last whole record ends, if another process may have appended and died before reporting it; needs no
         lock. Reads from `dispatched_offset` on. Raises `StoreDamagedError`, `OSError`."""
         self.files.refresh()
         start = max(self._dispatcher.position, self.files.min_offset)
+        damage = None
+        while True:
+            walker = self._walk(start)
+            end = walker.offset
+            # the other process writes in order, so whole records behind this place are no tail, but its copies
+            following = first_whole(self.files, end) if self._has_data_behind(end) else None
+            if following is None:
+                break
+            if self._walk(end).offset > end:  # it has arrived meanwhile
+                start = end
+                continue
+            damage = damage or Stop(end, walker.reason)
+            start = following.physical_offset
+        if not self._lacks_confirmed(end):  # the sidecar may remove the partial record
+            self._confirm_offset = min(self._confirm_offset, end)
+        self._log.set_max_offset(end)
+        return LogEnd(end, damage)
+
+    def _walk(self, start: int) -> Walker:
+        """Behind the last whole record that follows on `start`."""
         walker = Walker(self.files, start, self.files.end, check_crc=True, crash=Crash.KILLED)
         while walker.next() is not None:
             pass
-        end = walker.offset
-        self._has_tail(walker)
-        if not self._lacks_confirmed(end, self._confirm_offset):  # the sidecar may remove the partial record
-            self._confirm_offset = min(self._confirm_offset, end)
-        self._log.set_max_offset(end)
-        return end
+        return walker
 
-    def _lacks_confirmed(self, end: int, confirmed: int) -> bool:
+    def _lacks_confirmed(self, end: int) -> bool:
         """Whether a confirmed record is not whole at `end`. Bytes are confirmed, so the beginning of a record may be
         that has not been received to its end."""
-        left = confirmed - end
+        left = self._confirm_offset - end
         return left >= HEAD and length_in_head(self.files, end) <= left
 
-    def _has_tail(self, walker: Walker) -> bool:
-        """Whether the sidecar has left a partial record behind the last whole one. It writes in order, so if whole
-        records follow it is damage. Raises `StoreDamagedError`, `OSError`."""
-        end = walker.offset
-        if not self.files.has_data(end, max(self._log.max_offset - end, 0) + MAX_UNANNOUNCED):
-            return False
-        following = first_whole(self.files, end)
-        if following is not None:
-            raise StoreDamagedError(
-                self.files.segment_at(end).path,
-                f"no whole record at offset {end} ({walker.reason}), but at {following.physical_offset} behind it",
-                "rebuild this replica from another one",
-            )
-        return True
+    def _has_data_behind(self, end: int) -> bool:
+        """Whether the sidecar has written behind the last whole record: a part of one, or after damage whole ones.
+        Raises `OSError`."""
+        return self.files.has_data(end, max(self._log.max_offset - end, 0) + MAX_UNANNOUNCED)
 
-    def extend(self, max_offset: int, confirm_offset: int) -> set[tuple[str, int]]:
-        """The sidecar has appended; dispatches as `dispatch(confirm_offset)` does and returns the same.
-        Raises also `StoreDamagedError`: a log cannot have the sidecar's files."""
+    def extend(self, max_offset: int, confirm_offset: int) -> None:
+        """The sidecar has appended; call `dispatch`. Raises `OSError`; `StoreDamagedError`: a log cannot have the
+        sidecar's files."""
         self._may_append = False
         files = self.files
         before = self._log.max_offset
@@ -298,7 +314,7 @@ class MessageStore(QueueReading):
                 self._dispatcher.restart(files.min_offset)
         if max_offset != before:
             self._log.set_max_offset(max_offset)
-        return self.dispatch(confirm_offset)
+        self.confirm(confirm_offset)
 
     def truncate(self, offset: int) -> None:
         """Forget, durably, everything at and behind `offset`, before the log is cut there (by the sidecar).
@@ -313,19 +329,25 @@ class MessageStore(QueueReading):
 
     # Dispatch, and reading from the log (from queues: `QueueReading`)
 
-    def dispatch(self, confirm_offset: int) -> set[tuple[str, int]]:
-        """Make the messages that end at or before `confirm_offset` visible. Returns the (topic, queue id) that have new
-        ones. A lower `confirm_offset` than before is stored but hides nothing again. Reads from the log are done in
-        portions: while `unfinished`, call again in the loop's next turn.
+    def confirm(self, confirm_offset: int) -> None:
+        """Consumers may see the messages that end here or before; call `dispatch`. A lower offset than before is stored
+        but hides nothing again."""
+        self._confirm_offset = confirm_offset
+        self._checkpoint.set_confirm_offset(confirm_offset)
+
+    def dispatch(self, confirm_offset: int | None = None) -> set[tuple[str, int]]:
+        """Make the confirmed messages visible; an offset given is passed to `confirm` first. Returns the (topic, queue
+        id) that have new ones. Reads from the log are done in portions: while `unfinished`, call again in the loop's
+        next turn.
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
                 meanwhile.
         """
-        self._confirm_offset = confirm_offset
-        self._checkpoint.set_confirm_offset(confirm_offset)
+        if confirm_offset is not None:
+            self.confirm(confirm_offset)
         try:
-            visible = self._dispatcher.run(min(confirm_offset, self._log.max_offset))
+            visible = self._dispatcher.run(self.confirm_offset)
         except StoreFullError as error:
             self.disk_space.refuse(str(error))
             raise
@@ -345,12 +367,12 @@ class MessageStore(QueueReading):
 
     @property
     def dispatch_stopped(self) -> Stop | None:
-        """Where the last `dispatch` or `extend` found no record, although the log continues there."""
+        """Where the last `dispatch` found no record, although the log continues there."""
         return self._dispatcher.stopped
 
     @property
     def unfinished(self) -> bool:
-        """The last `dispatch` or `extend` did not finish."""
+        """The last `dispatch` did not finish."""
         return self._dispatcher.unfinished
 
     def record_at(self, physical_offset: int, acknowledged: int = 0) -> memoryview | None:
@@ -369,6 +391,13 @@ class MessageStore(QueueReading):
             yield record
 
     # Damage
+
+    def is_damaged(self, offset: int) -> bool:
+        """Whether the log holds `offset`, but no record that fits its checksum, and no blank, begins there. A record
+        that has not arrived to its end is no damage."""
+        walker = Walker(self.files, offset, self.max_offset, check_crc=True)
+        walker.next()
+        return offset >= self.min_offset and not walker.ended and walker.offset == offset
 
     def log_check(self, start: int, end: int | None = None) -> LogCheck:
         """A check of the log from `start` (a record's or a file's), or from its begin, up to `end`, at most to what was

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_store.errors import ConfirmedLostError
+from rocketmq_formats.store.message import Record
+from rocketmq_store.errors import LogDamagedError
+from rocketmq_store.log.commit_log import first_whole
+from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.message_store import MessageStore
 from tests.store.kit import FILE, abandon, bodies, draft, opened, put, show
 
@@ -23,6 +26,7 @@ def test_a_slave_dispatches_what_others_append(store: MessageStore, tmp_path: Pa
         slave.files.write(start, log[start : start + 1000])
         end = min(start + 1000, len(log))
         slave.extend(end, store.max_offset)
+        slave.dispatch()
         assert slave.max_offset == end
         assert bodies(slave) == sent[: len(bodies(slave))]
     assert bodies(slave) == sent
@@ -36,6 +40,7 @@ def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: P
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[3] + 50))
     slave.extend(ends[3] + 50, ends[1])
+    slave.dispatch()
     assert slave.cut_tail() == ends[3]
     assert not any(slave.files.read(ends[3], 100))
     assert slave.next_queue_offset("T", 0) == 4
@@ -47,27 +52,29 @@ def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("start", "damage", "told"),
+    ("start", "damage", "dispatched"),
     [
         pytest.param(4, b"\xff", True, id="its head"),
         pytest.param(0, bytes(192), True, id="all of it"),
-        pytest.param(100, b"\xff", False, id="its body, before the store knows that it is confirmed"),
+        pytest.param(100, b"\xff", False, id="its body, before it was dispatched"),
     ],
 )
 def test_a_confirmed_message_is_not_cut_by_the_next_master(
-    store: MessageStore, tmp_path: Path, start: int, damage: bytes, *, told: bool
+    store: MessageStore, tmp_path: Path, start: int, damage: bytes, *, dispatched: bool
 ) -> None:
     """No whole record follows that would show the damage."""
     ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[4]))
     slave.files.write(ends[3] + start, damage)
-    slave.extend(ends[4], ends[4] if told else ends[1])
+    slave.extend(ends[4], ends[4])
+    if dispatched:
+        slave.dispatch()
     before = bytes(slave.files.read(0, ends[4]))
     for _ in range(2):
-        with pytest.raises(ConfirmedLostError, match=f"at offset {ends[3]} .* up to {ends[4]} are confirmed"):
-            slave.cut_tail(0 if told else ends[4])
-        assert slave.find_end() == ends[3]
+        with pytest.raises(LogDamagedError, match=f"at offset {ends[3]} .* up to {ends[4]} are confirmed"):
+            slave.cut_tail()
+        assert slave.find_end().offset == ends[3]
     assert bytes(slave.files.read(0, ends[4])) == before
     slave.files.write(ends[3], store.files.read(ends[3], ends[4] - ends[3]))  # from a master
     assert slave.cut_tail() == ends[4]
@@ -82,8 +89,9 @@ def test_confirmed_bytes_of_half_a_message_are_cut_by_the_next_master(
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[3] + received))
     slave.extend(ends[3] + received, ends[3] + confirmed)
+    slave.dispatch()
     if restarted:  # the sidecar removes what is behind the reported end
-        slave.files.truncate(slave.find_end())
+        slave.files.truncate(slave.find_end().offset)
     for _ in range(2):
         assert slave.cut_tail() == ends[3]
     put(slave, b"as master")
@@ -94,10 +102,27 @@ def test_what_was_received_and_not_reported(store: MessageStore, tmp_path: Path)
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[3] + 50))
     slave.writer.release()
-    assert slave.find_end() == ends[3] == slave.max_offset  # nothing was reported
+    assert slave.find_end().offset == ends[3] == slave.max_offset  # nothing was reported
     slave.extend(ends[2] + 10, ends[1])
-    assert slave.find_end() == ends[3]
+    slave.dispatch()
+    assert slave.find_end().offset == ends[3]
     assert any(slave.files.read(ends[3], 50))
+
+
+def test_what_is_being_received_is_no_damage(
+    store: MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sidecar that has lost its link writes for another moment."""
+    ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
+    slave, _ = opened(tmp_path / "slave")
+    slave.files.write(0, store.files.read(0, ends[2] + 50))
+
+    def received_meanwhile(files: MappedFiles, behind: int) -> Record | None:
+        slave.files.write(ends[2], store.files.read(ends[2], ends[4] - ends[2]))
+        return first_whole(files, behind)
+
+    monkeypatch.setattr("rocketmq_store.message_store.first_whole", received_meanwhile)
+    assert slave.find_end() == (ends[4], None)
 
 
 def test_truncation(store: MessageStore, tmp_path: Path) -> None:
@@ -138,5 +163,6 @@ def test_a_new_log_that_starts_elsewhere(store: MessageStore, tmp_path: Path) ->
     for start in range(FILE, store.max_offset, FILE):
         slave.files.write(start, store.files.read(start, min(FILE, store.max_offset - start)))
     slave.extend(store.max_offset, store.max_offset)
+    slave.dispatch()
     assert (slave.min_offset, slave.queue_bounds("T", 0)) == (FILE, (3, 7))
     assert len(bodies(slave)) == 4

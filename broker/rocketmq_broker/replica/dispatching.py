@@ -1,8 +1,9 @@
 """Makes messages visible to consumers as far as the sidecar confirms them: on a master what the SyncStateSet has, on a
 slave what its master says. Used by `replica.py`.
 
-It happens once per turn of the loop, after the answers that have become due in it, and in portions. A place where it
-does not get past is reported: as master this replica could not serve what follows.
+The store is told the offsets at once: none is kept here that a change of role could make outdated or lose. Messages
+become visible once per turn of the loop, after the answers that have become due in it, and in portions. A place where
+it does not get past is reported: as master this replica could not serve what follows.
 """
 
 import asyncio
@@ -41,38 +42,31 @@ class Dispatching:
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._next: asyncio.Handle | None = None
-        self._confirmed = 0
-        """The last confirm offset from the sidecar."""
-        self._max_offset = 0
-        """On a slave: where the log ends, as the sidecar said last."""
         self.stopped: Stop | None = None
         """Where dispatching stops, for longer than a moment."""
         self._stop_timer: asyncio.TimerHandle | None = None
 
     def confirmed(self, confirm_offset: int) -> None:
         """As master."""
-        self._confirmed = confirm_offset
+        self._store.confirm(confirm_offset)
         self.soon()
 
     def replicated(self, max_offset: int, confirm_offset: int) -> None:
-        """As slave; the sidecar has appended up to `max_offset`."""
-        self._confirmed = confirm_offset
-        self._max_offset = max_offset
-        self.soon()
-
-    @property
-    def unseen(self) -> int:
-        """A confirm offset that the store does not know yet; 0: it knows the last one."""
-        return 0 if self._next is None else self._confirmed
+        """As slave; the sidecar has appended up to `max_offset`. Raises `StoreError`, `OSError`."""
+        if self._role.role is Role.SLAVE:
+            self._store.extend(max_offset, confirm_offset)
+            self.soon()
 
     def stop_at(self, stop: Stop) -> None:
-        """No record is there, although the log has to continue: this replica must not be master."""
+        """No whole record is there, although the log has to continue: this replica must not be master."""
         self.stopped = stop
         self._on_stop()
 
     def cut(self, offset: int) -> None:
         """The log is about to be cut at `offset`."""
-        self.forget()
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
+            self._stop_timer = None
         if self.stopped is not None and self.stopped.offset >= offset:
             self.stopped = None
             self._on_stop()
@@ -82,23 +76,12 @@ class Dispatching:
         if self._next is None:
             self._next = self._loop.call_soon(self._dispatch)
 
-    def forget(self) -> None:
-        """The offsets known so far are no longer valid."""
-        for handle in (self._next, self._stop_timer):
-            if handle is not None:
-                handle.cancel()
-        self._next = self._stop_timer = None
-
     def _dispatch(self, stopped_before: Stop | None = None) -> None:
         self._next = None
-        role = self._role.role
+        if self._role.role not in {Role.MASTER, Role.SLAVE}:
+            return
         try:
-            if role is Role.MASTER:
-                visible = self._store.dispatch(self._confirmed)
-            elif role is Role.SLAVE:
-                visible = self._store.extend(self._max_offset, self._confirmed)
-            else:
-                return
+            visible = self._store.dispatch()
         except StoreFullError:  # the store has logged it
             self._next = self._loop.call_later(RETRY_SECONDS, self._dispatch)
         except (StoreError, OSError) as error:
@@ -107,15 +90,17 @@ class Dispatching:
             if visible:
                 self._on_visible(visible)
             if self._store.unfinished:
-                # let others run before the next portion
-                self._next = self._loop.call_later(0, self._dispatch)
-            self._note_stop(stopped_before)
+                # let others run before the next portion; the last one shows whether dispatching stops
+                self._next = self._loop.call_later(0, self._dispatch, stopped_before)
+            else:
+                self._note_stop(stopped_before)
 
     def _note_stop(self, before: Stop | None) -> None:
         """`before`: where dispatching had stopped `STOP_SECONDS` ago. Once is not enough: a file that the sidecar has
         just made may not be there yet."""
         stopped = self._store.dispatch_stopped
-        if stopped is None and self._stops_later:
+        if stopped is None and self.stopped is not None and self._store.is_damaged(self.stopped.offset):
+            # dispatching has not come there again, or does not compare its checksum
             return
         if stopped is None or stopped == before:
             if stopped != self.stopped:
@@ -123,14 +108,6 @@ class Dispatching:
                 self._on_stop()
         elif stopped != self.stopped and self._stop_timer is None:
             self._stop_timer = self._loop.call_later(STOP_SECONDS, self._dispatch_again, stopped)
-
-    @property
-    def _stops_later(self) -> bool:
-        """Dispatching has not come to the known place again, and there still is no record."""
-        store, known = self._store, self.stopped
-        if known is None or not max(store.dispatched_offset, store.confirm_offset) <= known.offset < store.max_offset:
-            return False
-        return store.record_at(known.offset, store.max_offset) is None
 
     def _dispatch_again(self, before: Stop) -> None:
         self._stop_timer = None

@@ -58,7 +58,7 @@ from rocketmq_formats.replica_link import (
 )
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
-from rocketmq_store.errors import ConfirmedLostError, StoreDamagedError, StoreError, StoreFullError
+from rocketmq_store.errors import LogDamagedError, StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues.dispatch import Stop
@@ -214,9 +214,12 @@ class Replica:
     def hello(self) -> Hello:
         store = self._store
         try:
-            max_offset = store.find_end()  # a sidecar that died may have acknowledged more than it reported
+            max_offset, damage = store.find_end()  # a sidecar that died may have acknowledged more than it reported
         except StoreError as error:
             raise OSError(str(error)) from error
+        if damage is not None and damage != self._dispatching.stopped:
+            log.error("the log is damaged, with whole records behind it", offset=damage.offset, reason=damage.reason)
+            self._dispatching.stop_at(damage)
         return Hello(
             protocol=PROTOCOL,
             cluster_name=self._settings.broker_cluster_name,
@@ -333,13 +336,12 @@ class Replica:
         if not self._role.prepare(epoch):
             self._link.drop(f"the sidecar prepares epoch {epoch}, this broker has seen {self._role.epoch}")
             return
-        confirmed = self._dispatching.unseen
-        self._role_changed()
+        self._on_role_change()
         began = time.perf_counter()
         self._store.writer.acquire()
         try:
-            max_offset = self._store.cut_tail(confirmed)
-        except ConfirmedLostError as error:
+            max_offset = self._store.cut_tail()
+        except LogDamagedError as error:
             self._dispatching.stop_at(Stop(error.offset, error.reason))
             raise
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
@@ -353,7 +355,7 @@ class Replica:
             log.warning("unexpected grant ignored", epoch=message.epoch, role=str(was[0]), own_epoch=was[1])
         elif was != (self._role.role, self._role.epoch):
             log.info("master", epoch=message.epoch, max_offset=self._store.max_offset)
-            self._role_changed()
+            self._on_role_change()
             self._link.progress(self._progress)
         else:
             self._waiting.release()
@@ -379,7 +381,7 @@ class Replica:
         self._fail_waiting()
         self._role.follow(message.epoch, message.master_address)
         log.info("slave", epoch=message.epoch, master=message.master_address)
-        self._role_changed()
+        self._on_role_change()
         self._give_up()
 
     def _lose_role(self, reason: str, *, report: bool = False) -> None:
@@ -389,12 +391,8 @@ class Replica:
         self._fail_waiting()
         if changed:
             log.warning("neither master nor slave", reason=reason)
-            self._role_changed()
+            self._on_role_change()
         self._give_up(report=report)
-
-    def _role_changed(self) -> None:
-        self._dispatching.forget()
-        self._on_role_change()
 
     def _fail_waiting(self) -> None:
         """Unlike FLUSH_SLAVE_TIMEOUT, the code makes producers send again, elsewhere: whether the message survives is

@@ -238,6 +238,43 @@ async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
         assert group.app.role.master_address == "127.0.0.1:1"
 
 
+async def test_what_is_confirmed_as_the_epoch_changes_becomes_visible(tmp_path: Path) -> None:
+    """The sidecar reports each offset once, just before its next message: both arrive in one turn of the loop."""
+    async with running(tmp_path / "store", automatic=False, durability="relaxed") as group:
+        await group.send(properties="WAIT\x01false\x02")
+        end = group.app.store.max_offset
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Replicated(end, end))
+        group.sidecar.send(Following(3, 2, "127.0.0.1:1"))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert group.app.store.queue_bounds("T", 0) == (0, 1)
+
+
+async def test_a_slave_that_was_master_keeps_no_offset_of_the_time_before(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(0, 0)):
+            group.sidecar.send(message)
+        await group.sidecar.make_master(2, hello=False)
+        assert (await group.send()).code == 0
+        store = group.app.store
+        end = store.max_offset
+        while store.confirm_offset < end:
+            await asyncio.sleep(0)
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
+        await group.sidecar.receive(Released)
+        group.sidecar.send(Repaired(0, end))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert (store.max_offset, store.confirm_offset) == (end, end)
+
+
 async def test_whose_tables_are_copied_holds_up_no_message(tmp_path: Path) -> None:
     async with running(tmp_path / "store", automatic=False, slaveReadEnable=True, durability="relaxed") as group:
         await group.send(properties="WAIT\x01false\x02")
@@ -526,6 +563,52 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
         files.write(start, second)
         group.sidecar.send(Replicated(end, end))
         assert await group.sidecar.receive(LogState) == LogState()
+        lock.release()
+        await group.sidecar.make_master(4, hello=False)
+        files.close()
+
+
+@pytest.mark.parametrize("at", [pytest.param(4, id="head"), pytest.param(88, id="body")])
+async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_repaired(tmp_path: Path, at: int) -> None:
+    """Its sidecar starts while nothing of this is dispatched: it removes what is behind the end that the broker
+    reports. Dispatching does not check bodies."""
+    first = make_record(0)
+    start = len(first)
+    second = make_record(start, b"second", queue_offset=1)
+    third = make_record(start + len(second), b"third", queue_offset=2)
+    end = start + len(second) + len(third)
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(tmp_path / "store" / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
+        files.load()
+        files.write(0, first + second + third)
+        files.write(start + at, b"\xff")
+        group.sidecar.send(Welcome(2))
+        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
+        group.sidecar.send(Replicated(end, start))
+        lock.release()
+        for message in (None, Prepare(2)):
+            if message is None:
+                group.sidecar.hang_up()
+            else:
+                group.sidecar.send(message)
+            hello = await group.sidecar.receive(Hello)
+            assert (hello.max_offset, hello.log.damage, hello.log.stopped) == (end, start, True)
+            assert group.app.role.role is Role.NONE
+        assert bytes(files.read(0, end)) != first + second + third
+        assert bytes(files.read(start + len(second), len(third))) == third
+        lock.acquire()
+        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
+        group.sidecar.send(Replicated(end, start if at == 4 else end))
+        for _ in range(2):
+            group.sidecar.send(Probe())
+            await group.sidecar.receive(Alive)
+        assert group.app.replica._log_state.damage == start
+        files.write(start, second)
+        group.sidecar.send(Repaired(start, start + len(second)))
+        assert (await group.sidecar.receive(LogState, lambda state: state.damage < 0)).checked
         lock.release()
         await group.sidecar.make_master(4, hello=False)
         files.close()
