@@ -65,6 +65,8 @@ class AuditWatch:
         found = state.damage >= 0 and state.damage != self.audit.damage
         self.audit.damage = state.damage
         self._stopped_at = state.damage if state.stopped else -1
+        if not state.stopped:
+            self._hold = HOLD_FIRST
         self._reported.set()
         connection = self._connection
         if found and connection is not None and connection.aligned and not connection.ended.is_set():
@@ -119,7 +121,6 @@ class AuditWatch:
                 f"this replica acknowledges nothing, because at its broker messages from offset {self._stopped_at} on"
                 " do not become visible: rebuild it if that stays"
             )
-        self._hold = HOLD_FIRST
 
     async def _compare(self, connection: MasterConnection) -> None:
         assert self._files is not None

@@ -1,0 +1,78 @@
+"""How long a connection waits for a broker that has stopped dispatching."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from rocketmq_formats.replica_link import LogState
+from rocketmq_sidecar.audit.audit_link import AuditLink
+from rocketmq_sidecar.audit.compared_files import ComparedFiles
+from rocketmq_sidecar.audit.log_audit import LogAudit
+from rocketmq_sidecar.replication.audit_watch import HOLD_FIRST, HOLD_LAST, AuditWatch, DispatchingStoppedError
+from rocketmq_sidecar.replication.ha_client import MasterConnection
+from rocketmq_store.log.segments import MappedFiles
+
+pytestmark = pytest.mark.looptime
+
+STOPPED = LogState(damage=100, reason="no record", stopped=True)
+END = 1000
+
+
+async def unreachable() -> AuditLink:
+    raise ConnectionRefusedError
+
+
+@pytest.fixture
+def watch() -> AuditWatch:
+    files = SimpleNamespace(forget=lambda offset: None)
+    return AuditWatch(
+        LogAudit(
+            cast("ComparedFiles", files),
+            bytes_per_second=1,
+            on_repaired=lambda start, end: None,
+            on_suspected=lambda offset: None,
+        )
+    )
+
+
+async def connect(watch: AuditWatch) -> float:
+    """Seconds until a new connection may acknowledge. Raises `DispatchingStoppedError`."""
+    connection = cast("MasterConnection", SimpleNamespace(aligned=False, ended=asyncio.Event()))
+    watch.watch(connection, cast("MappedFiles", SimpleNamespace(min_offset=0)), unreachable)
+    assert connection.before_acknowledging is not None
+    began = asyncio.get_running_loop().time()
+    await connection.before_acknowledging(END)
+    return asyncio.get_running_loop().time() - began
+
+
+async def held(watch: AuditWatch) -> float:
+    """Seconds that a connection waits for nothing."""
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(DispatchingStoppedError):
+        await connect(watch)
+    return asyncio.get_running_loop().time() - began
+
+
+async def test_each_connection_waits_longer(watch: AuditWatch) -> None:
+    watch.on_log_state(STOPPED)
+    assert [await held(watch) for _ in range(8)] == [HOLD_FIRST, 2, 4, 8, 16, 32, HOLD_LAST, HOLD_LAST]
+
+
+async def test_a_broker_that_continues_ends_the_wait(watch: AuditWatch) -> None:
+    watch.on_log_state(STOPPED)
+    await held(watch)
+    asyncio.get_running_loop().call_later(0.25, watch.on_log_state, LogState())
+    assert await connect(watch) == 0.25
+
+
+async def test_after_the_broker_has_continued_without_a_connection_the_first_wait_is_short_again(
+    watch: AuditWatch,
+) -> None:
+    watch.on_log_state(STOPPED)
+    for _ in range(5):
+        await held(watch)
+    watch.on_log_state(LogState())
+    watch.on_log_state(STOPPED)
+    assert await held(watch) == HOLD_FIRST
