@@ -228,7 +228,7 @@ class HaServer:
         """The set changed, or a proposal was refused."""
         self._proposed = None
         if self.mastership is not None:
-            # First: slaves that had qualified are proposed again, so nothing is acknowledged without them.
+            # First: if another slave is proposed, or the same one again, nothing is acknowledged without it.
             self._review()
             self.mastership.recompute()
             self._on_progress()

@@ -303,7 +303,7 @@ class ControllerAdmin(ControllerAdminServicer):
                 return error.end
             message = pb.WatchGroupsResponse(kind=KIND_OF[change.kind])
             if change.group is not None:
-                message.group.CopyFrom(self._describe(change.group))
+                message.group.CopyFrom(change.group)
             elif change.broker_name:
                 message.group.broker_name = change.broker_name
             await context.write(message)

@@ -1,9 +1,10 @@
 """The watches of groups through gRPC, and the changes that each has still to send. Called by grpc_admin and grpc_port.
 
-A watch holds names only: the group is looked up when its turn comes, so a slow reader gets the newest value of each
+A watch holds names only: the group is described when its turn comes, so a slow reader gets the newest value of each
 group and costs at most the memory of all groups' names. Changes of state come from the state machine as they are
 applied. Changes of liveness are found by `sweep`, a few times a second: silence and the end of a grace period are not
-events, and an absence shorter than the time between two sweeps is not reported.
+events. An absence shorter than the time between two sweeps is reported only if another change is sent meanwhile; then
+its end is reported too.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class Change(msgspec.Struct, frozen=True):
 
     kind: Kind
     broker_name: str = ""
-    group: BrokerGroup | None = None
+    group: pb.Group | None = None
     """None with SYNCED and REMOVED."""
 
 
@@ -104,8 +105,9 @@ class Watch:
         if self._end is not None:
             raise WatchEndedError(self._end)
         while self._current:
-            name, _ = self._current.popitem(last=False)
-            group = self._watches.group(name)
+            name = next(iter(self._current))
+            group = self._watches.describe(name)
+            del self._current[name]
             if group is not None:  # else it was cleaned before its turn came
                 return Change(Kind.CURRENT, name, group)
         if not self._synced:
@@ -113,8 +115,9 @@ class Watch:
             return Change(Kind.SYNCED)
         if not self._changed:
             return None
-        name, _ = self._changed.popitem(last=False)
-        group = self._watches.group(name)
+        name = next(iter(self._changed))
+        group = self._watches.describe(name)
+        del self._changed[name]
         return Change(Kind.REMOVED, name) if group is None else Change(Kind.CHANGED, name, group)
 
 
@@ -138,7 +141,7 @@ class Watches:
         self._open: set[Watch] = set()
         self._unsubscribe: Callable[[], None] | None = None
         self._liveness: dict[str, tuple[pb.Liveness, ...]] = {}
-        """Of each group's replicas, as last sent to the watches."""
+        """Of each group's replicas: what every watch was sent last, unless the group is marked in it."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -147,6 +150,15 @@ class Watches:
         """The group as it is now, None if no replica is registered in it."""
         group = self._machine.groups.get(broker_name)
         return group if group_view.exists(group) else None
+
+    def describe(self, broker_name: str) -> pb.Group | None:
+        """The group as a watch is sent it now. If its liveness is not what the others were sent, they get it too."""
+        group = self.group(broker_name)
+        if group is None:
+            return None
+        message = group_view.describe(group, self._heartbeats, self._now())
+        self._set_liveness(broker_name, tuple(replica.liveness for replica in message.replicas))
+        return message
 
     def open(self, only: str | None) -> Watch:
         """Begin to watch all groups, or `only` this one, which need not exist. To be closed.
@@ -179,10 +191,7 @@ class Watches:
             self.end_all(End.NOT_LEADER)
             return
         for name, group in self._machine.groups.items():
-            seen = self._liveness_of(group)
-            if seen != self._liveness.get(name):
-                self._liveness[name] = seen
-                self._mark_changed(name)
+            self._set_liveness(name, self._liveness_of(group))
 
     def end_all(self, end: End) -> None:
         """End every watch."""
@@ -190,9 +199,13 @@ class Watches:
             watch.end(end)
 
     def _on_change(self, broker_name: str, group: BrokerGroup | None) -> None:
-        # This change is sent together with the present liveness.
         self._liveness[broker_name] = () if group is None else self._liveness_of(group)
         self._mark_changed(broker_name)
+
+    def _set_liveness(self, broker_name: str, seen: tuple[pb.Liveness, ...]) -> None:
+        if seen != self._liveness.get(broker_name):
+            self._liveness[broker_name] = seen
+            self._mark_changed(broker_name)
 
     def _mark_changed(self, broker_name: str) -> None:
         for watch in self._open:
@@ -200,4 +213,4 @@ class Watches:
 
     def _liveness_of(self, group: BrokerGroup) -> tuple[pb.Liveness, ...]:
         view = self._heartbeats.view(self._now())
-        return tuple(group_view.liveness(view, group.broker_name, broker_id) for broker_id in group.replicas)
+        return tuple(group_view.liveness(view, group.broker_name, broker_id) for broker_id in sorted(group.replicas))

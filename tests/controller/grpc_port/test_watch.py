@@ -13,6 +13,7 @@ from rocketmq_controller.domain.liveness import HeartbeatTable
 from rocketmq_controller.domain.model import BrokerGroup, BrokerId, Replica
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.ports.watch import Change, End, Kind, TooManyWatchesError, WatchEndedError, Watches
+from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
 from rocketmq_runtime.grpc.server import GrpcLimits
 from tests.controller.grpc_kit import NAME, OTHER, REMOTING_PORTS, Door, open_door
 
@@ -145,9 +146,10 @@ class Bench:
         self.machine = ControllerStateMachine()
         self.leads = True
         self.now = 0.0
+        self.heartbeats = HeartbeatTable()
         self.watches = Watches(
             machine=self.machine,
-            heartbeats=HeartbeatTable(),
+            heartbeats=self.heartbeats,
             is_leader=lambda: self.leads,
             now=lambda: self.now,
             limit=limit,
@@ -160,6 +162,10 @@ class Bench:
         self.machine._groups[name] = BrokerGroup("C", name, BrokerId(9), replicas)
         self.machine._notify(name)
 
+    def heartbeat(self, name: str, connection: int) -> None:
+        header = BrokerHeartbeatRequestHeader(cluster_name="C", broker_addr="a1", broker_name=name, broker_id=1)
+        self.heartbeats.on_heartbeat(header, connection, self.now)
+
     def clean(self, name: str) -> None:
         self.machine._groups[name] = BrokerGroup("C", name, BrokerId(9))
         self.machine._notify(name)
@@ -170,6 +176,15 @@ async def drain(watch: object) -> list[tuple[Kind, str]]:
     while (change := watch._next()) is not None:
         changes.append(change)
     return [(change.kind, change.broker_name) for change in changes]
+
+
+async def liveness(watch: object) -> list[int]:
+    """Of the only replica, in each message."""
+    sent = []
+    while (change := watch._next()) is not None:
+        if change.group is not None:
+            sent.append(change.group.replicas[0].liveness)
+    return sent
 
 
 async def test_a_group_appears_once_however_often_it_changed() -> None:
@@ -233,7 +248,7 @@ async def test_a_waiting_reader_is_woken() -> None:
 
 async def test_the_end_of_the_grace_period_is_a_change() -> None:
     bench = Bench("a")
-    bench.watches._heartbeats.start_grace(0.0, 10.0)
+    bench.heartbeats.start_grace(0.0, 10.0)
     watch = bench.watches.open(None)
     await drain(watch)
     bench.now = 9.0
@@ -253,6 +268,35 @@ async def test_a_new_replica_is_reported_once() -> None:
     assert await drain(watch) == [(Kind.CHANGED, "a")]
     bench.watches.sweep()
     assert watch.backlog == 0
+
+
+async def test_an_absence_that_was_sent_with_another_change_is_followed_by_the_return() -> None:
+    """No sweep sees it: the replica is there when the change is made, and again before the next sweep."""
+    bench = Bench("a")
+    bench.now = 100.0
+    bench.heartbeat("a", 1)
+    early, late = bench.watches.open(None), bench.watches.open(None)
+    assert await liveness(early) == await liveness(late) == [pb.LIVENESS_ALIVE]
+    bench.write("a")
+    bench.heartbeats.on_connection_closed(1, bench.now)
+    assert await liveness(early) == [pb.LIVENESS_DEAD]
+    bench.heartbeat("a", 2)
+    assert await liveness(late) == [pb.LIVENESS_ALIVE]
+    bench.watches.sweep()
+    assert await liveness(early) == [pb.LIVENESS_ALIVE]
+    assert late.backlog == 0
+
+
+async def test_the_start_of_a_watch_is_followed_by_what_it_missed() -> None:
+    bench = Bench("a")
+    bench.now = 100.0
+    bench.heartbeat("a", 1)
+    watch = bench.watches.open(None)
+    bench.heartbeats.on_connection_closed(1, bench.now)
+    assert await liveness(watch) == [pb.LIVENESS_DEAD]
+    bench.heartbeat("a", 2)
+    bench.watches.sweep()
+    assert await liveness(watch) == [pb.LIVENESS_ALIVE]
 
 
 async def test_watches_are_counted() -> None:

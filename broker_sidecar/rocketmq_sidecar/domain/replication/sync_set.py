@@ -2,6 +2,10 @@
 
 The agreed set changes only when the controllers agree. From a proposal until its result is known, a message needs the
 copies of both sets, because the next master may be elected from either. `now` is monotonic seconds.
+
+Controllers refuse a whole set for one replica that they do not know to be alive (2006), and the answer names it in
+words at best. So a proposal adds one slave at most, as Java's do, and none before those that left are out: a slave that
+is connected here but dead to the controllers keeps no other one out, nor in. The slaves take turns.
 Source: rocketmq-all-5.3.3: AutoSwitchHAService.java, ReplicasManager.java; RIP-44, section SyncStateSet change.
 """
 
@@ -29,11 +33,12 @@ class SyncSet:
         self.size = len(self.members)
         """inSyncReplicasNums: of the larger set, while a change is under way."""
         self.present = 1
-        """Replicas, this one included, that were caught up or about to join at the last `propose`."""
+        """Replicas, this one included, that were caught up, or next to join, at the last `propose`."""
         self.changed = False
         """A member has acknowledged the epoch since the last `propose`."""
         self.joins: dict[int, int] = {}
-        """Slaves outside the set with a member's log, each with a number of its own."""
+        """Slaves outside the set with a member's log, each with a number of its own. The first one that is ready is
+        proposed."""
         self._joined = 0
         self._copied: AbstractSet[int] = frozenset()
         """Numbers out of `joins`: a strict master proposes only those."""
@@ -58,15 +63,21 @@ class SyncSet:
 
     def proposed(self, wanted: frozenset[int]) -> SyncStateSet:
         """The proposal of `wanted`, which `propose` returned: it goes to the controllers now."""
-        self._proposed = SyncStateSet(sync_state_set=wanted, sync_state_set_epoch=self.epoch)
-        return self._proposed
+        proposal = SyncStateSet(sync_state_set=wanted, sync_state_set_epoch=self.epoch)
+        if proposal == self._proposed:  # nothing has decided it since: the next turn is another slave's
+            for slave in wanted & self.joins.keys():
+                self.joins[slave] = self.joins.pop(slave)
+        self._proposed = proposal
+        return proposal
 
     def proposal_refused(self, proposal: SyncStateSet) -> bool:
         """The controllers certainly refused `proposal` and those before it. False if it is not the last one: what was
-        proposed since, even the same set, may still be agreed to, and its result decides."""
+        proposed since, even the same set, may still be agreed to, and its result decides. Its slaves have to qualify
+        again, so others are first, and their tables are not waited for until then."""
         if proposal is not self._proposed:
             return False
-        self.joins.clear()
+        for slave in self.union - self.members:
+            self.joins.pop(slave, None)
         self._drop_proposal()
         return True
 
@@ -113,14 +124,16 @@ class SyncSet:
     def propose(self, now: float, timeout: float, holders: AbstractSet[int]) -> frozenset[int] | None:
         """The set to propose to the controllers; None if they have it already. From now on its members count too.
 
-        It contains this replica, the members that were caught up within `timeout` seconds, and the qualified slaves in
-        `holders`, which have everything that is acknowledged now. A strict master that would be alone can acknowledge
-        nothing, so it keeps all members that still have what they acknowledged.
+        It contains this replica and the members that were caught up within `timeout` seconds; if these are all members,
+        or too few for a strict master, also a qualified slave in `holders`, which have everything that is acknowledged
+        now. A strict master that would be alone can acknowledge nothing, so it keeps all members that still have what
+        they acknowledged.
         """
         times = self._caught_up
         staying = {m for m in self.members if m != self.own_id and now - times.get(m, float("-inf")) <= timeout}
-        joining = {slave for slave, join in self.joins.items() if join in self._copied or not self.strict} & holders
-        wanted = frozenset({self.own_id, *staying, *joining})
+        wanted = frozenset({self.own_id, *staying})
+        if wanted == self.members or (self.strict and len(wanted) < 2):
+            wanted |= self._next_to_join(holders)
         self.present, self.changed = len(wanted), False
         if self.strict and self.present < 2:
             wanted = self.members - self._without_data
@@ -129,6 +142,12 @@ class SyncSet:
         self.union = self.union | wanted
         self.size = max(self.size, len(wanted))
         return wanted
+
+    def _next_to_join(self, holders: AbstractSet[int]) -> frozenset[int]:
+        for slave, join in self.joins.items():
+            if slave in holders and (join in self._copied or not self.strict):
+                return frozenset({slave})
+        return frozenset()
 
     def _drop_proposal(self) -> None:
         self.union = self.members

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,14 +23,14 @@ from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from tests.controller.domain.domain_kit import NAME, StaticView, make_group, settled, sync_set
 
 LEADER = "10.0.1.1:9878"
-ALL, WITHOUT_3 = StaticView({1, 2, 3}), StaticView({1, 2})
+ALL, WITHOUT_3 = StaticView({1, 2, 3, 4}), StaticView({1, 2, 4})
 
 
 class Stage:
     """Replica 1 is master of epoch 4 and has the set {1, 2} of epoch 7; its requests arrive when the test says so."""
 
     def __init__(self) -> None:
-        self.controllers: BrokerGroup = make_group(in_sync=(1, 2))
+        self.controllers: BrokerGroup = make_group(ids=(1, 2, 3, 4), in_sync=(1, 2))
         self.group = GroupState()
         self.group.master_epoch, self.group.master_id, self.group.agreed = 4, 1, sync_set(1, 2)
         self.slot = RequestSlot(patience=1.0, retry=0.5, retry_most=0.5)
@@ -164,9 +165,10 @@ def test_the_doubt_outlives_the_connections_but_not_the_mastership() -> None:
 class Master(Stage):
     """With the set as replication sees it: what the session reports reaches it later, as over `replication_worker`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = False) -> None:
         super().__init__()
-        self.replication = SyncSet(1, self.group.agreed, 0.0)
+        self.replication = SyncSet(1, self.group.agreed, 0.0, strict=strict)
+        self.replication.acknowledged_epoch(2, 0.0)
         self._reports: deque[Callable[[], bool]] = deque()
         self._late: deque[Request] = deque()
 
@@ -183,8 +185,18 @@ class Master(Stage):
     def leave_2(self) -> None:
         self.leave(2)
 
+    def join_4(self) -> None:
+        self.join(4)
+
+    def leave_4(self) -> None:
+        self.leave(4)
+
+    def copy(self) -> None:
+        """The broker reports that all that could join have the tables."""
+        self.replication.copied(frozenset(self.replication.joins.values()))
+
     def propose(self) -> None:
-        wanted = self.replication.propose(0.0, 15.0, {2, 3})
+        wanted = self.replication.propose(0.0, 15.0, {2, 3, 4})
         if wanted is not None:
             self.proposal.set(self.replication.proposed(wanted))
 
@@ -242,11 +254,78 @@ class Master(Stage):
             self._reports.append(partial(self.replication.adopt, self.group.agreed, 0.0))
 
 
+def try_joins(master: Master) -> None:
+    """3, which is not alive, and 4 could join; each has a request."""
+    for _ in range(2):
+        master.join(3)
+        master.join(4)
+        master.copy()
+        master.propose()
+        master.send()
+        master.refuse()
+        master.work()
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_joiner_that_is_not_alive_keeps_no_other_out(strict: bool) -> None:
+    master = Master(strict=strict)
+    try_joins(master)
+    assert master.replication.members == {1, 2, 4}
+    master.join(3)
+    master.copy()
+    master.propose()
+    master.send()
+    master.agree()
+    master.work()
+    assert master.replication.members == {1, 2, 3, 4}, "it has its turn when it is alive"
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_nor_a_member_that_has_left_in(strict: bool) -> None:
+    master = Master(strict=strict)
+    master.controllers = make_group(ids=(1, 2, 3, 4), in_sync=(1, 2, 4), set_epoch=8)
+    master.group.agreed = sync_set(1, 2, 4, epoch=8)
+    assert master.replication.adopt(master.group.agreed, 0.0)
+    master.join(3)
+    master.copy()
+    master.leave(4)
+    master.propose()
+    master.send()
+    master.refuse()
+    master.work()
+    assert master.replication.members == {1, 2}
+
+
+def test_nor_under_controllers_that_cannot_renew_when_an_answer_was_lost() -> None:
+    """Whether 3 was refused is not certain until the set changes."""
+    master = Master(strict=True)
+    master.join(3)
+    master.join(4)
+    master.copy()
+    master.propose()
+    master.send()
+    master.lose_answer()
+    master.send()
+    master.refuse()
+    master.send()
+    master.refuse_to_renew()
+    for _ in range(2):
+        master.propose()  # as from time to time
+    assert master.replication.union == {1, 2, 3, 4}
+    master.send()
+    master.refuse()
+    master.work()
+    assert master.replication.members == master.replication.union == {1, 2, 4}
+
+
 STEPS: tuple[Callable[[Master], None], ...] = (
     Master.join,
     Master.leave,
     Master.join_2,
     Master.leave_2,
+    Master.join_4,
+    Master.leave_4,
+    Master.copy,
     Master.propose,
     Master.send,
     Master.agree,
@@ -259,12 +338,12 @@ STEPS: tuple[Callable[[Master], None], ...] = (
 )
 
 
-@example([Master.join, Master.propose, Master.send, Master.refuse, Master.propose, Master.work, Master.send])
-@given(st.lists(st.sampled_from(STEPS), max_size=60))
+@example([Master.join, Master.propose, Master.send, Master.refuse, Master.propose, Master.work, Master.send], False)
+@given(st.lists(st.sampled_from(STEPS), max_size=60), st.booleans())
 def test_a_master_waits_for_every_set_that_it_requests_and_that_may_be_agreed_to(
-    steps: list[Callable[[Master], None]],
+    steps: list[Callable[[Master], None]], strict: bool
 ) -> None:
-    master = Master()
+    master = Master(strict=strict)
     for step in steps:
         step(master)
         assert master.controllers.sync_state_set <= master.replication.union
