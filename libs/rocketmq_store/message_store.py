@@ -393,11 +393,15 @@ class MessageStore(QueueReading):
     # Damage
 
     def is_damaged(self, offset: int) -> bool:
-        """Whether the log holds `offset`, but no record that fits its checksum, and no blank, begins there. A record
-        that has not arrived to its end is no damage."""
-        walker = Walker(self.files, offset, self.max_offset, check_crc=True)
+        """Whether the log holds `offset`, but no whole record, and no blank, begins there. A record that has not
+        arrived to its end is no damage, unless whole ones follow. Raises `OSError`."""
+        if not self.min_offset <= offset < self.max_offset:
+            return False
+        walker = Walker(self.files, offset, self.max_offset, check_crc=True, crash=Crash.KILLED)
         walker.next()
-        return offset >= self.min_offset and not walker.ended and walker.offset == offset
+        if walker.offset != offset:
+            return False
+        return not walker.ended or first_whole(self.files, offset) is not None
 
     def log_check(self, start: int, end: int | None = None) -> LogCheck:
         """A check of the log from `start` (a record's or a file's), or from its begin, up to `end`, at most to what was

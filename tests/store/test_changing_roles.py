@@ -55,6 +55,8 @@ def test_a_half_slice_is_cut_by_the_next_master(store: MessageStore, tmp_path: P
     ("start", "damage", "dispatched"),
     [
         pytest.param(4, b"\xff", True, id="its head"),
+        pytest.param(0, b"\x7f\xff\xff\xff", True, id="its size, larger than any file"),
+        pytest.param(0, b"\x00\x00\x0f\xff", True, id="its size, larger than the rest of its file"),
         pytest.param(0, bytes(192), True, id="all of it"),
         pytest.param(100, b"\xff", False, id="its body, before it was dispatched"),
     ],

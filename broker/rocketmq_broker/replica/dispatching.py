@@ -111,4 +111,6 @@ class Dispatching:
 
     def _dispatch_again(self, before: Stop) -> None:
         self._stop_timer = None
+        if self._next is not None:
+            self._next.cancel()
         self._dispatch(before)

@@ -382,6 +382,7 @@ class Replica:
         self._role.follow(message.epoch, message.master_address)
         log.info("slave", epoch=message.epoch, master=message.master_address)
         self._on_role_change()
+        self._dispatching.soon()  # what was confirmed while there was no role
         self._give_up()
 
     def _lose_role(self, reason: str, *, report: bool = False) -> None:

@@ -252,13 +252,15 @@ def first_whole(files: MappedFiles, behind: int, check: Callable[[], None] = lam
 
 
 def length_in_head(files: MappedFiles, offset: int) -> int:
-    """Of the damaged record at `offset`, if its head is readable, else 1: what looks like a record inside its body does
-    not count."""
+    """Of the damaged record at `offset`, if its head is readable and its file can have it, else 1: what looks like a
+    record inside its body does not count."""
     try:
         head = bytes(files.read(offset, HEAD))
+        segment = files.segment_at(offset)
     except OutOfRangeError:
         return 1
-    return unpack_place(head, 0)[0] if starts_at(head, 0, offset) else 1
+    length = unpack_place(head, 0)[0] if starts_at(head, 0, offset) else 1
+    return length if offset + length + BLANK_SIZE <= segment.end else 1
 
 
 def _first_in(segment: Segment, position: int, size: int) -> Record | None:

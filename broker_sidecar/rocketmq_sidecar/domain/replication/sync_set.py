@@ -4,8 +4,8 @@ The agreed set changes only when the controllers agree. From a proposal until it
 copies of both sets, because the next master may be elected from either. `now` is monotonic seconds.
 
 Controllers refuse a whole set for one replica that they do not know to be alive (2006), and the answer names it in
-words at best. So a proposal adds one slave at most, as Java's do, and none before those that left are out: a slave that
-is connected here but dead to the controllers keeps no other one out, nor in. The slaves take turns.
+words at best. So a proposal adds one slave at most, as Java's do, and none before those that left are out. A slave
+outside the set that is connected here but dead to the controllers keeps no other one out, nor in. Slaves take turns.
 Source: rocketmq-all-5.3.3: AutoSwitchHAService.java, ReplicasManager.java; RIP-44, section SyncStateSet change.
 """
 
