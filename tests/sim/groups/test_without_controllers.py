@@ -30,7 +30,7 @@ SECONDS = 10.0
 FOUND = (24001752,)
 """Of 10,000: nobody heard of an election but who was elected, and a slave followed the old master until the controllers
 were back."""
-PATIENCE = 60
+PATIENCE = 240
 """Seeds within which a defect has to be found."""
 _run = partial(run, outages=True, seconds=SECONDS)
 
