@@ -2,6 +2,9 @@
 
 A slave copies its master's table now and then, but the log at once. What an earlier master stored must be readable
 even if the last copy of its table lacks it.
+
+What an administrator has set stays: a queue that messages may be sent to but consumers do not read yet is one way of
+giving a topic more queues. A queue that nothing could be sent to, by this table, shows that the table is older.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,6 +17,7 @@ from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tools.topic_admin import MAX_QUEUES
+from rocketmq_formats.topics import DELETED_TOPICS
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
@@ -27,41 +31,52 @@ class LogTopics:
         self._role = role
         self._store = store
         self._topics = topics
+        self._inherited: int | None = None
+        """Where the log ended when mastership began; None when consumers see everything before it."""
 
     def take_over(self) -> None:
         """On becoming master: take over what the log has."""
-        self._adopt(self._younger_than_table())
-        for topic, ids in self._store.queues().items():
+        self._inherited = self._store.max_offset
+        younger = self._younger_than_table()
+        self._adopt(younger)
+        for topic, ids in younger.items():
             self._widen(topic, max(ids) + 1)
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         """Consumers may see new messages in `queues`, perhaps of an earlier master and confirmed only now."""
-        table = self._topics.table
+        if self._inherited is None:
+            return
         for topic, queue_id in queues:
-            config = table.get(topic)
-            if config is None:
+            first, end = self._store.queue_bounds(topic, queue_id)
+            if first < end:  # or else the topic was deleted
                 self._adopt({topic: (queue_id,)})
-            elif queue_id >= config.read_queue_nums:
                 self._widen(topic, queue_id + 1)
+        if self._store.dispatched_offset >= self._inherited:
+            self._inherited = None
 
     def _younger_than_table(self) -> dict[str, list[int]]:
-        """Topics whose newest message was stored after the table last changed; one that is older and not in the table
-        was deleted, and stays so."""
+        """Topics with the queues whose newest message was stored after the table last changed; one that is older and
+        not in the table was deleted, and stays so."""
         store, since = self._store, self._topics.version.timestamp
 
         def newest(topic: str, queue_id: int) -> int:
             return store.store_time(topic, queue_id, store.queue_bounds(topic, queue_id)[1] - 1)
 
-        return {
-            topic: ids
+        found = {
+            topic: [queue_id for queue_id in ids if self._lacks(topic, queue_id) and newest(topic, queue_id) >= since]
             for topic, ids in store.queues().items()
-            if topic not in self._topics.table and max(newest(topic, queue_id) for queue_id in ids) >= since
         }
+        return {topic: ids for topic, ids in found.items() if ids}
+
+    def _lacks(self, topic: str, queue_id: int) -> bool:
+        """By the table nothing can be sent to this queue."""
+        config = self._topics.get(topic)
+        return config is None or queue_id >= max(config.read_queue_nums, config.write_queue_nums)
 
     def _adopt(self, queues: Mapping[str, Collection[int]]) -> None:
         """Consumers of a topic that is younger than the last copy must not get TOPIC_NOT_EXIST."""
         for name, ids in queues.items():
-            if self._topics.get(name) is None and name_problem(name) is None:
+            if self._topics.get(name) is None and name != DELETED_TOPICS and name_problem(name) is None:
                 count = min(max([*ids, self._settings.default_topic_queue_nums - 1]) + 1, MAX_QUEUES)
                 self._topics.create_plain(name, count, state_version=self._role.epoch, now_ms=now_ms())
                 log.warning(
@@ -71,7 +86,7 @@ class LogTopics:
     def _widen(self, topic: str, count: int) -> None:
         """An earlier master had more queues than our copy of its table: make them readable."""
         config = self._topics.get(topic)
-        if config is not None and config.read_queue_nums < count <= MAX_QUEUES:
+        if config is not None and self._lacks(topic, count - 1) and count <= MAX_QUEUES:
             wider = msgspec.structs.replace(config, read_queue_nums=count)
             self._topics.put(wider, state_version=self._role.epoch, now_ms=now_ms())
             log.warning("topic has messages in more queues than its settings say", topic=topic, read_queue_nums=count)

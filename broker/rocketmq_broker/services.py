@@ -32,6 +32,7 @@ from rocketmq_broker.tools.offset_reset import OffsetReset
 from rocketmq_broker.tools.runtime_info import RuntimeInfo
 from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.tools.topic_admin import TopicAdmin
+from rocketmq_broker.tools.topic_deletion import TopicDeletion
 from rocketmq_broker.tools.topic_info import TopicInfo
 from rocketmq_formats.replica_link import Others
 from rocketmq_formats.store.delay_levels import parse_levels
@@ -57,7 +58,7 @@ class Services:
         core.clients.on_scan = locks.expire
         self._serve_producers(replica, locks)
         self._serve_consumers(writer, locks)
-        self._serve_tools(replica)
+        self._serve_tools(replica, writer)
         core.processor_table.register(
             ReplicaApi(
                 settings=core.settings,
@@ -156,21 +157,27 @@ class Services:
             broker_name=settings.name, role=core.role, name_servers=settings.name_servers, client=core.client
         )
 
-    def _serve_tools(self, replica: Replica) -> None:
+    def _serve_tools(self, replica: Replica, writer: InnerWriter) -> None:
         core, tables, lane = self._core, self._core.tables, self.lane
         group_admin = GroupAdmin(groups=tables.groups, offsets=tables.offsets, file=tables.groups_file, lane=lane)
         topic_info = TopicInfo(
             broker_name=core.settings.name,
-            role=core.role,
             store=core.store,
             topics=core.topics,
-            topics_file=core.topics_file,
             offsets=tables.offsets,
             consumers=core.clients.consumers,
             lane=lane,
             flows=core.traffic.flows,
         )
         topic_admin = TopicAdmin(topics=core.topics, file=core.topics_file, role=core.role)
+        topic_deletion = TopicDeletion(
+            role=core.role,
+            store=core.store,
+            writer=writer,
+            topics=core.topics,
+            topics_file=core.topics_file,
+            offsets=tables.offsets,
+        )
         self._copies = TableCopies(
             role=core.role,
             topics=core.topics,
@@ -180,7 +187,7 @@ class Services:
             on_copied=replica.copied,
         )
         # what a tool changes is answered when the slaves that may become master have it too
-        for admin in (group_admin, topic_info, topic_admin):
+        for admin in (group_admin, topic_admin, topic_deletion):
             admin.replication_barrier = self._copies.replication_barrier
         self._offset_api.commit_answer = self._copies.commit_answer
         offset_reset = OffsetReset(
@@ -202,7 +209,7 @@ class Services:
             stats=self._stats,
         )
         slave_tables = SlaveTables(tables, lane, self._delay.before_next_master)
-        for api in (group_admin, topic_info, topic_admin, self._copies, offset_reset, slave_tables):
+        for api in (group_admin, topic_info, topic_admin, topic_deletion, self._copies, offset_reset, slave_tables):
             core.processor_table.register(api.processors)
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)

@@ -34,6 +34,9 @@ TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 SYNC_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
+DELETED_TOPICS: Final = "rmq_sys_DELETED_TOPICS"
+"""Ours. Only a native master stores here: the body of a message is the name of a topic that was deleted, and the
+messages of that topic before it in the log are no longer shown."""
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 """Of a request. Room for `%RETRY%` and a group's 255 characters; the broker checks whether it is legal (code 29)."""

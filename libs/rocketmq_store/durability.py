@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from rocketmq_formats.store.queue_ends import QueueEnds
 from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.log.commit_log import CommitLog
 from rocketmq_store.queues.consume_queues import ConsumeQueues
@@ -110,14 +109,6 @@ class Durability:
         saved = self._ends.saved
         if saved is not None and saved.position > offset:
             self._ends.replace(ends_of(self._queues, min(offset, self._dispatcher.position)))
-
-    def forget_topic(self, topic: str) -> None:
-        """Before its queues are deleted, in this thread. Raises `OSError`."""
-        saved = self._ends.saved
-        if saved is not None:
-            name = topic.encode()
-            left = {key: ends for key, ends in saved.queues.items() if key[0] != name}
-            self._ends.replace(QueueEnds(saved.position, left))
 
     def _flushed(self, end: int) -> None:
         self._log.flushed_offset = max(self._log.flushed_offset, min(end, self._log.max_offset))

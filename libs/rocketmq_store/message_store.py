@@ -47,6 +47,7 @@ from rocketmq_store.log_cut import LogCut
 from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
 from rocketmq_store.queues import queue_ends
 from rocketmq_store.queues.consume_queues import ConsumeQueues
+from rocketmq_store.queues.deletions import Deletions
 from rocketmq_store.queues.dispatch import Dispatcher, Stop
 from rocketmq_store.queues.queue_ends import QueueEndsFile
 from rocketmq_store.queues.queue_reading import QueueReading
@@ -84,7 +85,9 @@ class MessageStore(QueueReading):
         self._dispatcher = Dispatcher(self._log, queues, parse_levels(settings.delay_levels))
         self.units = UnitRepair(self._log, queues, self._dispatcher)
         """Looks for damaged units of consume queues."""
-        super().__init__(queues, Reader(self._log, settings, self.units))
+        reader = Reader(self._log, settings, self.units)
+        super().__init__(queues, reader)
+        self._deletions = Deletions(queues, reader)
         self._checkpoint = CheckpointFile(settings.root / checkpoint.FILE_NAME)
         self._appender = Appender(self._log, self._queues, self._dispatcher, settings.max_message_size)
         self._ends = QueueEndsFile(settings.root / QUEUE_ENDS)
@@ -146,6 +149,7 @@ class MessageStore(QueueReading):
             while self._dispatcher.unfinished:
                 check()
                 self.dispatch(confirmed)
+        self._deletions.load()
         self.durability.incomplete = self._lost is not None
         self._confirm_offset = 0  # after a start the sidecar judges whether anything is missing
         self.cut_tail(check=check)
@@ -323,9 +327,15 @@ class MessageStore(QueueReading):
         self.files.stop_deleting()
         self._confirm_offset = min(self._confirm_offset, offset)
         self.durability.lower(offset)
+        self._deletions.cut(offset, self.min_offset)
         self._dispatcher.restart(min(self._dispatcher.position, offset))
         self._log.set_max_offset(min(self._log.max_offset, offset))
         self._files_changed = True
+
+    def deleted_at(self, topic: str) -> int:
+        """Where in the log the topic was last deleted: its messages before that place are hidden. -1 if it was not, or
+        so long ago that nothing is left of it."""
+        return self._deletions.place_of(topic)
 
     # Dispatch, and reading from the log (from queues: `QueueReading`)
 
@@ -346,11 +356,13 @@ class MessageStore(QueueReading):
         """
         if confirm_offset is not None:
             self.confirm(confirm_offset)
+        start = self._dispatcher.position
         try:
             visible = self._dispatcher.run(self.confirm_offset)
         except StoreFullError as error:
             self.disk_space.refuse(str(error))
             raise
+        self._deletions.dispatched(visible, start)
         if self._lost is not None:
             with suppress(StoreFullError):  # the next append tries again
                 self._complete()
@@ -433,11 +445,6 @@ class MessageStore(QueueReading):
 
     # Housekeeping
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget a topic's consume queues; its messages go with the log's files. Raises `OSError`."""
-        self.durability.forget_topic(topic)
-        super().delete_topic(topic)
-
     def expired(self, now_ms: int, hour: int) -> int:
         """Check the disk and which files have expired; `hour` of the local day for deleteWhen. Call every 10 s.
         Returns the offset before which they lie, 0 without any; then call `forget_before`, run `files.deleter` in a
@@ -456,6 +463,7 @@ class MessageStore(QueueReading):
     def deleted(self) -> int:
         """Refresh the list of files after a deletion. Returns the log's min offset. Raises `OSError`."""
         self.files.refresh()
+        self._deletions.forget_before(self.files.min_offset)
         log.info("files of the log deleted", min_offset=self.files.min_offset)
         return self.files.min_offset
 

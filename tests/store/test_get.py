@@ -106,11 +106,3 @@ def test_delayed_messages_carry_their_time(store: MessageStore) -> None:
     unit = queue.unit(0)
     assert unit is not None
     assert unit[2] == 5000 + 10_000
-
-
-def test_a_deleted_topic(store: MessageStore) -> None:
-    put(store, b"1")
-    store.delete_topic("T")
-    assert (store.queues(), store.queue_bounds("T", 0)) == ({}, (0, 0))
-    put(store, b"2")
-    assert (bodies(store), store.queue_bounds("T", 0)) == ([b"2"], (0, 1))

@@ -21,7 +21,7 @@ import structlog
 from rocketmq_broker.consuming.escaping import RETRY_SECONDS, SENDING_SECONDS, Escaping
 from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
 from rocketmq_broker.domain.consuming.delay_history import Levels
-from rocketmq_broker.domain.consuming.delays import LevelProgress, is_copy, target_of
+from rocketmq_broker.domain.consuming.delays import LevelProgress, Target, is_copy, target_of
 from rocketmq_broker.domain.consuming.escaped import counts_for, is_record_of, one_more
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.host import now_ms
@@ -243,13 +243,33 @@ class DelayService:
         if progress is None or level is None:
             return
         self._skip_escaped(int(level), progress)
-        view = self._store.record_of(SCHEDULE_TOPIC, int(level) - 1, progress.next)
-        try:
-            delayed = None if view is None else read_record(view, 0, len(view), check_crc=False)
-        except RecordError:
-            return
-        if isinstance(delayed, Record) and is_copy(record, delayed):
+        self._skip_deleted(int(level), progress)
+        delayed = self._delayed(int(level), progress.next)
+        if delayed is not None and is_copy(record, delayed):
             progress.passed_over(progress.next + 1)
+
+    def _delayed(self, level: int, queue_offset: int) -> Record | None:
+        """A delayed message, None if it cannot be read."""
+        view = self._store.record_of(SCHEDULE_TOPIC, level - 1, queue_offset)
+        try:
+            record = None if view is None else read_record(view, 0, len(view), check_crc=False)
+        except RecordError:
+            return None
+        return record if isinstance(record, Record) else None
+
+    def _skip_deleted(self, level: int, progress: LevelProgress) -> None:
+        """Continue behind messages of which an earlier master delivered no copies, because their topics were
+        deleted."""
+        for _ in range(SEARCH_PORTION):
+            delayed = self._delayed(level, progress.next) if self._way is _Way.LOG else None
+            target = None if delayed is None else target_of(delayed)
+            if delayed is None or target is None or not self._is_deleted(target, delayed):
+                return
+            progress.passed_over(progress.next + 1)
+
+    def _is_deleted(self, target: Target, delayed: Record) -> bool:
+        """The topic was deleted after the message was sent to it."""
+        return delayed.physical_offset < self._store.deleted_at(target.topic.decode())
 
     def _skip_escaped(self, level: int, progress: LevelProgress) -> None:
         """Continue behind what is at other groups."""
@@ -342,6 +362,9 @@ class DelayService:
         target = target_of(record)
         if target is None:
             return self._pass_over(level, "it does not name its topic and queue")
+        if self._way is _Way.LOG and self._is_deleted(target, record):
+            progress.passed_over(progress.next + 1)
+            return 0
         draft = Draft(
             topic=target.topic,
             queue_id=target.queue_id,

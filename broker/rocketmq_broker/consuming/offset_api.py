@@ -56,16 +56,17 @@ class OffsetApi:
         if offset is None and header.set_zero_if_not_found is not False:
             # as in Java, a new group starts at the first message of a short queue that still has it, not of a long one
             smallest, _ = self._store.queue_bounds(header.topic, header.queue_id)
-            if smallest <= 0 and not self._begins_on_disk(header.topic, header.queue_id):
-                offset = 0
+            has_all = smallest <= 0 or self._store.deleted_at(header.topic) >= 0
+            if has_all and not self._begins_on_disk(header.topic, header.queue_id, smallest):
+                offset = smallest
         if offset is None:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
             return response(request, ResponseCode.QUERY_NOT_FOUND, remark)
         return response(request, ResponseCode.SUCCESS, None, OffsetResponseHeader(offset=offset))
 
-    def _begins_on_disk(self, topic: str, queue_id: int) -> bool:
-        """Java's `checkInDiskByConsumeOffset(topic, queueId, 0)`."""
-        return self._store.get(topic, queue_id, 0, max_messages=1).lagging
+    def _begins_on_disk(self, topic: str, queue_id: int, smallest: int) -> bool:
+        """Java's `checkInDiskByConsumeOffset(topic, queueId, 0)`, where a new topic's queues begin at 0."""
+        return self._store.get(topic, queue_id, smallest, max_messages=1).lagging
 
     def _update(self, request: RemotingCommand, peer: Peer) -> Answer:
         header = decode_header(UpdateConsumerOffsetRequestHeader, request.ext_fields or {})

@@ -1,26 +1,16 @@
-"""Tools and slaves at the topics: the table (21, 351), what is in the queues (202), who consumes (300), how far (208);
-and 215, which deletes a topic.
+"""Tools and slaves at the topics: the table (21, 351), what is in the queues (202), who consumes (300), how far (208).
 
-Deleting keeps the topic's consume queues: if the topic is created again, all replicas continue its queue offsets,
-whether or not they have received the deletion.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
-
-import asyncio
-
-import structlog
 
 from rocketmq_broker.domain.consuming.members import Consumers
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.flow_stats import FlowStats
-from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.topics import TopicTable
-from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.table_body import TableBody
-from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import (
@@ -39,23 +29,19 @@ from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore
 
-log = structlog.get_logger(__name__)
-
 MAX_QUEUES_ANSWERED = 100_000
 """In one answer to 208: it has to fit a frame."""
 
 
 class TopicInfo:
-    """Reads the topics, their queues and where groups are in them; deletes topics."""
+    """Reads the topics, their queues and where groups are in them."""
 
     def __init__(
         self,
         *,
         broker_name: str,
-        role: ReplicaRole,
         store: MessageStore,
         topics: TopicTable,
-        topics_file: TableFile,
         offsets: ConsumerOffsets,
         consumers: Consumers[Peer],
         lane: SlowLane,
@@ -63,14 +49,11 @@ class TopicInfo:
     ) -> None:
         self._flows = flows
         self._broker_name = broker_name
-        self._role = role
         self._store = store
         self._topics = topics
-        self._file = topics_file
         self._offsets = offsets
         self._consumers = consumers
         self._lane = lane
-        self.replication_barrier: MakeBarrier = no_barrier
         self.all = TableBody(
             lane,
             b"topicConfigTable",
@@ -87,7 +70,6 @@ class TopicInfo:
             RequestCode.GET_TOPIC_STATS_INFO: self._stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
             RequestCode.GET_CONSUME_STATS: self._consume_stats,
-            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete,
         }
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
@@ -167,14 +149,3 @@ class TopicInfo:
 
     def _queue(self, topic: str, queue_id: int) -> bytes:
         return encode_body(MessageQueue(topic=topic, broker_name=self._broker_name, queue_id=queue_id))
-
-    def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
-        header = decode_header(TopicRequestHeader, request.ext_fields or {})
-        if self._topics.is_system(header.topic):
-            raise RequestRefusedError(
-                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
-            )
-        self._offsets.remove_topic(header.topic)
-        if self._topics.delete(header.topic, state_version=self._role.epoch, now_ms=now_ms()):
-            log.info("topic deleted", topic=header.topic, by=peer.address)
-        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))

@@ -346,11 +346,20 @@ class ConsumeQueue:
     def raise_min(self, physical_offset: int) -> None:
         """The log begins at `physical_offset` now: units before it become invisible, files with only such units are
         deleted."""
-        self.min_offset = self.first_at(physical_offset, self.min_offset, self.max_offset)
+        self.hide_before(physical_offset)
         while len(self._starts) > 1 and self._starts[1] <= self.min_offset * UNIT_SIZE:
             path = self._path(self._starts.pop(0))
             self._files.delete(path)
             self.dirty.discard(path)
+
+    def hide_before(self, physical_offset: int) -> None:
+        """Units of messages before `physical_offset` of the log become invisible."""
+        self.min_offset = self.first_at(physical_offset, self.min_offset, self.max_offset)
+
+    def lower_min(self, physical_offset: int) -> None:
+        """All units that the files still have, of messages from `physical_offset` of the log on, are visible again."""
+        if self._starts:
+            self.min_offset = self.first_at(physical_offset, self._starts[0] // UNIT_SIZE, self.max_offset)
 
     def delete(self) -> None:
         """All files of the queue and its folder."""

@@ -131,10 +131,10 @@ class ConsumeQueues:
             queue.next_offset = queue.max_offset
 
     def by_topic(self) -> dict[str, list[int]]:
-        """Ids of the queues that have messages, or had."""
+        """Ids of the queues that have messages."""
         found: dict[str, list[int]] = {}
         for queue in self.table.values():
-            if queue.max_offset > 0:
+            if queue.max_offset > queue.min_offset:
                 found.setdefault(queue.topic, []).append(queue.queue_id)
         return found
 

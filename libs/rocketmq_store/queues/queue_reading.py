@@ -1,4 +1,4 @@
-"""Reads of consumers and tools by topic and queue: the read-only part of `MessageStore`, except for deleting topics."""
+"""Reads of consumers and tools by topic and queue: the read-only part of `MessageStore`."""
 
 from collections.abc import Collection
 
@@ -58,9 +58,5 @@ class QueueReading:
         return -1 if queue is None else self._reader.store_time(queue, offset)
 
     def queues(self) -> dict[str, list[int]]:
-        """Topics with the ids of their queues that have messages, or had."""
+        """Topics with the ids of their queues that have messages."""
         return self._queues.by_topic()
-
-    def delete_topic(self, topic: str) -> None:
-        """Forget a topic's consume queues; its messages go with the log's files. Raises `OSError`."""
-        self._queues.delete_topic(topic)

@@ -111,6 +111,16 @@ def test_offsets_are_reset_and_things_deleted(native: NativeGroup) -> None:
         if turn == "first":
             (printed,) = native.mqadmin(f"resetOffsetByTime -g {group} -t {topic} -s 0")
             assert re.search(rf"^{native.name}( +\d+)+ +0 *$", printed, re.MULTILINE)
+    (deleted_topic,) = native.mqadmin(f"deleteTopic -t {topic} -c {CLUSTER}")
+    assert "success" in deleted_topic
+    native.make_topics(topic, queues=1)
+    clients.send(folder / "sender-again", nameservers=native.namesrv_addr, topic=topic, ways=["sync"], count=2)
+    with clients.PushConsumer(
+        folder / "made-again", nameservers=native.namesrv_addr, group=group, topic=topic
+    ) as consumer:
+        consumer.wait_until("the new messages", lambda: len(consumer.received) >= 2)
+        consumer.finish()
+    assert len(consumer.received) == 2, "and none of the old ones"
     deleted = native.mqadmin(f"deleteTopic -t {topic} -c {CLUSTER}", f"deleteSubGroup -g {group} -c {CLUSTER}")
     assert all("success" in printed for printed in deleted)
     (topics,) = native.mqadmin("topicList")

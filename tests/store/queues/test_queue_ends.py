@@ -143,15 +143,6 @@ def test_offsets_of_expired_messages_are_not_given_out_again(tmp_path: Path) -> 
     assert bodies(store, queue_id=1) == [b"more"]
 
 
-def test_a_queue_of_a_deleted_topic_stays_away(tmp_path: Path) -> None:
-    store = filled(tmp_path)
-    store.durability.flush()
-    store.delete_topic("T")
-    abandon(store)
-    store, _ = opened(tmp_path)
-    assert store.queues() == {}
-
-
 def test_after_a_cut(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.durability.flush()

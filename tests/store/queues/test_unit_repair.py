@@ -203,7 +203,7 @@ class TestNoFalseAlarm:
         assert read_again(store) == []
 
     def test_of_a_topic_that_was_deleted_and_made_again(self, filled_store: MessageStore) -> None:
-        filled_store.delete_topic("T")
+        filled_store._queues.delete_topic("T")
         assert read_again(filled_store) == []
         put(filled_store, b"new 0", b"new 1", b"new 2")
         assert read_again(filled_store) == []
@@ -225,7 +225,7 @@ class TestSeveralMessagesOfOneOffset:
     @pytest.mark.parametrize("bit", [1, 40, 62])
     def test_a_deleted_topics_messages_do_not_come_back(self, store: MessageStore, offset: int, bit: int) -> None:
         put(store, b"old 0", b"old 1", b"old 2")
-        store.delete_topic("T")
+        store._queues.delete_topic("T")
         put(store, b"new 0", b"new 1", b"new 2")
         before = raw(store, offset)
         flip(store, offset, bit)

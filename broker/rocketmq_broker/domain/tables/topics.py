@@ -11,6 +11,7 @@ from typing import Final
 
 from rocketmq_formats.topics import (
     AUTO_CREATE_TOPIC,
+    DELETED_TOPICS,
     DLQ_PREFIX,
     MAX_TABLE_TOPIC_LENGTH,
     MAX_TOPIC_LENGTH,
@@ -44,6 +45,7 @@ _FORBIDDEN: Final = frozenset(
         "TRANS_CHECK_MAX_TIME_TOPIC",
         SELF_TEST_TOPIC,
         "OFFSET_MOVED_EVENT",
+        DELETED_TOPICS,
     }
 )
 _SYSTEM: Final = _FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}

@@ -1,0 +1,117 @@
+"""215: deletes a topic. The master writes the deletion into the log, and so each replica hides the topic's messages
+before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
+queues continue. The table of topics and the groups' offsets lose the topic at once.
+
+As in Java a slave accepts the request too; that changes its tables until it copies its master's.
+Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.domain.tables.topics import TopicTable
+from rocketmq_broker.host import now_ms
+from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
+from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.topics import DELETED_TOPICS
+from rocketmq_runtime.clocks import boot_clock
+from rocketmq_runtime.remoting.server import Answer, Peer
+from rocketmq_store.errors import StoreError
+from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import Draft
+
+log = structlog.get_logger(__name__)
+
+CONFIRM_SECONDS: Final = 2.5
+"""How long a deletion may wait for its copies: shorter than tools wait."""
+POLL_SECONDS: Final = 0.01
+
+
+class TopicDeletion:
+    """Deletes topics by request."""
+
+    def __init__(
+        self,
+        *,
+        role: ReplicaRole,
+        store: MessageStore,
+        writer: InnerWriter,
+        topics: TopicTable,
+        topics_file: TableFile,
+        offsets: ConsumerOffsets,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        """`clock`: what leases are in."""
+        self._role = role
+        self._store = store
+        self._writer = writer
+        self._topics = topics
+        self._file = topics_file
+        self._offsets = offsets
+        self._clock = clock
+        self._end = 0
+        """Of the last deletion in the log."""
+        self.replication_barrier: MakeBarrier = no_barrier
+
+    @property
+    def processors(self) -> dict[int, Processor]:
+        return {RequestCode.DELETE_TOPIC_IN_BROKER: self._delete}
+
+    def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        header = decode_header(TopicRequestHeader, request.ext_fields or {})
+        if self._topics.is_system(header.topic):
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
+            )
+        is_master = self._role.role is Role.MASTER
+        if is_master and self._topics.get(header.topic) is not None:
+            self._record(header.topic)
+        self._offsets.remove_topic(header.topic)
+        if self._topics.delete(header.topic, state_version=self._role.epoch, now_ms=now_ms()):
+            log.info("topic deleted", topic=header.topic, by=peer.address)
+        return asyncio.ensure_future(self._answer(request, self._end if is_master else 0))
+
+    def _record(self, topic: str) -> None:
+        """Write the deletion into the log."""
+        refusal = self._writer.refusal()
+        if refusal is not None:
+            raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, f"topics cannot be deleted now, try again: {refusal}")
+        # named as its own sender, which no client can be
+        host = self._writer.store_host
+        draft = Draft(
+            topic=DELETED_TOPICS.encode(),
+            queue_id=0,
+            body=topic.encode(),
+            born_timestamp=now_ms(),
+            born_host=host,
+            store_host=host,
+        )
+        try:
+            self._end = self._writer.append(draft).end
+        except StoreError as error:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the topic is not deleted: {error}") from error
+
+    async def _answer(self, request: RemotingCommand, end: int) -> RemotingCommand:
+        """When the tables are as safe as every change of them, and the deletion in the log as safe as a message."""
+        answer = await answer_when_durable(request, self._file, self.replication_barrier())
+        if answer.code != ResponseCode.SUCCESS:
+            return answer
+        until = asyncio.get_running_loop().time() + CONFIRM_SECONDS
+        while self._role.acknowledged(self._clock(), self._store.max_offset) < end:
+            if asyncio.get_running_loop().time() >= until:
+                return response(
+                    request, ResponseCode.SYSTEM_BUSY, "the deletion is not at all replicas in sync yet: repeat it"
+                )
+            await asyncio.sleep(POLL_SECONDS)
+        return answer
