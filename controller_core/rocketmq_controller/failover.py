@@ -26,6 +26,7 @@ from rocketmq_controller.domain.requests.elect_master import (
     groups_waiting,
     needs_election,
 )
+from rocketmq_controller.domain.requests.registration import foreign_cluster
 from rocketmq_controller.log.proposals import Proposals
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
@@ -108,6 +109,8 @@ class Failover:
     def on_heartbeat(self, header: BrokerHeartbeatRequestHeader, connection_id: int, host: str = "") -> Decision:
         """904, over a connection from `host`: take it, and elect if its sender was what its group waited for."""
         group = self._machine.groups.get(header.broker_name)
+        if (remark := foreign_cluster(group, header.cluster_name)) is not None:
+            return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
         registered = group is not None and header.broker_id in group.replicas
         heard = self._heartbeats.on_heartbeat(
             header, connection_id, self._now(), registered=registered, origin=_origin(group, header.broker_id, host)

@@ -129,6 +129,18 @@ class Registry:
                 ha_address=registration.ha_server_addr,
                 topics=len(registration.topics),
             )
+        group = self.tables.groups.get(registration.broker_name)
+        in_two = registered.first and group is not None and group.cluster != registration.cluster_name
+        if group is not None and in_two and self.may_log_refusal("two clusters", peer):
+            log.warning(
+                "one brokerName in two clusters: clients of both get all its brokers;"
+                " correct brokerClusterName or brokerName",
+                broker=registration.broker_name,
+                broker_id=registration.broker_id,
+                address=registration.address,
+                cluster=registration.cluster_name,
+                other_cluster=group.cluster,
+            )
         self._notify(registered.change)
         return registered
 

@@ -319,6 +319,16 @@ async def test_an_official_broker_whose_sidecar_doubts_its_log_is_elected_when_a
         assert stage.master() == (SLAVE, 2)
 
 
+async def test_differs_from_5_3_3_a_heartbeat_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    """Of the same name and id, from a cluster that has controllers of its own: it would keep a dead broker alive."""
+    async with on_stage(tmp_path) as stage:
+        header = BrokerHeartbeatRequestHeader(
+            cluster_name="Other", broker_addr=address(MASTER), broker_name=NAME, broker_id=MASTER
+        )
+        answer = stage.failover.on_heartbeat(header, 99)
+        assert (answer.code, "Other" in (answer.remark or "")) == (ResponseCode.CONTROLLER_INVALID_REQUEST, True)
+
+
 async def test_a_doubt_about_a_broker_that_is_not_registered_is_refused(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         doubt = LogDoubtRequestHeader(cluster_name="C", broker_name=NAME, broker_id=9, unproven=True)

@@ -76,6 +76,17 @@ class TestRegistrationsOnTheWire:
         assert [line["count"] for line in logs if "skipped" in line["event"]] == [1]
         assert (route_code(door), route_code(door, "x")) == (0, ResponseCode.TOPIC_NOT_EXIST)
 
+    async def test_one_name_in_two_clusters_is_reported(self, door: Door) -> None:
+        send_step(door, register("r", body=BOTH))
+        step = register("r", broker_id=2, address=A2, body=BOTH)
+        other = {**step.ext, "clusterName": "Other"}
+        with capture_logs() as lines:
+            for _ in range(2):
+                assert door.ask(103, other, step.body).code == 0
+        assert [(line["cluster"], line["other_cluster"]) for line in lines if "two clusters" in line["event"]] == [
+            ("Other", CLUSTER)
+        ]
+
     async def test_numbers_in_quotes_are_numbers(self, door: Door) -> None:
         """As fastjson reads them; the topics are the ones of the strict form."""
         body = BOTH.replace(b'"perm": 6', b'"perm": "6"').replace(b'"perm":6', b'"perm":"6"')

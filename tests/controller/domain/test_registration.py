@@ -91,6 +91,20 @@ def test_differs_from_5_3_3_names_with_a_hash_are_refused(cluster: str, name: st
     assert (registered.code, registered.remark) == (ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
 
 
+def test_differs_from_5_3_3_a_broker_of_another_cluster_is_refused() -> None:
+    """Java gives it an id, and it becomes a slave in sync of a group that is not its own."""
+    remark = "brokerName broker-a is a group of cluster C here, not of Other: correct brokerClusterName or brokerName"
+    group = make_group()
+    for decision in (
+        get_next_broker_id(group, next_id("Other")),
+        apply_broker_id(group, apply_id(4, cluster="Other")),
+        register_broker(group, register(2, cluster="Other"), StaticView()),
+    ):
+        assert (decision.code, decision.remark) == (ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
+        assert decision.events == ()
+    assert get_next_broker_id(tombstone(), next_id("Other")).code is ResponseCode.SUCCESS
+
+
 # 1013
 
 

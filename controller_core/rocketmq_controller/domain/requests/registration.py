@@ -8,6 +8,8 @@ Differs from 5.3.3:
   asks for the next id again). Java lets any unassigned number be taken (one that was cleaned, too) and adds one
   whatever was taken, so one request can use up a group's numbers. After the cleaning of a whole set Java begins at 1
   again; here the numbers continue.
+- A request that names another cluster than the group's is refused (2005): Java lets a broker of any cluster become a
+  member of the group that has its brokerName. After the cleaning of a whole set the next broker brings the cluster.
 - Names, check codes and addresses with a `#` are refused (2005): brokers keep their identity as text split at it.
 - An id without a successor in 64 bits is refused (2014).
 - Groups (maxBrokerGroups) and their members are bounded (2): requests for an id are not authenticated, and an id
@@ -49,6 +51,7 @@ def get_next_broker_id(group: BrokerGroup | None, request: GetNextBrokerIdReques
     """The id to apply for; nothing is reserved. Codes: 0, 2005."""
     header = GetNextBrokerIdResponseHeader(cluster_name=request.cluster_name, broker_name=request.broker_name)
     remark = _unusable(clusterName=request.cluster_name, brokerName=request.broker_name)
+    remark = remark or foreign_cluster(group, request.cluster_name)
     if remark is not None:
         return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark, header)
     next_broker_id = FIRST_BROKER_ID if group is None else group.next_broker_id
@@ -73,6 +76,7 @@ def apply_broker_id(
     remark = _unusable(
         clusterName=request.cluster_name, brokerName=request.broker_name, registerCheckCode=request.register_check_code
     )
+    remark = remark or foreign_cluster(group, request.cluster_name)
     if remark is None and not address:
         remark = "registerCheckCode does not begin with an address"
     if remark is not None:
@@ -124,6 +128,7 @@ def register_broker(
     remark = _unusable(
         clusterName=request.cluster_name, brokerName=request.broker_name, brokerAddress=request.broker_address
     )
+    remark = remark or foreign_cluster(group, request.cluster_name)
     if remark is not None:
         return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark, header)
     if group is None or not group.replicas:
@@ -163,6 +168,16 @@ def still_connected(request: RegisterBrokerToControllerRequestHeader) -> Decisio
         " try again when that one is closed or silent"
     )
     return Decision(ResponseCode.SYSTEM_BUSY, remark, header)
+
+
+def foreign_cluster(group: BrokerGroup | None, cluster_name: str) -> str | None:
+    """Why a broker of this cluster is not of this group; None if it may be."""
+    if group is None or not group.replicas or group.cluster_name == cluster_name:
+        return None
+    return (
+        f"brokerName {group.broker_name} is a group of cluster {group.cluster_name} here, not of {cluster_name}:"
+        " correct brokerClusterName or brokerName"
+    )
 
 
 def _restarted(view: LivenessView, broker_name: str, broker_id: BrokerId, connection_id: int | None) -> bool:
