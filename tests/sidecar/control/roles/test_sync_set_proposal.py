@@ -336,6 +336,24 @@ def test_nor_does_a_member_that_is_dead_to_java_controllers(strict: bool) -> Non
     assert master.replication.members == {1, 2, 4}
 
 
+def test_nor_does_a_refusal_concern_a_slave_that_was_not_requested_yet() -> None:
+    """The answer about 3 is late, and 4 has its turn meanwhile: it keeps it, and its tables."""
+    master = Master(strict=True)
+    master.join(3)
+    master.join(4)
+    master.copy()
+    master.propose()
+    master.send()
+    for _ in range(2):
+        master.propose()  # as from time to time
+    master.refuse()
+    master.work()
+    master.send()
+    master.refuse()
+    master.work()
+    assert master.replication.members == master.replication.union == {1, 2, 4}
+
+
 def test_nor_under_controllers_that_cannot_renew_when_an_answer_was_lost() -> None:
     """Whether 3 was refused is not certain until the set changes."""
     master = Master(strict=True)
