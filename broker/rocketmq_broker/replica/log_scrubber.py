@@ -125,7 +125,6 @@ class LogScrubber:
         """The records from `start` were copied again: check whether they are whole now."""
         if self.damage is not None and self.damage.offset >= start:
             self.damage = None
-            self._traffic.counts.log_damaged = 0
         self.suspect(start)
         self._woken.set()
 
@@ -134,7 +133,6 @@ class LogScrubber:
         damage = self.damage
         if damage is not None and (damage.offset < before or (behind is not None and damage.offset >= behind)):
             self.damage = None
-            self._traffic.counts.log_damaged = 0
             self._woken.set()
             self._report_state()
 
@@ -268,7 +266,6 @@ class LogScrubber:
 
     def _report_damage(self, damage: Damage) -> None:
         self.damage = damage
-        self._traffic.counts.log_damaged = 1
         log.error(
             "the log is damaged: unless it is repaired from its master, rebuild this replica from another one;"
             " check its disk",

@@ -270,6 +270,7 @@ class Replica:
         if stopped is not None and state.damage < 0:
             reason = f"messages from offset {stopped.offset} on do not become visible: {stopped.reason}"
             state = LogState(state.checked, stopped.offset, reason, stopped=True)
+        self._traffic.counts.log_damaged = int(state.damage >= 0)
         if state != self._log_state:
             self._log_state = state
             self._link.send(state)

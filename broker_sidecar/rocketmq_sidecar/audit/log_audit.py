@@ -94,6 +94,10 @@ class LogAudit:
         """Whether `repair` has anything to do."""
         return self.damage >= 0 or bool(self.places)
 
+    def try_again(self) -> None:
+        """Nobody has judged the damage: the broker checks it again."""
+        self._on_repaired(self.damage, self.damage)
+
     async def repair(self, link: MasterLog, files: MappedFiles, end: int) -> bool:
         """Copy damaged records before `end` again. The writer lock is held.
 

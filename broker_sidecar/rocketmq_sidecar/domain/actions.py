@@ -119,6 +119,8 @@ class ProposalRefused(msgspec.Struct, frozen=True):
 
     proposal: SyncStateSet
     """Compared by identity: replication may have proposed since, even the same set."""
+    dead: int | None = None
+    """The replica that is not alive to the controllers, if that was the reason."""
 
 
 class WatchCatchUp(msgspec.Struct, frozen=True):

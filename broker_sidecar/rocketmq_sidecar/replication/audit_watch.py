@@ -108,6 +108,8 @@ class AuditWatch:
             # follow without the repair: new messages need every copy
             log.warning("cannot repair damage in the log for now", reason=str(error) or type(error).__name__)
         if stopped and not shared:
+            if self.audit.damage >= 0:  # the repair was not possible, and the reason may have passed nevertheless
+                self.audit.try_again()
             await self._await_dispatching()
 
     async def _await_dispatching(self) -> None:

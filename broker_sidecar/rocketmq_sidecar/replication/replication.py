@@ -358,13 +358,13 @@ class Replication:
         if self._server.mastership.adopt(agreed, asyncio.get_running_loop().time()):
             self._server.agreed()
 
-    def proposal_refused(self, proposal: SyncStateSet) -> None:
-        """Master: the controllers certainly refused `proposal`, the object that `on_proposal` got, and those before it.
-        Ignored unless it is the last one. Not for a lost answer: until the result is known, messages need copies on the
-        members of both sets."""
+    def proposal_refused(self, proposal: SyncStateSet, dead: int | None) -> None:
+        """Master: the controllers certainly refused `proposal`, the object that `on_proposal` got, and those before it;
+        `dead`: because of this replica. Ignored unless it is the last one. Not for a lost answer: until the result is
+        known, messages need copies on the members of both sets."""
         if self._server is None or self._server.mastership is None:
             return
-        if self._server.mastership.sync_set.proposal_refused(proposal):
+        if self._server.mastership.sync_set.proposal_refused(proposal, dead):
             self._server.agreed()
 
     def copied(self, epoch: int, joins: frozenset[int]) -> None:

@@ -479,6 +479,14 @@ async def test_the_answer_to_a_probe_reports_a_store_that_refuses_writes(tmp_pat
             assert (await group.sidecar.receive(Alive)).refuses == reason
 
 
+async def log_damaged(group: Group) -> int:
+    """The gauge."""
+    group.sidecar.send(Probe())
+    counts = (await group.sidecar.receive(Alive)).counts
+    assert counts is not None
+    return counts.log_damaged
+
+
 async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_path: Path) -> None:
     async with running(tmp_path / "store", master=False) as group:
         assert (await group.sidecar.receive(Hello)).log == LogState()
@@ -488,7 +496,9 @@ async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_pat
         group.app.replica.on_log_state(LogState())
         assert await group.sidecar.receive(LogState) == damaged
         assert await group.sidecar.receive(LogState) == LogState()
+        assert await log_damaged(group) == 0
         group.app.replica.on_log_state(damaged)
+        assert await log_damaged(group) == 1
         group.sidecar.hang_up()
         assert (await group.sidecar.receive(Hello)).log == damaged
 
@@ -521,9 +531,11 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
         state = await group.sidecar.receive(LogState)
         assert (state.damage, state.stopped) == (blank, True)
         assert f"messages from offset {blank} on do not become visible" in state.reason
+        assert await log_damaged(group) == 1
         files.write(blank, make_record(blank, body=bytes(master_file), queue_offset=1))
         group.sidecar.send(Repaired(blank, len(data)))
         assert await group.sidecar.receive(LogState) == LogState()
+        assert await log_damaged(group) == 0
         files.close()
         lock.release()
 
@@ -557,8 +569,7 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
         group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
         group.sidecar.send(Replicated(end, start))
         for _ in range(2):
-            group.sidecar.send(Probe())
-            await group.sidecar.receive(Alive)
+            assert await log_damaged(group) == 1
         assert group.app.replica._log_state.damage == start, "it has not come to that place again"
         files.write(start, second)
         group.sidecar.send(Replicated(end, end))
@@ -603,8 +614,7 @@ async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_rep
         group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
         group.sidecar.send(Replicated(end, start if at == 4 else end))
         for _ in range(2):
-            group.sidecar.send(Probe())
-            await group.sidecar.receive(Alive)
+            assert await log_damaged(group) == 1
         assert group.app.replica._log_state.damage == start
         files.write(start, second)
         group.sidecar.send(Repaired(start, start + len(second)))

@@ -54,7 +54,8 @@ class PlainGroup:
         ]
         for broker_id in sorted(wanted):
             refusals.append((broker_id not in self.members, 2003))
-            refusals.append((broker_id not in self.alive and broker_id not in self.unheard, 2006))
+            dead = broker_id not in self.alive and broker_id not in self.unheard
+            refusals.append((dead and (broker_id == self.master or broker_id not in self.in_sync), 2006))
         refusals.append((master not in wanted, 2013))
         for refused, code in refusals:
             if refused:

@@ -63,8 +63,8 @@ def _replication(action: Action) -> str | None:
             line = "takes its log as it is"
         case AdoptSyncSet(agreed):
             line = f"in sync: {sorted(agreed.sync_state_set)}"
-        case ProposalRefused():
-            line = "its set was refused"
+        case ProposalRefused(dead=dead):
+            line = "its set was refused" if dead is None else f"its set was refused: {dead} is not alive"
         case _:
             pass
     return line

@@ -1,6 +1,7 @@
 """How long a connection waits for a broker that has stopped dispatching."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
@@ -24,17 +25,21 @@ async def unreachable() -> AuditLink:
     raise ConnectionRefusedError
 
 
-@pytest.fixture
-def watch() -> AuditWatch:
+def an_audit_watch(on_repaired: Callable[[int, int], None] = lambda _start, _end: None) -> AuditWatch:
     files = SimpleNamespace(forget=lambda offset: None)
     return AuditWatch(
         LogAudit(
             cast("ComparedFiles", files),
             bytes_per_second=1,
-            on_repaired=lambda start, end: None,
+            on_repaired=on_repaired,
             on_suspected=lambda offset: None,
         )
     )
+
+
+@pytest.fixture
+def watch() -> AuditWatch:
+    return an_audit_watch()
 
 
 async def connect(watch: AuditWatch) -> float:
@@ -64,6 +69,18 @@ async def test_a_broker_that_continues_ends_the_wait(watch: AuditWatch) -> None:
     watch.on_log_state(STOPPED)
     await held(watch)
     asyncio.get_running_loop().call_later(0.25, watch.on_log_state, LogState())
+    assert await connect(watch) == 0.25
+
+
+async def test_a_broker_tries_again_although_the_master_cannot_be_asked() -> None:
+    """Nothing arrives before it continues, so nothing else would make it dispatch."""
+
+    def try_again(start: int, end: int) -> None:
+        assert (start, end) == (STOPPED.damage, STOPPED.damage)
+        asyncio.get_running_loop().call_later(0.25, watch.on_log_state, LogState())
+
+    watch = an_audit_watch(try_again)
+    watch.on_log_state(STOPPED)
     assert await connect(watch) == 0.25
 
 

@@ -1,5 +1,8 @@
 """Decodes controllers' answers for the control machine. Pure; raises `FormatError` for what cannot be read."""
 
+import re
+from typing import Final
+
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import HeaderError
 from rocketmq_formats.json.bodies import decode_body
@@ -15,6 +18,9 @@ from rocketmq_formats.remoting.controller import (
 )
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_sidecar.domain.controllers.group_state import MasterAnswer
+
+_NOT_ALIVE: Final = re.compile(r"the replicas \{(\d{1,18})\} don't alive")
+"""Java's words, and our controllers'."""
 
 
 def quorum(answer: RemotingCommand) -> GetMetaDataResponseHeader:
@@ -33,6 +39,12 @@ def next_broker_id(answer: RemotingCommand) -> int:
 def agreed(answer: RemotingCommand) -> SyncStateSet:
     """1001: the set and its epoch after the change."""
     return decode_body(SyncStateSet, answer.body)
+
+
+def not_alive(answer: RemotingCommand) -> int | None:
+    """1001: the replica because of which the set was refused, if the controllers say that it is dead (2006)."""
+    found = _NOT_ALIVE.search(answer.remark or "")
+    return int(found[1]) if found and answer.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE else None
 
 
 def master_answer(code: RequestCode, answer: RemotingCommand) -> MasterAnswer | None:

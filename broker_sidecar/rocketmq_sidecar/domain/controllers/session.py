@@ -353,7 +353,7 @@ class ControllerSession(Mandate):
         self.polls.at_once()
         refused = self._refused(request, answer, self.proposal.slot, now)
         dropped = self.proposal.certainly_refused(answer)
-        return refused if dropped is None else (*refused, ProposalRefused(dropped))
+        return refused if dropped is None else (*refused, ProposalRefused(dropped, answers.not_alive(answer)))
 
     def _handle_others(self, request: Request, answer: RemotingCommand, slot: RequestSlot, now: float) -> Actions:
         if answer.code != ResponseCode.SUCCESS:

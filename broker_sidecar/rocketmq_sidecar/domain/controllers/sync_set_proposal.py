@@ -33,6 +33,8 @@ class SyncSetProposal:
         self._group = group
         self._requests = requests
         self._wanted: SyncStateSet | None = None
+        self._last: SyncStateSet | None = None
+        """What the last request asked for."""
         self._named = 0, 0
         """masterEpoch and syncStateSetEpoch of the last request."""
         self._unanswered = 0
@@ -76,6 +78,7 @@ class SyncSetProposal:
         if wanted.sync_state_set == agreed.sync_state_set and not self._renewing:
             return None
         self._unanswered += 1
+        self._last = wanted
         self._requested |= wanted.sync_state_set
         return self._requests.alter(leader, broker_id, group.master_epoch, wanted, now, renew=self._renewing)
 
@@ -98,9 +101,10 @@ class SyncSetProposal:
             self._renewing = False
         if answer.code not in _UNCHANGED:
             return None
-        dropped, self._wanted = self._wanted, None
         self._renewing = self._unanswered > 0
-        if self._renewing:
-            return None
-        self._requested = frozenset()
-        return dropped
+        if not self._renewing:
+            self._requested = frozenset()
+            if self._wanted != self._last:
+                return None  # it is requested next, and its result decides for those before it too
+        dropped, self._wanted = self._wanted, None
+        return None if self._renewing else dropped

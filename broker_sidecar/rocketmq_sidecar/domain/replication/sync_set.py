@@ -3,9 +3,10 @@
 The agreed set changes only when the controllers agree. From a proposal until its result is known, a message needs the
 copies of both sets, because the next master may be elected from either. `now` is monotonic seconds.
 
-Controllers refuse a whole set for one replica that they do not know to be alive (2006), and the answer names it in
-words at best. So a proposal adds one slave at most, as Java's do, and none before those that left are out. A slave
-outside the set that is connected here but dead to the controllers keeps no other one out, nor in. Slaves take turns.
+Controllers refuse a whole set for one replica that they do not know to be alive (2006). So a proposal adds one slave at
+most, as Java's do, and none before those that left are out: a slave that is connected here but dead to the controllers
+keeps no other one out, nor in. Slaves take turns. Java's controllers refuse for a dead member too, even if it stays:
+then the next proposal is without it.
 Source: rocketmq-all-5.3.3: AutoSwitchHAService.java, ReplicasManager.java; RIP-44, section SyncStateSet change.
 """
 
@@ -47,6 +48,8 @@ class SyncSet:
         self._without_data: frozenset[int] = frozenset()
         self._proposed: SyncStateSet | None = None
         """The last proposal, told apart by its identity."""
+        self._dead: frozenset[int] = frozenset()
+        """Members for which the controllers refused what this master still wants to change."""
 
     def adopt(self, agreed: SyncStateSet, now: float) -> bool:
         """Apply what the controllers agreed to; False if it is not newer."""
@@ -58,6 +61,7 @@ class SyncSet:
             self._caught_up.setdefault(member, now)
             del self.joins[member]
         self._without_data &= self.members
+        self._dead = frozenset()
         self._drop_proposal()  # it names the epoch before
         return True
 
@@ -70,14 +74,19 @@ class SyncSet:
         self._proposed = proposal
         return proposal
 
-    def proposal_refused(self, proposal: SyncStateSet) -> bool:
-        """The controllers certainly refused `proposal` and those before it. False if it is not the last one: what was
-        proposed since, even the same set, may still be agreed to, and its result decides. Its slaves have to qualify
-        again, so others are first, and their tables are not waited for until then."""
+    def proposal_refused(self, proposal: SyncStateSet, dead: int | None = None) -> bool:
+        """The controllers certainly refused `proposal` and those before it; `dead`: because of this replica. False if
+        it is not the last one: what was proposed since, even the same set, may still be agreed to, and its result
+        decides. Its slaves have to qualify again, so others are first, and their tables are not waited for until then;
+        not if a member is dead."""
         if proposal is not self._proposed:
             return False
-        for slave in self.union - self.members:
-            self.joins.pop(slave, None)
+        if dead in self.members - {self.own_id}:
+            self._dead |= {dead}
+        else:
+            self._dead = frozenset()
+            for slave in self.union - self.members:
+                self.joins.pop(slave, None)
         self._drop_proposal()
         return True
 
@@ -127,7 +136,8 @@ class SyncSet:
         It contains this replica and the members that were caught up within `timeout` seconds; if these are all members,
         or too few for a strict master, also a qualified slave in `holders`, which have everything that is acknowledged
         now. A strict master that would be alone can acknowledge nothing, so it keeps all members that still have what
-        they acknowledged.
+        they acknowledged. Members that are dead to controllers which refuse for that are left out of what changes
+        anyway: they cannot be elected, and join again.
         """
         times = self._caught_up
         staying = {m for m in self.members if m != self.own_id and now - times.get(m, float("-inf")) <= timeout}
@@ -138,7 +148,11 @@ class SyncSet:
         if self.strict and self.present < 2:
             wanted = self.members - self._without_data
         if wanted == self.members:
+            self._dead = frozenset()
             return None
+        living = wanted - self._dead
+        if len(living) >= 2 or not self.strict:
+            wanted = living
         self.union = self.union | wanted
         self.size = max(self.size, len(wanted))
         return wanted

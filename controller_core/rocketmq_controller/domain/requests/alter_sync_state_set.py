@@ -5,8 +5,8 @@ that it has is on the master that replaced it. The order of checks is Java's. Th
 the checks of epochs, so a master of an older epoch that sends the present set gets 2013 and not 2000.
 
 Differs from 5.3.3: a replica of which a new controller leader cannot know yet counts as alive (no spurious 2006 after
-a change of leader), a member that a strict group keeps need not be alive, and an epoch that would leave Java's int is
-refused. With renewEpoch the present set is no reason to refuse: it gets a new epoch, whoever of its members lives.
+a change of leader), a member that stays need not be alive, and an epoch that would leave Java's int is refused. With
+renewEpoch the present set is no reason to refuse: it gets a new epoch, whoever of its members lives.
 """
 
 from rocketmq_controller.domain import events
@@ -75,8 +75,7 @@ def _wrong_members(group: BrokerGroup, body: SyncStateSet, view: LivenessView) -
     for replica in sorted(body.sync_state_set):
         if replica not in group.replicas:
             return _refused(ResponseCode.CONTROLLER_INVALID_REPLICAS, f"the replicas {{{replica}}} don't exist")
-        kept = group.strict and replica in group.sync_state_set
-        if not kept and not presumed_alive(view, group.broker_name, replica):
+        if not _stays(group, replica) and not presumed_alive(view, group.broker_name, replica):
             return _refused(ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, f"the replicas {{{replica}}} don't alive")
     if group.master_broker_id not in body.sync_state_set:
         return _refused(
@@ -84,6 +83,12 @@ def _wrong_members(group: BrokerGroup, body: SyncStateSet, view: LivenessView) -
             f"the newSyncStateSet don't contains origin leader {{{group.master_broker_id}}}",
         )
     return None
+
+
+def _stays(group: BrokerGroup, replica: int) -> bool:
+    """Whether it may be dead: the present set has it too, so a refusal would only keep others out, or in. Except for a
+    relaxed master, which may leave itself alone in the set: while it is dead nobody could be elected."""
+    return replica in group.sync_state_set and (group.strict or replica != group.master_broker_id)
 
 
 def _altered(group: BrokerGroup, body: SyncStateSet) -> Decision:

@@ -76,8 +76,9 @@ class Recorder:
     def set_sync_state_set(self, agreed: SyncStateSet) -> None:
         self._call("set_sync_state_set")
 
-    def proposal_refused(self, proposal: SyncStateSet) -> None:
+    def proposal_refused(self, proposal: SyncStateSet, dead: int | None) -> None:
         assert proposal is SET
+        assert dead == 2
         self._call("sync_set_refused")
 
 
@@ -113,7 +114,7 @@ async def test_order_is_kept(bench: Bench) -> None:
         AdoptSyncSet(SET),
     ):
         bench.replicator.put(action)
-    bench.replicator.put(ProposalRefused(SET))
+    bench.replicator.put(ProposalRefused(SET, 2))
     bench.replicator.put(StopReplication())
     assert [await bench.ended.get() for _ in range(3)] == ["stopped", (2, None), "stopped"]
     assert bench.replication.calls == [

@@ -364,6 +364,20 @@ def test_refused_set_is_requested_again_when_replication_proposes_it() -> None:
     assert world.controllers.group.sync_state_set == members
 
 
+def test_replication_learns_which_replica_is_not_alive_to_the_controllers() -> None:
+    world = settled()
+    master = world.master()
+    slave = others(world, master)[0]
+    dead = slave.broker_id
+    world.kill(slave)
+    world.run(3)
+    assert world.controllers.group is not None
+    members = world.controllers.group.sync_state_set
+    assert dead not in members
+    world.want_set(master, members | {dead})
+    assert [line for line in world.trace if f"its set was refused: {dead} is not alive" in line]
+
+
 @pytest.mark.parametrize("older", [0, 1])
 def test_a_proposal_of_another_mastership_or_set_is_void(older: int) -> None:
     # Found by the simulation: a replica that had qualified long ago became a member, without what came since.

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,18 +13,20 @@ from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.command import RemotingCommand, request, response
+from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, request, response
 from rocketmq_formats.remoting.controller import AlterSyncStateSetRequestHeader, SyncStateSet
 from rocketmq_sidecar.domain.actions import Request
+from rocketmq_sidecar.domain.controllers import answers
 from rocketmq_sidecar.domain.controllers.group_state import GroupState
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot
 from rocketmq_sidecar.domain.controllers.requests import Requests
 from rocketmq_sidecar.domain.controllers.sync_set_proposal import SyncSetProposal
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from tests.controller.domain.domain_kit import NAME, StaticView, make_group, settled, sync_set
+from tests.paths import GOLDEN_FILES
 
 LEADER = "10.0.1.1:9878"
-ALL, WITHOUT_3 = StaticView({1, 2, 3, 4}), StaticView({1, 2, 4})
+ALL, WITHOUT_2, WITHOUT_3 = StaticView({1, 2, 3, 4}), StaticView({1, 3, 4}), StaticView({1, 2, 4})
 
 
 class Stage:
@@ -60,16 +63,28 @@ class Stage:
             header = AlterSyncStateSetRequestHeader(
                 broker_name=NAME, master_broker_id=header.master_broker_id, master_epoch=header.master_epoch
             )
-        decision = alter_sync_state_set(self.controllers, header, decode_body(SyncStateSet, asked.body), view)
+        wanted = decode_body(SyncStateSet, asked.body)
+        decision = alter_sync_state_set(self.controllers, header, wanted, view)
+        command = request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
+        dead = [member for member in wanted.sync_state_set if not view.alive(NAME, member)]
+        if java and dead and decision.code == ResponseCode.SUCCESS:
+            remark = f"Rejecting alter syncStateSet request because the replicas {{{dead[0]}}} don't alive"
+            return response(command, ResponseCode.CONTROLLER_BROKER_NOT_ALIVE, remark)
         self.controllers = settled(self.controllers, decision)
         body = b"" if decision.body is None else encode_body(decision.body)
-        command = request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
         return response(command, decision.code, decision.remark, decision.header, body)
 
     def refused(self, asked: Request, answer: RemotingCommand) -> bool:
         """Whether replication is told that the controllers refused."""
         assert self.slot.take(asked)
         return not self.proposal.accepted(answer) and self.proposal.certainly_refused(answer) is not None
+
+
+def test_java_names_the_replica_that_is_not_alive() -> None:
+    sample = (GOLDEN_FILES / "remoting" / "1001-alter-sync-state-set-response-2006.bin").read_bytes()
+    answer = decode_frame(sample[4:])
+    assert answers.not_alive(answer) == 4
+    assert answers.not_alive(msgspec.structs.replace(answer, remark=None)) is None
 
 
 def in_doubt() -> tuple[Stage, Request]:
@@ -217,13 +232,17 @@ class Master(Stage):
         if self.proposal.accepted(answer):
             self._adopted(before)
         elif (dropped := self.proposal.certainly_refused(answer)) is not None:
-            self._reports.append(partial(self.replication.proposal_refused, dropped))
+            self._reports.append(partial(self.replication.proposal_refused, dropped, answers.not_alive(answer)))
 
     def agree(self) -> None:
         self.answer(ALL)
 
     def refuse(self) -> None:
         self.answer(WITHOUT_3)
+
+    def refuse_for_2(self) -> None:
+        """As Java's controllers do, also where it stays."""
+        self.answer(WITHOUT_2, java=True)
 
     def refuse_to_renew(self) -> None:
         self.answer(WITHOUT_3, java=True)
@@ -296,6 +315,45 @@ def test_nor_a_member_that_has_left_in(strict: bool) -> None:
     assert master.replication.members == {1, 2}
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_nor_does_a_member_that_is_dead_to_java_controllers(strict: bool) -> None:
+    """2 follows, without heartbeats. It leaves for the slave that joins, and joins again when it is alive."""
+    master = Master(strict=strict)
+    master.join(4)
+    master.copy()
+    for _ in range(2):
+        master.propose()
+        master.send()
+        master.refuse_for_2()
+        master.work()
+    assert master.controllers.sync_state_set == master.replication.members == {1, 4}
+    master.join(2)
+    master.copy()
+    master.propose()
+    master.send()
+    master.agree()
+    master.work()
+    assert master.replication.members == {1, 2, 4}
+
+
+def test_nor_does_a_refusal_concern_a_slave_that_was_not_requested_yet() -> None:
+    """The answer about 3 is late, and 4 has its turn meanwhile: it keeps it, and its tables."""
+    master = Master(strict=True)
+    master.join(3)
+    master.join(4)
+    master.copy()
+    master.propose()
+    master.send()
+    for _ in range(2):
+        master.propose()  # as from time to time
+    master.refuse()
+    master.work()
+    master.send()
+    master.refuse()
+    master.work()
+    assert master.replication.members == master.replication.union == {1, 2, 4}
+
+
 def test_nor_under_controllers_that_cannot_renew_when_an_answer_was_lost() -> None:
     """Whether 3 was refused is not certain until the set changes."""
     master = Master(strict=True)
@@ -330,6 +388,7 @@ STEPS: tuple[Callable[[Master], None], ...] = (
     Master.send,
     Master.agree,
     Master.refuse,
+    Master.refuse_for_2,
     Master.refuse_to_renew,
     Master.lose_answer,
     Master.arrive_late,

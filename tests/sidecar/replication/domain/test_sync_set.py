@@ -72,6 +72,55 @@ def test_a_refusal_does_not_concern_what_was_proposed_since() -> None:
     assert not sync_set(1, 2).proposal_refused(again), "of an earlier mastership"
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_members_that_are_dead_to_the_controllers_leave_for_the_slave_that_joins(strict: bool) -> None:
+    """It qualified, and its tables are waited for without a break, so it keeps both."""
+    group = SyncSet(1, some(5, 1, 2, 3), 0.0, strict=strict)
+    group.acknowledged_epoch(2, 0.0)
+    group.acknowledged_epoch(3, 0.0)
+    group.qualified(4)
+    group.copied(frozenset(group.joins.values()))
+    joins = dict(group.joins)
+    first = proposed(group)
+    assert first == some(5, 1, 2, 3, 4)
+    assert group.proposal_refused(first, dead=2)
+    second = proposed(group)
+    assert second == some(5, 1, 3, 4)
+    assert group.union == {1, 2, 3, 4}, "2 may be elected until the controllers agree"
+    assert group.proposal_refused(second, dead=3)
+    third = proposed(group)
+    assert third == some(5, 1, 4)
+    assert group.joins == joins
+    assert group.proposal_refused(third, dead=4)
+    group.qualified(4)
+    group.copied(frozenset(group.joins.values()))
+    assert proposed(group) == first, "the others may live again"
+    assert group.joins != joins
+
+
+def test_a_dead_member_is_left_out_of_a_smaller_set_but_two_stay_in_a_strict_one() -> None:
+    group = strict_set(1, 2, 3, 4)
+    for member in (2, 3):
+        group.acknowledged_epoch(member, 0.0)
+    smaller = proposed(group)
+    assert smaller == some(5, 1, 2, 3)
+    assert group.proposal_refused(smaller, dead=2)
+    smaller = proposed(group)
+    assert smaller == some(5, 1, 3)
+    assert group.proposal_refused(smaller, dead=3)
+    assert proposed(group) == some(5, 1, 2, 3), "until one of them lives"
+
+
+def test_a_member_that_was_dead_stays_when_nothing_has_to_change_any_longer() -> None:
+    group = sync_set(1, 2)
+    group.qualified(3)
+    assert group.proposal_refused(proposed(group), dead=2)
+    group.disconnected(3)
+    assert group.propose(0.0, 15.0, HOLDERS) is None
+    group.qualified(3)
+    assert group.propose(0.0, 15.0, HOLDERS) == {1, 2, 3}
+
+
 def test_a_slave_that_lacks_what_was_acknowledged_since_it_qualified_waits() -> None:
     group = SyncSet(1, some(5, 1, 2), now=0.0, strict=True)
     group.acknowledged_epoch(2, 0.0)
