@@ -8,6 +8,7 @@ from collections.abc import Collection
 import structlog
 
 from rocketmq_broker.consuming.delay_service import DelayService
+from rocketmq_broker.consuming.level_ages import LevelAges
 from rocketmq_broker.consuming.lock_api import LockApi
 from rocketmq_broker.consuming.lock_members import LockMembers
 from rocketmq_broker.consuming.offset_api import OffsetApi
@@ -105,8 +106,9 @@ class Services:
         core = self._core
         levels = parse_levels(core.settings.message_delay_level)
         escaped = self._escaped = EscapedSync(core.tables.delays, core.client)
+        self._ages = LevelAges(levels=levels, role=core.role, store=core.store)
         self._delay = DelayService(
-            levels=levels,
+            ages=self._ages,
             role=core.role,
             store=core.store,
             writer=writer,
@@ -116,7 +118,7 @@ class Services:
             saved=core.tables.delays_saved,
             ask_members=lambda: escaped.ask_all(core.members.others(core.address).values()),
         )
-        core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._delay.ages
+        core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._ages.of_levels
         self.pulls = PullProcessor(
             settings=core.settings,
             role=core.role,
@@ -223,7 +225,7 @@ class Services:
             topics_file=core.topics_file,
             tables=tables,
             client=core.client,
-            on_ages=self._delay.merge_ages,
+            on_ages=self._ages.merge,
         )
         replica.on_copy_from = self._sync.on_role_change
 
@@ -259,7 +261,7 @@ class Services:
 
     async def log_cut(self, end: int) -> None:
         """The log is going to be cut at `end`. Raises as `ConsumerTables.log_cut`."""
-        self._delay.log_cut()
+        self._ages.log_cut()
         await self._core.tables.log_cut(end)
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
