@@ -5,7 +5,8 @@ import json
 import re
 import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -122,39 +123,33 @@ def ground_of(phase: str, *, claim: str = "Bound", waiting: Mapping[str, str] | 
     ]
 
 
-class Pieces:
-    """A cluster whose `exec` prints the next of these."""
+class Printing:
+    """A cluster whose `kubectl` prints the next of these."""
 
-    def __init__(self, *outputs: str) -> None:
-        self.outputs = list(outputs)
+    def __init__(self, outputs: Iterable[str]) -> None:
+        self.outputs = iter(outputs)
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
-        return self.outputs.pop(0)
+        return next(self.outputs)
 
 
 def test_an_answer_of_which_a_part_is_missing_is_asked_for_again() -> None:
     whole = '{"now": 62947.5}\n'
-    pieces = Pieces("47.5}\n", whole[:9], whole)
-    assert Group(pieces, "default", "broker-a").mark() == "62947.5"
-    assert pieces.outputs == []
+    cluster = Printing(["47.5}\n", whole[:9], whole])
+    assert Group(cluster, "default", "broker-a").mark() == "62947.5"
+    assert not list(cluster.outputs)
 
 
 def test_an_answer_that_never_arrives_is_shown() -> None:
     with pytest.raises(RuntimeError, match=r"load.py now: .* '7\\n'"):
-        Group(Pieces(*["7\n"] * ANSWER_ATTEMPTS), "default", "broker-a").mark()
-
-
-class Never:
-    """A cluster on which nothing becomes whole."""
-
-    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess has it
-        return '{"metadata": {"generation": 1}, "status": {"phase": "Degraded"}, "items": []}'
+        Group(Printing(["7\n"] * ANSWER_ATTEMPTS), "default", "broker-a").mark()
 
 
 def test_a_group_that_cannot_heal_gets_half_as_long_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("e2e.kit.group.POLL", 0.001)
     monkeypatch.setenv(VARIABLE, "2")
-    group = Group(Never(), "default", "broker-a", patience=0.004)
+    never_whole = Printing(repeat('{"metadata": {"generation": 1}, "status": {"phase": "Degraded"}, "items": []}'))
+    group = Group(never_whole, "default", "broker-a", patience=0.004)
     for seconds in ("0.008", "0.004", "0.002"):
         with pytest.raises(AssertionError, match=f"waited {seconds} s for broker-a to be whole .*Degraded"):
             group.whole()

@@ -19,7 +19,6 @@ from rocketmq_broker.replica.log_scrubber import LogScrubber
 from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.services import Services
 from rocketmq_broker.settings import BrokerSettings
-from rocketmq_formats.replica_link import Others
 from rocketmq_runtime.remoting.server import RemotingServer, ServerLimits, server_memory
 from rocketmq_store.flush import Flusher
 from rocketmq_store.model import Recovered
@@ -56,14 +55,7 @@ class BrokerApp:
             on_role_change=self._on_role_change,
             on_visible=self._on_visible,
             on_cut=self._on_cut,
-            on_hold=self._on_hold,
-            on_members=self._on_members,
             on_master_known=self._on_serving,
-            on_copy_from=self._on_copy_from,
-            on_others=self._on_others,
-            on_prepared=None if settings.skip_pre_online else self._on_prepared,
-            on_repaired=self._on_repaired,
-            on_suspected=self._on_suspected,
             traffic=core.traffic,
         )
         self.services = Services(core, self.replica)
@@ -74,6 +66,7 @@ class BrokerApp:
             on_change=self.replica.on_log_state,
             on_readable=self.services.on_visible,
         )
+        self.replica.on_repaired, self.replica.on_suspected = self.log_scrubber.repaired, self.log_scrubber.suspect
         self.log_topics = LogTopics(settings=settings, role=core.role, store=core.store, topics=core.topics)
         self.registrar = Registrar(
             settings=settings,
@@ -203,35 +196,12 @@ class BrokerApp:
             self.log_topics.on_visible(queues)
         self.services.on_visible(queues)
 
-    # for parts that are built before the ones they call
-
-    def _on_copy_from(self) -> None:
-        self.services.on_copy_from()
-
     async def _on_cut(self, offset: int) -> None:
         self.log_scrubber.bytes_removed(behind=offset)
         await self.services.log_cut(offset)
 
-    def _on_repaired(self, start: int) -> None:
-        self.log_scrubber.repaired(start)
-
-    def _on_suspected(self, offset: int) -> None:
-        self.log_scrubber.suspect(offset)
-
-    def _on_members(self) -> None:
-        self.services.on_members()
-
-    def _on_others(self, others: Others) -> None:
-        self.services.on_others(others)
-
-    async def _on_prepared(self, epoch: int) -> None:
-        await self.services.before_mastership(epoch)
-
-    async def _on_hold(self) -> None:
-        await self.services.before_hand_over()
-
     def _on_flushed(self, offset: int) -> None:
-        self.replica.on_flushed(offset)
+        self.replica.on_flushed(offset)  # the replica is built with the flusher
 
     def _on_deleted(self, min_offset: int) -> None:
         self.log_scrubber.bytes_removed(before=min_offset)

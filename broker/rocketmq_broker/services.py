@@ -8,6 +8,7 @@ from collections.abc import Collection
 import structlog
 
 from rocketmq_broker.consuming.delay_service import DelayService
+from rocketmq_broker.consuming.level_ages import LevelAges
 from rocketmq_broker.consuming.lock_api import LockApi
 from rocketmq_broker.consuming.lock_members import LockMembers
 from rocketmq_broker.consuming.offset_api import OffsetApi
@@ -34,7 +35,6 @@ from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.tools.topic_admin import TopicAdmin
 from rocketmq_broker.tools.topic_deletion import TopicDeletion
 from rocketmq_broker.tools.topic_info import TopicInfo
-from rocketmq_formats.replica_link import Others
 from rocketmq_formats.store.delay_levels import parse_levels
 from rocketmq_runtime.remoting.client import parse_address
 
@@ -42,7 +42,8 @@ log = structlog.get_logger(__name__)
 
 
 class Services:
-    """Everything between the ports and the core; registers every processor at `core.processor_table`."""
+    """Everything between the ports and the core; registers every processor at `core.processor_table`, and those
+    that take the replica's events at `replica`."""
 
     def __init__(self, core: BrokerCore, replica: Replica) -> None:
         self._core = core
@@ -106,8 +107,9 @@ class Services:
         core = self._core
         levels = parse_levels(core.settings.message_delay_level)
         escaped = self._escaped = EscapedSync(core.tables.delays, core.client)
+        self._ages = LevelAges(levels=levels, role=core.role, store=core.store)
         self._delay = DelayService(
-            levels=levels,
+            ages=self._ages,
             role=core.role,
             store=core.store,
             writer=writer,
@@ -117,7 +119,7 @@ class Services:
             saved=core.tables.delays_saved,
             ask_members=lambda: escaped.ask_all(core.members.others(core.address).values()),
         )
-        core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._delay.ages
+        core.tables.settle_delays, core.tables.delay_ages = self._delay.settle, self._ages.of_levels
         self.pulls = PullProcessor(
             settings=core.settings,
             role=core.role,
@@ -186,6 +188,7 @@ class Services:
             groups_body=group_admin.all.steps,
             on_copied=replica.copied,
         )
+        replica.on_members, replica.on_hold = self._copies.on_members, self._copies.hand_over
         # what a tool changes is answered when the slaves that may become master have it too
         for admin in (group_admin, topic_admin, topic_deletion):
             admin.replication_barrier = self._copies.replication_barrier
@@ -213,12 +216,15 @@ class Services:
             core.processor_table.register(api.processors)
         for statistics in (self._flows, runtime_info):
             core.processor_table.register(statistics.processors)
-        self._reverse_sync = ReverseSync(
+        reverse_sync = ReverseSync(
             offsets=tables.offsets,
             client=core.client,
             escaped=self._escaped if core.settings.escapes else None,
             patience=PATIENCE_SECONDS if core.settings.enable_controller_mode else PATIENCE_ALONE_SECONDS,
         )
+        replica.on_others = reverse_sync.on_others
+        if not core.settings.skip_pre_online:
+            replica.on_prepared = reverse_sync.run
         self._sync = SlaveSync(
             role=core.role,
             store=core.store,
@@ -226,8 +232,9 @@ class Services:
             topics_file=core.topics_file,
             tables=tables,
             client=core.client,
-            on_ages=self._delay.merge_ages,
+            on_ages=self._ages.merge,
         )
+        replica.on_copy_from = self._sync.on_role_change
 
     def start(self) -> None:
         """The store is open."""
@@ -259,29 +266,9 @@ class Services:
         """This slave begins or ceases to act as master."""
         self._delay.on_role_change()
 
-    def on_copy_from(self) -> None:
-        """This slave is to copy another master's tables, or none."""
-        self._sync.on_role_change()
-
-    def on_members(self) -> None:
-        """The SyncStateSet, or the slaves that may enter it, changed."""
-        self._copies.on_members()
-
-    def on_others(self, others: Others) -> None:
-        """The members that may have newer tables, in an epoch for which this replica was elected."""
-        self._reverse_sync.on_others(others)
-
-    async def before_mastership(self, epoch: int) -> None:
-        """Returns, soon, when the tables are as new as another member's."""
-        await self._reverse_sync.run(epoch)
-
-    async def before_hand_over(self) -> None:
-        """Sends are held back; returns when the slaves have the tables that a next master needs."""
-        await self._copies.hand_over()
-
     async def log_cut(self, end: int) -> None:
         """The log is going to be cut at `end`. Raises as `ConsumerTables.log_cut`."""
-        self._delay.log_cut()
+        self._ages.log_cut()
         await self._core.tables.log_cut(end)
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:

@@ -123,15 +123,15 @@ class SidecarApp:
 
     def snapshot(self) -> Snapshot:
         settings, machine, replication = self.settings, self.agent.machine, self.agent.replication
-        role, until, group, broker_id, found, unproven = "none", 0.0, None, None, False, False
+        role, lease_seconds, group, broker_id, controller_known, unproven = "none", 0.0, None, None, False, False
         in_sync = replication.in_sync
         if machine is not None:
             group, broker_id = machine.session.group, machine.session.broker_id
-            found = machine.session.elects
+            controller_known = machine.session.elects
             unproven = machine.session.reported_unproven is not None
             if machine.role.broker is BrokerState.MASTER:
                 role = "master"
-                until = max(machine.session.lease_until - boot_clock(), 0.0)
+                lease_seconds = max(machine.session.lease_until - boot_clock(), 0.0)
             elif machine.role.slave_of is not None:
                 role = "slave"
         if in_sync is None:
@@ -146,11 +146,11 @@ class SidecarApp:
             unproven=unproven,
             master_epoch=0 if group is None else group.master_epoch,
             in_sync=in_sync,
-            lease_seconds=until,
+            lease_seconds=lease_seconds,
             max_offset=replication.max_offset,
             confirm_offset=replication.confirm_offset,
             broker_connected=self.agent.broker.link.connected,
-            controller_known=found,
+            controller_known=controller_known,
             slaves=replication.slaves,
             disk_used=disk_used(settings.commit_log_path),
             counts=self.agent.broker.counts,

@@ -66,7 +66,7 @@ def status(
     interval: options.Interval = None,
     all_namespaces: options.AllNamespaces = False,
 ) -> int:
-    """Show all groups and controllers, or one group with replicas, conditions and latest events."""
+    """Show all groups and controllers, or one group with replicas, their remarks, conditions and latest events."""
     from rocketmq_kubectl.run import run
     from rocketmq_kubectl.verbs.status import status as work
 

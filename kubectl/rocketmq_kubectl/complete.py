@@ -2,7 +2,7 @@
 
 kubectl calls this program with the words after `kubectl rocketmq`, the one being typed last (empty if none is begun),
 and reads one proposal a line (`name<TAB>description`) and a last line `:N`, cobra's directive. Names of groups, pods
-and controllers come from the cluster, within a second or not at all: a completion never complains and never hangs.
+and controllers come from the cluster, within `SECONDS` or not at all: a completion never complains and never hangs.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Final
 
 import typer
 
-from rocketmq_kubectl.__main__ import ALIASES, VERBS
+from rocketmq_kubectl.__main__ import ALIASES
 from rocketmq_kubectl.cli import app
 
 NO_FILES: Final = 4
@@ -118,7 +118,6 @@ def _takes_name(given: Sequence[str]) -> bool:
 def _verbs(group: str | None = None) -> list[str]:
     from rocketmq_kubectl.cli_controller import controller_app  # noqa: PLC0415 - as the program registers it
 
-    assert VERBS
     of = app if group is None else controller_app
     found = [
         (info.name or "", (info.callback.__doc__ or "") if info.callback else "") for info in of.registered_commands

@@ -26,7 +26,7 @@ MAX_CONNECTIONS: Final = 32
 MAX_REQUEST: Final = 8 * 1024
 """Bytes of a request's line and headers."""
 REQUEST_SECONDS: Final = 5.0
-"""From a connection's begin until its answer has been taken."""
+"""From the beginning of a connection until its answer has been taken."""
 METRICS_SHARE: Final = 0.2
 """Of the time, that may go into writing metrics: who asks again and again waits."""
 LOG_SECONDS: Final = 10.0

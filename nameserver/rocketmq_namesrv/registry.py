@@ -4,7 +4,7 @@ Used by `remoting_api` for all requests of brokers, in the event loop only.
 """
 
 import asyncio
-from time import perf_counter as now
+from time import perf_counter
 
 import structlog
 
@@ -93,7 +93,7 @@ class Registry:
         """Register a broker, in steps; no other registration of the broker name may come between.
 
         Raises:
-            TableRefusedError: see `routes.register_steps`.
+            TableRefusedError: see `routes.register`.
         """
         registration = _registration(header, body)
         dropped = len(body.topic_config_serialize_wrapper.topic_config_table) - len(registration.topics)
@@ -105,9 +105,7 @@ class Registry:
                 count=dropped,
             )
         self._peers[peer.id] = peer
-        registered = yield from routes.register_steps(
-            self.tables, registration, now=self._loop.time(), connection_id=peer.id
-        )
+        registered = yield from routes.register(self.tables, registration, now=self._loop.time(), connection_id=peer.id)
         if registered.stale is not None:
             if self.may_log_refusal("stale registration", peer):
                 log.warning(
@@ -188,9 +186,9 @@ class Registry:
 
     def _forget_connection(self, connection_id: int) -> None:
         """One connection may have registered any number of brokers and topics."""
-        began = now()
+        began = perf_counter()
         for broker in self.tables.live.of_connection(connection_id):
-            if now() - began >= STEP_SECONDS:
+            if perf_counter() - began >= STEP_SECONDS:
                 self._loop.call_soon(self._forget_connection, connection_id)
                 return
             self._after_removal(routes.expire(self.tables, broker), "its connection ended")
@@ -204,9 +202,9 @@ class Registry:
         self._remove_silent()
 
     def _remove_silent(self) -> None:
-        began = now()
+        began = perf_counter()
         for broker in self.tables.live.expired(self._loop.time()):
-            if now() - began >= STEP_SECONDS:
+            if perf_counter() - began >= STEP_SECONDS:
                 self._loop.call_soon(self._remove_silent)
                 return
             self._after_removal(routes.expire(self.tables, broker), f"silent for more than {broker.timeout:g} s")
@@ -255,8 +253,8 @@ def _registration(header: RegisterBrokerRequestHeader, body: RegisterBrokerBody)
     wrapper = body.topic_config_serialize_wrapper
     table = wrapper.topic_config_table
     if any(topic != config.topic_name or not topic for topic, config in table.items()):
-        table = {config.topic_name: config for config in table.values() if config.topic_name}
         # the name inside counts, as in Java
+        table = {config.topic_name: config for config in table.values() if config.topic_name}
     millis = header.heartbeat_timeout_millis
     timeout = DEFAULT_TIMEOUT if millis is None else min(max(millis / 1000, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
     return Registration(

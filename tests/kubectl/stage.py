@@ -49,6 +49,10 @@ class Stage:
     def sidecar_does_not_answer(self, ordinal: str) -> None:
         self._cluster.api.ports.pop((NAMESPACE, f"{GROUP}-{ordinal}", 10920))
 
+    def sidecar_says(self, ordinal: str, field: str, *text: str) -> None:
+        """`remark` or `ready_reason` of GetReplica."""
+        setattr(self._cluster.replicas[int(ordinal)], field, " ".join(text))
+
     def leader_is(self, member: str) -> None:
         self._cluster.leader = member
 

@@ -1,8 +1,9 @@
 """Route tables and registrations as tests of the name server make them."""
 
+from rocketmq_formats.steps import finish
 from rocketmq_formats.topics import DataVersion, TopicConfig
 from rocketmq_namesrv.domain import routes
-from rocketmq_namesrv.domain.model import Registered, Registration
+from rocketmq_namesrv.domain.model import Registered, Registration, Unregistered
 from rocketmq_namesrv.domain.tables import RouteTables
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
@@ -44,7 +45,13 @@ def registration(
 
 
 def register(known: RouteTables, *arguments: object, now: float = 0.0, over: int = 1, **more: object) -> Registered:
-    return routes.register(known, registration(*arguments, **more), now=now, connection_id=over)  # type: ignore[arg-type]
+    new = registration(*arguments, **more)  # type: ignore[arg-type]
+    return finish(routes.register(known, new, now=now, connection_id=over))
+
+
+def connection_closed(known: RouteTables, connection_id: int) -> tuple[Unregistered, ...]:
+    """Every broker that registered over this connection last leaves."""
+    return tuple(routes.expire(known, broker) for broker in known.live.of_connection(connection_id))
 
 
 def perms(known: RouteTables, topic: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from rocketmq_formats.remoting.nameserver import TopicRouteData
 from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
-from tests.namesrv.route_kit import A, B, C, perms, register, topics
+from tests.namesrv.route_kit import A, B, C, connection_closed, perms, register, topics
 
 
 def addresses(known: RouteTables, topic: str, *, acting: bool = False) -> dict[int, str]:
@@ -79,21 +79,21 @@ class TestConnectionsAndSilence:
         register(known, A, over=5)
         register(known, B, name="h", over=5)
         register(known, C, name="i", over=6)
-        assert {ended.address for ended in routes.connection_closed(known, 5)} == {A, B}
+        assert {ended.address for ended in connection_closed(known, 5)} == {A, B}
         assert set(known.groups) == {"i"}
 
     def test_an_older_connection_of_a_broker_does_not_count(self) -> None:
         known = RouteTables()
         register(known, over=5)
         register(known, over=6)
-        assert routes.connection_closed(known, 5) == ()
+        assert connection_closed(known, 5) == ()
         assert set(known.groups) == {"g"}
 
     def test_one_whose_id_was_taken_ends_too(self) -> None:
         known = RouteTables()
         register(known, A, over=5)
         register(known, B, over=6)
-        assert [ended.address for ended in routes.connection_closed(known, 5)] == [A]
+        assert [ended.address for ended in connection_closed(known, 5)] == [A]
         assert len(known.live) == 1
         assert known.groups["g"].addresses == {0: B}
 
@@ -197,7 +197,7 @@ class TestRouteAnswers:
             case "wipe":
                 kept.tables.wipe_write_permission("g")
             case "leave":
-                routes.connection_closed(kept.tables, 1)
+                connection_closed(kept.tables, 1)
             case "zone":
                 register(kept.tables, zone_name="z")
             case "filter":

@@ -9,7 +9,7 @@ from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.model import TableRefusedError
 from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
-from tests.namesrv.route_kit import register, topics
+from tests.namesrv.route_kit import connection_closed, register, topics
 
 TOPICS = ("T", "U", "V", "rmq_sys_SYNC_BROKER_MEMBER_g")
 names = st.sampled_from(["g", "h"])
@@ -64,7 +64,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(connection=connections)
     def close(self, connection: int) -> None:
-        routes.connection_closed(self.known, connection)
+        connection_closed(self.known, connection)
         assert self.known.live.of_connection(connection) == ()
 
     @rule(seconds=st.floats(0, 100))

@@ -1,7 +1,6 @@
 """Delivers delayed messages: SCHEDULE_TOPIC_XXXX has a queue for each level, whose messages all wait equally long, so
-only its first undelivered message has a timer. The master delivers; slaves follow its progress and record when
-messages arrive, by the loop's clock, which never jumps: when a message is due at a new master does not depend on its
-wall clock (`domain/consuming/arrivals.py`).
+only its first undelivered message has a timer. The master delivers; slaves follow its progress. When a message is due,
+`level_ages.py` knows on every replica.
 
 A level sleeps until its first message is due, or until one arrives: nothing is polled. A new master first searches
 the log from the place that its known progress belongs to: copies found there are not delivered again.
@@ -12,14 +11,14 @@ Source: rocketmq-all-5.3.3: ScheduleMessageService.java.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum, auto
 from typing import Final
 
 import structlog
 
 from rocketmq_broker.consuming.escaping import RETRY_SECONDS, SENDING_SECONDS, Escaping
-from rocketmq_broker.domain.consuming.arrivals import Ages, Arrivals
+from rocketmq_broker.consuming.level_ages import LevelAges
 from rocketmq_broker.domain.consuming.delay_history import Levels
 from rocketmq_broker.domain.consuming.delays import LevelProgress, Target, is_copy, target_of
 from rocketmq_broker.domain.consuming.escaped import counts_for, is_record_of, one_more
@@ -69,12 +68,12 @@ async def _do_nothing() -> None:
 
 
 class DelayService:
-    """Delivers while this replica is master, or acts as one; records arrivals in every role."""
+    """Delivers while this replica is master, or acts as one."""
 
     def __init__(
         self,
         *,
-        levels: Sequence[int],
+        ages: LevelAges,
         role: ReplicaRole,
         store: MessageStore,
         writer: InnerWriter,
@@ -85,10 +84,10 @@ class DelayService:
         ask_members: Callable[[], Awaitable[None]] = _do_nothing,
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """`levels`: delays in ms, level n at n - 1. `escape`: the way out for an acting slave; None: messages wait for
-        a master. `saved`: returns when `delays` are on disk, raises `StorageError`. `ask_members`: returns soon, when
-        `delays` have what other members know to have escaped. `clock`: the wall clock, in ms."""
-        self._levels = levels
+        """`escape`: the way out for an acting slave; None: messages wait for a master. `saved`: returns when `delays`
+        are on disk, raises `StorageError`. `ask_members`: returns soon, when `delays` have what other members know to
+        have escaped. `clock`: the wall clock, in ms."""
+        self._ages = ages
         self._role = role
         self._store = store
         self._writer = writer
@@ -105,9 +104,6 @@ class DelayService:
         self._inherited: tuple[int, int] | None = None
         """The part of the log (from, to) that a new master still has to search for copies that an earlier one
         delivered."""
-        self._arrivals = {level: Arrivals(delay) for level, delay in enumerate(levels, 1)}
-        self._found: int | None = None
-        """Where the log ended when arrivals were first recorded: when earlier messages arrived is not known here."""
         self._timers: dict[int, asyncio.Handle | asyncio.Task[None]] = {}
         """By level; 0: the search."""
         self._way: _Way | None = None
@@ -115,7 +111,7 @@ class DelayService:
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch; or this slave begins or ceases to act as master."""
         if self._role.role is not Role.NONE:
-            self._drop_foreign_ages()
+            self._ages.drop_foreign()
         way = self._way_now()
         if way is not self._way:
             self.stop()
@@ -138,30 +134,14 @@ class DelayService:
         """After `stop`: until nothing is escaping, or for as long as a stopping broker waits for that."""
         await self._escaping.sent()
 
-    def ages(self) -> Mapping[int, Ages]:
-        """By level, for slaves."""
-        steady = self._steady()
-        return {level: ages for level, arrivals in self._arrivals.items() if (ages := arrivals.ages(steady))}
-
-    def merge_ages(self, ages: Mapping[int, Ages]) -> None:
-        """Ages sent by this slave's native master, whose queues may be longer than those here."""
-        for level, of_level in ages.items():
-            arrivals = self._arrivals.get(level)
-            if arrivals is not None and self._role.role is Role.SLAVE:
-                arrivals.merge(of_level, self._steady())
-
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         """There are new messages; wakes levels that wait for one."""
         for topic, queue_id in queues:
-            if topic == SCHEDULE_TOPIC and queue_id < len(self._levels):
-                self._observe(queue_id + 1)
-                if self._progress and queue_id + 1 not in self._timers:
-                    self._at(queue_id + 1, 0)
-
-    def log_cut(self) -> None:
-        """The queues were cut."""
-        for level, arrivals in self._arrivals.items():
-            arrivals.cut(self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)[1])
+            level = queue_id + 1
+            if topic == SCHEDULE_TOPIC and level in self._ages.levels:
+                self._ages.observe(level)
+                if self._progress and level not in self._timers:
+                    self._at(level, 0)
 
     def stop(self) -> None:
         """Stop delivering."""
@@ -199,15 +179,14 @@ class DelayService:
 
     def _take_over(self, end: int) -> None:
         """Find out what of the log before `end` was delivered, then deliver."""
-        for arrivals in self._arrivals.values():
-            arrivals.wall_clock(self._clock(), self._steady())
+        self._ages.wall_clock(self._clock())
         place, levels = self._delays.at(end)
         if end - place > MAX_SEARCH:
             file_size = self._store.settings.file_size
             place = min(-((MAX_SEARCH - end) // file_size) * file_size, end)  # where a file begins, a record does
             log.warning("the log is not searched from where delayed messages were delivered", search_from=place)
         self._inherited = place, end
-        self._begun = {level: LevelProgress(self._begin(level, levels)) for level in self._arrivals}
+        self._begun = {level: LevelProgress(self._begin(level, levels)) for level in self._ages.levels}
         self._search()
 
     def _search(self) -> None:
@@ -293,24 +272,6 @@ class DelayService:
         largest = self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1)
         return max(min(levels.get(level, 0), largest), smallest)
 
-    def _drop_foreign_ages(self) -> None:
-        """A new mastership may begin: ages that the old master sent for messages not stored here may become wrong."""
-        if self._found is None:
-            self._found = self._store.max_offset
-        for level, arrivals in self._arrivals.items():
-            self._observe(level)
-            arrivals.cut(self._store.next_queue_offset(SCHEDULE_TOPIC, level - 1))
-
-    def _observe(self, level: int) -> None:
-        _, end = self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)
-        arrivals = self._arrivals[level]
-        if self._found is None or self._store.dispatched_offset <= self._found:
-            arrivals.found(end, self._steady())
-        arrivals.observe(end, self._steady())
-
-    def _steady(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _at(self, level: int, seconds: float) -> None:
         self._timers[level] = self._loop.call_later(seconds, self._deliver, level)
 
@@ -350,7 +311,7 @@ class DelayService:
             return RETRY_SECONDS
         if view is None or not isinstance(record, Record):
             return self._pass_over(level, "its record is missing")
-        wait = self._arrivals[level].due_in(progress.next, record.store_timestamp, self._steady())
+        wait = self._ages.due_in(level, progress.next, record.store_timestamp)
         return wait / 1000 if wait > 0 else self._deliver_due(level, record, view)
 
     def _deliver_due(self, level: int, record: Record, view: memoryview) -> float | None:

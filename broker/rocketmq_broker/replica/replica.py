@@ -78,7 +78,8 @@ async def _do_nothing(_offset: int) -> None:
 
 
 class Replica:
-    """Implements `link.LinkHandler`."""
+    """Implements `link.LinkHandler`. Parts that are built after it take their events before `start`: they set the
+    `on_...` that is theirs."""
 
     def __init__(
         self,
@@ -92,24 +93,12 @@ class Replica:
         on_role_change: Callable[[], None],
         on_visible: Visible,
         on_cut: Callable[[int], Awaitable[None]] = _do_nothing,
-        on_hold: Callable[[], Awaitable[None]] | None = None,
-        on_members: Callable[[], None] = lambda: None,
         on_master_known: Callable[[], None] = lambda: None,
-        on_copy_from: Callable[[], None] = lambda: None,
-        on_others: Callable[[Others], None] = lambda _: None,
-        on_prepared: Callable[[int], Awaitable[None]] | None = None,
-        on_repaired: Callable[[int], None] = lambda _: None,
-        on_suspected: Callable[[int], None] = lambda _: None,
         traffic: Traffic | None = None,
     ) -> None:
         """`address`: as registered. `on_role_change`: master, slave or neither now, or another epoch. `on_cut`: returns
-        when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`. `on_hold`:
-        returns, in any case, when others have what a master has to leave to them. `on_members`: a master's role has
-        heard who is in the SyncStateSet, or may enter it. `on_master_known`: a slave's role has heard that there is a
-        master again, or none any longer. `on_copy_from`: it has heard whose tables to copy. `on_others`: whom to ask
-        for newer tables. `on_prepared`: returns, in any case and soon, when this replica has the tables with which to
-        serve in an epoch; cancelled if it is not to. `on_repaired`, `on_suspected`: from this offset on, or there, the
-        log should be read again."""
+        when what the tables know of the log behind an offset is forgotten durably; raises `StorageError`.
+        `on_master_known`: a slave's role has heard that there is a master again, or none any longer."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -118,12 +107,22 @@ class Replica:
         self._waiting = waiting
         self._traffic = traffic or Traffic()
         self._on_role_change = on_role_change
-        self._on_cut = on_cut
-        self._on_hold = on_hold
-        self._on_members, self._on_master_known = on_members, on_master_known
-        self._on_copy_from = on_copy_from
-        self._on_others, self._on_prepared = on_others, on_prepared
-        self._on_repaired, self._on_suspected = on_repaired, on_suspected
+        self._on_cut, self._on_master_known = on_cut, on_master_known
+        self.on_members: Callable[[], None] = lambda: None
+        """A master's role has heard who is in the SyncStateSet, or may enter it."""
+        self.on_copy_from: Callable[[], None] = lambda: None
+        """A slave's role has heard whose tables to copy."""
+        self.on_others: Callable[[Others], None] = lambda _: None
+        """Whom to ask for newer tables in an epoch for which this replica was elected."""
+        self.on_prepared: Callable[[int], Awaitable[None]] | None = None
+        """Returns, in any case and soon, when this replica has the tables with which to serve in an epoch; cancelled if
+        it is not to."""
+        self.on_hold: Callable[[], Awaitable[None]] | None = None
+        """Returns, in any case, when others have what a master has to leave to them."""
+        self.on_repaired: Callable[[int], None] = lambda _: None
+        """From this offset on the log should be read again."""
+        self.on_suspected: Callable[[int], None] = lambda _: None
+        """There the log should be read again."""
         self._holding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._link = SidecarLink(settings.socket_path, self)
@@ -241,7 +240,7 @@ class Replica:
             self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses, self._role.acting))
             return
         if isinstance(message, Others):
-            self._on_others(message)
+            self.on_others(message)
             return
         if self._busy is not None:
             self._inbox.append(message)
@@ -285,7 +284,7 @@ class Replica:
             case Replication():
                 if self._role.replicated(message):
                     self._waiting.release()
-                    self._on_members()
+                    self.on_members()
                     self._dispatching.confirmed(message.confirm_offset)
             case Lease():
                 if self._role.extend_lease(message.epoch, message.until):
@@ -309,7 +308,7 @@ class Replica:
                 self._follow(message)
             case CopyFrom():
                 if self._role.copy_from(message.master_address):
-                    self._on_copy_from()
+                    self.on_copy_from()
             case MasterKnown():
                 if self._role.master_is_known(message.known):
                     self._on_master_known()
@@ -325,10 +324,10 @@ class Replica:
                 self._busy = self._loop.create_task(self._truncated(message.offset))
             case Repaired():
                 self._store.repaired(message.start, message.end)
-                self._on_repaired(message.start)
+                self.on_repaired(message.start)
                 self._dispatching.soon()
             case Suspected():
-                self._on_suspected(message.offset)
+                self.on_suspected(message.offset)
             case Status():
                 self.status = message
 
@@ -347,7 +346,7 @@ class Replica:
             raise
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
         self._link.send(Prepared(epoch, max_offset))
-        if self._on_prepared is not None:
+        if self.on_prepared is not None:
             self._busy = self._preparing = self._loop.create_task(self._complete_tables(epoch))
 
     def _granted(self, message: Grant) -> None:
@@ -374,8 +373,8 @@ class Replica:
 
     async def _held(self, hold: Hold) -> None:
         """Nothing is appended from now on; replication continues."""
-        if hold.kind is not None and self._on_hold is not None:
-            await self._on_hold()
+        if hold.kind is not None and self.on_hold is not None:
+            await self.on_hold()
         self._link.send(Held(hold.serial, self._store.max_offset))
 
     def _follow(self, message: Following) -> None:
@@ -424,8 +423,8 @@ class Replica:
 
     async def _complete_tables(self, epoch: int) -> None:
         """The epoch is written to disk meanwhile; the grant that follows is not carried out before."""
-        assert self._on_prepared is not None
-        await self._on_prepared(epoch)
+        assert self.on_prepared is not None
+        await self.on_prepared(epoch)
         self._busy = self._preparing = None
         self._handle_inbox()
 

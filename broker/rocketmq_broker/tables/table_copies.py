@@ -1,15 +1,9 @@
 """Copies a master's tables to its native slaves (COPY_TABLES), and delays answers until the slaves have them.
 
-A slave's request is answered when something is newer than what it holds; its next request confirms that it holds it. So
-with strict durability an administrator's change is acknowledged when every member of the SyncStateSet has it, like a
-message (NothingGoesBack), and so is a commit of a consumer offset that wants an answer. One-way commits reach the
-slaves a round trip later.
-
-That is as safe as a message, because waiting for a member begins before it joins. The sidecar first names a slave that
-could enter the set (`Replication.joins`). It proposes it to the controllers when this broker has reported that the
-slave holds everything acknowledged, and that nothing is acknowledged without it from then on (`Copied`).
-
-Replicas of official brokers copy by themselves every 10 s and are not waited for; the sidecar reports which these are.
+A slave's request is answered when something is newer than what it holds; its next request confirms that it holds it
+(`table_holders.py`). So with strict durability an administrator's change is acknowledged when every member of the
+SyncStateSet has it, and so is a commit of a consumer offset that wants an answer (`waiting_commits.py`). One-way
+commits reach the slaves a round trip later.
 
 Requests of others than those slaves are refused (`domain/tables/copy_reports.py`) and leave nothing here, so each table
 below has at most an entry for each slave that the sidecar has named. What was committed at them while they acted as
@@ -25,13 +19,14 @@ from typing import Final, NamedTuple
 import structlog
 
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.tables.copy_reports import NO_COPY, Doubt, Mastership, Serials, held_by
+from rocketmq_broker.domain.tables.copy_reports import Doubt, Mastership, Serials, held_by
 from rocketmq_broker.domain.tables.offsets import Changed
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.tables.acting_reports import ActingReports
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import Barrier, no_barrier
+from rocketmq_broker.tables.table_holders import NO_MEMBERS, TableHolders
 from rocketmq_broker.tables.waiting_commits import WaitingCommits
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -60,8 +55,6 @@ LONG_POLL_SECONDS: Final = 1.0
 """After this a slave gets an answer without tables; it carries the delay offsets."""
 BATCH_SECONDS: Final = 0.01
 """Between two answers to a slave where only offsets changed: commits come in thousands."""
-POLL_SECONDS: Final = 0.05
-"""The SyncStateSet may change during a wait."""
 DELAYS_SECONDS: Final = 0.5
 """Minimum time between two copies of delay offsets: a new master finds later ones in its log."""
 MAX_PART: Final = 4 * 1024 * 1024
@@ -71,7 +64,6 @@ PART: Final = 2000
 ALL: Final = 2**62
 """Keys of an answer to a slave that takes no parts."""
 LOG_SECONDS: Final = 60.0
-_NO_MEMBERS: Final = "the sidecar has not sent the SyncStateSet yet"
 _REFUSALS: Final = {
     Doubt.OUTSIDER: ResponseCode.CONTROLLER_INVALID_REPLICAS,
     Doubt.UNPROVEN: ResponseCode.NO_PERMISSION,
@@ -88,14 +80,6 @@ class _PendingCopy(NamedTuple):
     held: Serials
     parts: bool
     timer: asyncio.TimerHandle
-
-
-class _Join(NamedTuple):
-    """A slave on its way into the SyncStateSet."""
-
-    number: int
-    wanted: Serials | None
-    """The tables' state at its first request; from then on answers wait for it. None: no request yet."""
 
 
 class TableCopies:
@@ -125,13 +109,7 @@ class TableCopies:
         """What they were computed from."""
         self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
         self._acting = ActingReports(role=role, offsets=tables.offsets, may_log=self._may_log)
-        self._held: dict[int, Serials] = {}
-        """By broker id, what slaves have confirmed since this mastership began."""
-        self._joins: dict[int, _Join] = {}
-        """By broker id."""
-        self._on_copied = on_copied
-        self._copied = frozenset[int]()
-        """Last reported."""
+        self._holders = TableHolders(role=role, serials=self._serials, on_copied=on_copied)
         self._pending: dict[int, _PendingCopy] = {}
         self._copying: dict[int, int] = {}
         """By broker id, `ConsumerOffsets.floor` at the start of its unfinished copy of all offsets."""
@@ -141,8 +119,7 @@ class TableCopies:
         self._delays_sent: dict[int, float] = {}
         """By broker id, loop time."""
         self._wake: asyncio.TimerHandle | None = None
-        self._progressed = asyncio.Event()
-        self._commits = WaitingCommits(lambda changes: self._problem(Serials(NOTHING, NOTHING, changes)))
+        self._commits = WaitingCommits(lambda changes: self._holders.problem(Serials(NOTHING, NOTHING, changes)))
         topics.on_change(self._topics_changed)
         tables.groups.on_change(self._groups_changed)
         tables.offsets.on_change = self._offsets_changed
@@ -155,17 +132,14 @@ class TableCopies:
         """Another role or epoch: slaves have to confirm again what they hold."""
         self._token = secrets.token_hex(8) if self._role.role is Role.MASTER else ""
         self._replicas, self._named = frozenset(), ()
-        self._held.clear()
         self._copying.clear()
         self._delays_sent.clear()
-        self._joins.clear()
-        self._copied = frozenset()
+        self._holders.begin()
         self._commits.end()
         pending, self._pending = self._pending, {}
         for copy in pending.values():
             copy.timer.cancel()
             copy.peer.answer_later(copy.request, _not_master(copy.request))
-        self._progressed.set()
 
     def on_members(self) -> None:
         """The sidecar has sent the SyncStateSet and the slaves that may enter it."""
@@ -176,28 +150,18 @@ class TableCopies:
             return  # as with every acknowledged message
         self._named = named
         self._replicas = ((role.members or frozenset()) | joins.keys()) - {role.broker_id}
-        for slave in self._held.keys() - self._replicas:
+        for slave in (self._pending.keys() | self._copying.keys() | self._delays_sent.keys()) - self._replicas:
             self._forget(slave)
-        self._joins = {
-            slave: join
-            if (join := self._joins.get(slave)) is not None and join.number == number
-            else _Join(number, None)
-            for slave, number in joins.items()
-        }
-        for slave, join in self._joins.items():
-            if join.wanted is None:
-                # what it held before it left proves nothing: it has to confirm again
-                self._held.pop(slave, None)
-                if slave in self._pending:
-                    self._answer_one(slave)
-        self._report_copied()
+        for slave in self._holders.on_members(self._replicas):
+            if slave in self._pending:
+                self._answer_one(slave)
 
     def replication_barrier(self) -> Barrier:
         """A wait until every member of the SyncStateSet holds the tables as they are now. It returns None, or why they
         may be lost; at once without strict durability."""
         if not self._role.durability.strict or self._role.role is not Role.MASTER:
             return no_barrier()
-        return partial(self._wait_for_members, self._token, self._serials, ADMIN_SECONDS)
+        return self._holders.barrier(ADMIN_SECONDS)
 
     def commit_answer(self, request: RemotingCommand, peer: Peer) -> Answer:
         """The answer to a commit of a consumer offset that was just applied."""
@@ -212,15 +176,14 @@ class TableCopies:
         time."""
         if self._role.role is not Role.MASTER:
             return
-        problem = await self._wait_for_members(self._token, self._serials, HOLD_SECONDS)
+        problem = await self._holders.barrier(HOLD_SECONDS)()
         if problem is not None:
             log.warning("the tables are not at all replicas in sync", reason=problem)
 
     # inside
 
     def _forget(self, slave: int) -> None:
-        """It is not waited for any longer."""
-        del self._held[slave]
+        """Its requests are refused from now on."""
         self._copying.pop(slave, None)
         self._delays_sent.pop(slave, None)
         pending = self._pending.pop(slave, None)
@@ -238,67 +201,14 @@ class TableCopies:
         header = CopyTablesRefusalHeader(nonce=self._nonce(peer), acting_taken=acting_taken)
         return response(request, _REFUSALS[doubt], str(doubt), header)
 
-    async def _wait_for_members(self, token: str, wanted: Serials, seconds: float) -> str | None:
-        until = self._loop.time() + seconds
-        while token == self._token:
-            problem = self._problem(wanted)
-            if problem is None:
-                return None
-            left = until - self._loop.time()
-            if left <= 0:
-                return (
-                    f"it is applied here, but {problem} within {seconds:g} s and a failover could undo it:"
-                    " send the request again"
-                )
-            self._progressed.clear()
-            try:
-                async with asyncio.timeout(min(left, POLL_SECONDS)):
-                    await self._progressed.wait()
-            except TimeoutError:
-                pass
-        return "this broker ceased to be master: check whether the next master has it, or send it there again"
-
-    @property
     def _serials(self) -> Serials:
         return Serials(self._topics, self._groups, self._tables.offsets.changes)
-
-    def _problem(self, wanted: Serials) -> str | None:
-        """The replicas that lack this, in words."""
-        role = self._role
-        if role.members is None:
-            return _NO_MEMBERS
-        joining = {slave for slave, join in self._joins.items() if join.wanted is not None}
-        others = (role.members | joining) - {role.broker_id} - self._officials
-        missing = sorted(number for number in others if not self._held.get(number, NO_COPY).reaches(wanted))
-        return f"replicas {missing} of the SyncStateSet have not copied it" if missing else None
-
-    @property
-    def _officials(self) -> frozenset[int]:
-        return self._role.officials - self._held.keys()
-
-    def _report_copied(self) -> None:
-        ready = frozenset(
-            join.number
-            for slave, join in self._joins.items()
-            if slave in self._officials
-            or (join.wanted is not None and self._held.get(slave, NO_COPY).reaches(join.wanted))
-        )
-        if ready != self._copied:
-            self._copied = ready
-            self._on_copied(Copied(self._role.epoch, ready))
-
-    def _join_asked(self, slave: int) -> None:
-        join = self._joins.get(slave)
-        if join is not None:
-            if join.wanted is None:
-                self._joins[slave] = join._replace(wanted=self._serials)
-            self._report_copied()
 
     def _copy_tables(self, request: RemotingCommand, peer: Peer) -> Answer:
         if self._role.role is not Role.MASTER:
             return _not_master(request)
         if self._role.members is None:
-            return response(request, ResponseCode.SYSTEM_BUSY, _NO_MEMBERS)
+            return response(request, ResponseCode.SYSTEM_BUSY, NO_MEMBERS)
         header = decode_header(CopyTablesRequestHeader, request.ext_fields or {})
         body, request.body = request.body, b""  # a request that waits must not keep it
         if not body:
@@ -333,22 +243,20 @@ class TableCopies:
     ) -> RemotingCommand | Deferred:
         number = header.broker_id
         role = self._role
-        mastership = Mastership(self._token, self._serials, self._replicas, role.copy_key, role.epoch)
+        mastership = Mastership(self._token, self._serials(), self._replicas, role.copy_key, role.epoch)
         held = held_by(header, self._nonce(peer), mastership)
         if isinstance(held, Doubt):
             if held is Doubt.AHEAD and self._may_log(held):
                 log.warning("a report about copied tables refused", broker_id=number, peer=peer.address, reason=held)
             return self._refusal(request, held, peer, acting_taken=acting_taken)
-        self._held[number] = held
-        self._join_asked(number)
-        self._progressed.set()
+        self._holders.confirmed(number, held)
         self._commits.check()
         before = self._pending.pop(number, None)
         if before is not None:
             before.timer.cancel()
             self._answer_later(before, number)
         parts = header.parts
-        if acting_taken or not held.reaches(self._serials):
+        if acting_taken or not held.reaches(self._serials()):
             return self._answer(request, peer, number, held, parts=parts, acting_taken=acting_taken)
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
         self._pending[number] = _PendingCopy(request, peer, held, parts, timer)

@@ -2,10 +2,17 @@
 
 import msgspec
 
-from rocketmq_formats.remoting.controller import MAX_ELECTION_PRIORITY, BrokerHeartbeatRequestHeader
+from rocketmq_formats.remoting.controller import (
+    MAX_ELECTION_PRIORITY,
+    NEW_LEADER_WAITS_MS,
+    BrokerHeartbeatRequestHeader,
+)
 
 DEFAULT_DECLARED_TIMEOUT = 10.0
 """Seconds; what a heartbeat without heartbeatTimeoutMills stands for."""
+_MAX_TIMEOUT = 60.0
+"""Of what brokers declare: one heartbeat must not keep a broker alive, and its group without election, for long."""
+_MAX_LEASE = NEW_LEADER_WAITS_MS / 1000
 _ENOUGH_SAMPLES = 2  # of two the longer counts
 
 
@@ -107,6 +114,32 @@ class BrokerEntry:
         if len(self.intervals) < _ENOUGH_SAMPLES:
             return None
         return sorted(self.intervals)[len(self.intervals) // 2]
+
+    def take_report(self, request: BrokerHeartbeatRequestHeader, *, leased: float) -> None:
+        """Take over what its heartbeat says. `leased`: seconds for which a lease given over another connection still
+        lasts: only that connection can end it early."""
+        self.last_request = request
+        if self.key.cluster_name != request.cluster_name:
+            self.key = BrokerKey(request.cluster_name, self.key.broker_name, self.key.broker_id)
+        self.address = request.broker_addr
+        if request.epoch is not None:
+            self.epoch = request.epoch
+        if request.max_offset is not None:
+            self.max_offset = request.max_offset
+        if request.confirm_offset is not None:
+            self.confirm_offset = request.confirm_offset
+        if request.election_priority is not None:
+            self.election_priority = request.election_priority
+        declared = request.heartbeat_timeout_mills
+        self.declared_timeout = (
+            DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
+        )
+        lease = request.write_lease_millis
+        self.lease = max(leased, 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_LEASE))
+        self.takes_leases = lease is not None or self.lease > 0
+        self.strict = request.strict_durability is True
+        self.unproven = request.unproven is True
+        self.learner = request.is_learner is True
 
     def forget_report(self) -> None:
         """Its report of its log is void. What keeps it out of elections stays until its next heartbeat."""

@@ -18,10 +18,7 @@ not by a new leader, which cannot know what its predecessor answered. A broker t
 would have one as master: a new leader waits for it through the grace period.
 
 An entry belongs to one connection. `rivals` decides which one, where several send heartbeats in a broker's name.
-
-An official broker cannot report that its log may lack what it acknowledged; its sidecar does that, over a connection of
-its own and perhaps before the broker's first heartbeat (`on_log_doubt`). Such a report is no sign of life. It applies
-to the broker if the broker's heartbeats come from the same host.
+`log_doubts` has what sidecars report of official brokers' logs.
 
 A broker may have been restarted whenever it comes over another connection: what it reported before is void, since its
 log may be shorter. If it registers there, it was restarted: it is dead until its next heartbeat. That it is a learner,
@@ -41,23 +38,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rocketmq_controller.domain.broker_entry import (
-    DEFAULT_DECLARED_TIMEOUT,
-    UNKNOWN,
-    BrokerEntry,
-    BrokerKey,
-    Origin,
-    Rival,
-)
+from rocketmq_controller.domain.broker_entry import UNKNOWN, BrokerEntry, BrokerKey, Origin, Rival
 from rocketmq_controller.domain.decision import Decision
+from rocketmq_controller.domain.log_doubts import LogDoubts
 from rocketmq_controller.domain.model import BrokerLiveInfo
-from rocketmq_controller.domain.rivals import MAX_RIVALS, Connections, Place, is_impostor, is_rival, newest_rival
+from rocketmq_controller.domain.rivals import Connections, Place, is_impostor, is_rival, newest_rival
 from rocketmq_controller.domain.stalls import Stalls
 from rocketmq_formats.codes import ResponseCode
-from rocketmq_formats.remoting.controller import (
-    NEW_LEADER_WAITS_MS,
-    BrokerHeartbeatRequestHeader,
-)
+from rocketmq_formats.remoting.controller import NEW_LEADER_WAITS_MS, BrokerHeartbeatRequestHeader
 
 DEFAULT_SUSPECT_TIMEOUT = 3.0
 """Seconds; brokerSuspectTimeoutMs."""
@@ -73,9 +61,6 @@ MAX_STRANGERS = 1000
 FORGET_AFTER = 600.0
 """Seconds after which a dead entry is dropped."""
 _SAMPLES = 5
-_MAX_TIMEOUT = 60.0
-"""Of what brokers declare: one heartbeat must not keep a broker alive, and its group without election, for long."""
-_MAX_LEASE = NEW_LEADER_WAITS_MS / 1000
 
 
 class HeartbeatResult(msgspec.Struct, frozen=True):
@@ -121,8 +106,7 @@ class HeartbeatTable:
         self._connections = Connections()
         self._stalls = Stalls()
         self._leading_since = self._grace_until = float("-inf")
-        self.doubts: dict[tuple[str, int, str], float] = {}
-        """(brokerName, brokerId, host) of brokers whose sidecars doubt their logs -> time of the last such report."""
+        self.doubts = LogDoubts()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -166,29 +150,7 @@ class HeartbeatTable:
         reported = entry.max_offset >= 0, not entry.unproven
         if moved:
             entry.forget_report()
-        entry.last_request = request
-        if entry.key.cluster_name != request.cluster_name:
-            entry.key = BrokerKey(request.cluster_name, entry.key.broker_name, entry.key.broker_id)
-        entry.address = request.broker_addr
-        if request.epoch is not None:
-            entry.epoch = request.epoch
-        if request.max_offset is not None:
-            entry.max_offset = request.max_offset
-        if request.confirm_offset is not None:
-            entry.confirm_offset = request.confirm_offset
-        if request.election_priority is not None:
-            entry.election_priority = request.election_priority
-        declared = request.heartbeat_timeout_mills
-        entry.declared_timeout = (
-            DEFAULT_DECLARED_TIMEOUT if declared is None else min(max(declared, 0) / 1000, _MAX_TIMEOUT)
-        )
-        lease = request.write_lease_millis
-        # Only the connection that got a lease can end it early.
-        entry.lease = max(left, 0.0 if lease is None else min(max(lease, 0) / 1000, _MAX_LEASE))
-        entry.takes_leases = lease is not None or entry.lease > 0
-        entry.strict = request.strict_durability is True
-        entry.unproven = request.unproven is True
-        entry.learner = request.is_learner is True
+        entry.take_report(request, leased=left)
         if entry.alive and not moved and entry.last_heartbeat >= self._stalls.listening_since + CATCHING_UP:
             entry.intervals = (*entry.intervals[1 - _SAMPLES :], now - entry.last_heartbeat)
         entry.limit = self._limit(entry)
@@ -230,20 +192,13 @@ class HeartbeatTable:
 
         True: the broker lives and is no longer doubted, so its group may be able to elect now.
         """
-        place = (broker_name, broker_id, host)
-        doubted = self.doubts.pop(place, None) is not None
-        if unproven:
-            hosts = [other for other in self.doubts if other[:2] == place[:2]]  # oldest report first
-            if len(hosts) >= MAX_RIVALS:
-                del self.doubts[hosts[0]]
-            self.doubts[place] = now
-            return False
+        proven = self.doubts.report((broker_name, broker_id), host, now, unproven=unproven)
         entry = self._entries.get((broker_name, broker_id))
-        return doubted and entry is not None and entry.host == host and self.is_alive(entry, now)
+        return proven and entry is not None and entry.host == host and self.is_alive(entry, now)
 
     def is_unproven(self, entry: BrokerEntry) -> bool:
         """Whether the log may lack what was acknowledged, as the broker or its sidecar reports."""
-        return entry.unproven or (entry.key.broker_name, entry.key.broker_id, entry.host) in self.doubts
+        return entry.unproven or self.doubts.concern(entry)
 
     def on_registered(
         self, broker_name: str, broker_id: int, connection_id: int, now: float, *, origin: Origin = UNKNOWN
@@ -299,7 +254,7 @@ class HeartbeatTable:
                 forgotten.append(place)
         for place in forgotten:
             self._forget(place)
-        self.doubts = {place: said for place, said in self.doubts.items() if now - said <= FORGET_AFTER}
+        self.doubts.forget(before=now - FORGET_AFTER)
         return tuple(sorted(silent))
 
     def start_grace(self, now: float, seconds: float = DEFAULT_GRACE) -> None:

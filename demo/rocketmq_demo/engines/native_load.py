@@ -21,6 +21,7 @@ PATIENCE = 0.5
 SENDERS = 4
 """Each has one send in flight."""
 PAUSE = 0.002
+"""Seconds between two sends of a sender."""
 PAUSE_AFTER_FAILURE = 0.02
 _PADDING = b"." * 200
 

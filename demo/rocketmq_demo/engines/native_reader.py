@@ -19,6 +19,7 @@ GROUP: Final = "ledger-consumer"
 PATIENCE: Final = 0.5
 """Seconds that one request may take beyond the time that the broker may hold it."""
 SUSPEND: Final = 0.5
+"""Seconds that the broker may hold a pull for which it has no message."""
 PAUSE: Final = 0.05
 COMMIT_PERIOD: Final = 0.2
 READ_AGAIN_ATTEMPTS: Final = 3

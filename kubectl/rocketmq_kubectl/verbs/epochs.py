@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from rocketmq_api.replica_view import EpochRange, ReplicaView
 from rocketmq_kubectl import output
-from rocketmq_kubectl.cluster.session import Session, gather_results
+from rocketmq_kubectl.cluster.replica_queries import query_replicas
+from rocketmq_kubectl.cluster.session import Session
 from rocketmq_kubectl.errors import PluginError, UnreachableError
 from rocketmq_kubectl.run import Report
 
@@ -14,16 +15,13 @@ HEADERS = ("POD", "BROKER-ID", "ROLE", "EPOCH", "START-OFFSET", "END-OFFSET", "S
 
 async def epochs(session: Session, name: str) -> Report:
     """All replicas whose sidecar answers; the others are reported as problems."""
-    body, pods = await asyncio.gather(session.group_body(name), session.pods(session.namespace, "broker", name))
+    body, answers = await asyncio.gather(session.group_body(name), query_replicas(session, name))
     del body  # the group exists
-    running = [pod for pod in pods if pod.reachable]
-    if not running:
+    if not answers:
         raise UnreachableError(f"no pod of {name} is running: see kubectl rocketmq status {name}")
 
-    answers = await gather_results([_get_replica(session, pod.name) for pod in running])
-    named = list(zip((pod.name for pod in running), answers, strict=True))
-    views = {pod: answer for pod, answer in named if isinstance(answer, ReplicaView)}
-    problems = tuple(answer for answer in answers if isinstance(answer, PluginError))
+    views = {pod: answer for pod, answer in answers.items() if isinstance(answer, ReplicaView)}
+    problems = tuple(answer for answer in answers.values() if isinstance(answer, PluginError))
     found = differences({pod: view.epochs for pod, view in views.items()})
     text = ""
     if views:
@@ -32,11 +30,6 @@ async def epochs(session: Session, name: str) -> Report:
         )
         text = f"{_table(views)}\n{verdict}\n"
     return Report(text, _document(session, name, views, found), problems)
-
-
-async def _get_replica(session: Session, pod: str) -> ReplicaView:
-    async with session.sidecar(session.namespace, pod) as client:
-        return await session.call(client.get_replica())
 
 
 def differences(logs: Mapping[str, Sequence[EpochRange]]) -> list[str]:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rocketmq_api.replica_view import ReplicaView
 from rocketmq_kubectl import output
 from rocketmq_kubectl.cluster import picture, resources
 from rocketmq_kubectl.cluster.group_queries import query_groups
 from rocketmq_kubectl.cluster.picture import Picture
+from rocketmq_kubectl.cluster.replica_queries import query_replicas
 from rocketmq_kubectl.cluster.resources import Json
 from rocketmq_kubectl.cluster.session import Session
-from rocketmq_kubectl.errors import PluginError
+from rocketmq_kubectl.errors import ForbiddenError, PluginError
 from rocketmq_kubectl.output import Document
 from rocketmq_kubectl.run import Report
 from rocketmq_kubectl.verbs.sync_state_set import stale_problems
@@ -68,9 +70,12 @@ async def status(session: Session, name: str | None, *, all_namespaces: bool = F
 
 async def _group_status(session: Session, name: str) -> Report:
     body = await session.group_body(name)
-    (one,), events = await asyncio.gather(query_groups(session, [body]), _events(session, name))
-    text = "\n".join(part for part in (_facts(session, one), _replicas(one), _trouble(session, one), events) if part)
-    return Report(text, _document(one), stale_problems([one]))
+    (one,), remarks, events = await asyncio.gather(
+        query_groups(session, [body]), _remarks(session, name), _events(session, name)
+    )
+    parts = _facts(session, one), _replicas(one), _remarks_table(remarks), _trouble(session, one), events
+    text = "\n".join(part for part in parts if part)
+    return Report(text, {**_document(one), "remarks": remarks}, stale_problems([one]))
 
 
 def _groups_table(session: Session, pictures: Sequence[Picture], *, named: bool, wide: bool) -> str:
@@ -185,6 +190,29 @@ def _replicas(picture: Picture) -> str:
         for replica in picture.replicas
     ]  # fmt: skip
     return output.table(REPLICA_HEADERS, rows)
+
+
+async def _remarks(session: Session, name: str) -> dict[str, str]:
+    """What the sidecars say beside what the controllers know, by pod, or why they do not answer. Pods that have nothing
+    to say are left out; all of them without the right to ask."""
+    try:
+        answers = await query_replicas(session, name)
+    except PluginError:
+        return {}
+    return {pod: text for pod, answer in answers.items() if (text := _remark(answer))}
+
+
+def _remark(answer: ReplicaView | PluginError) -> str:
+    if isinstance(answer, ForbiddenError):
+        return ""
+    if isinstance(answer, PluginError):
+        return str(answer)
+    unready = f"not ready: {answer.ready_reason}" if answer.ready_reason else ""
+    return "; ".join(part for part in (unready, answer.remark) if part)
+
+
+def _remarks_table(remarks: Mapping[str, str]) -> str:
+    return output.table(("POD", "REMARK"), list(remarks.items())) if remarks else ""
 
 
 GOOD = {"ActingMaster": "False", "Degraded": "False", "Paused": "False", "Progressing": "False"}

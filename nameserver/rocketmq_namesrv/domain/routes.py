@@ -6,15 +6,15 @@ Source: rocketmq-all-5.3.3: RouteInfoManager.java.
 
 Differs from 5.3.3:
 - A refused registration leaves nothing behind; Java keeps an empty broker name and cluster.
-- An address that registers under another broker name leaves the first one; Java routes to it forever, which bites
-  where addresses are given out again (pods).
+- An address that registers under another broker name leaves the first one; Java routes to it forever, which is
+  wrong where addresses are given out again (pods).
 - The last address of a broker name takes it out of every cluster, and static topics out of the routes.
 - With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
 - 905 says that the smallest id has left only if it has.
 """
 
 from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData
-from rocketmq_formats.steps import Steps, finish
+from rocketmq_formats.steps import Steps
 from rocketmq_formats.topics import PERM_WRITE, TopicConfig
 from rocketmq_namesrv.domain.model import (
     InvalidRequestError,
@@ -29,24 +29,15 @@ from rocketmq_namesrv.domain.model import (
 from rocketmq_namesrv.domain.tables import BrokerGroup, RouteTables
 
 
-def register(tables: RouteTables, registration: Registration, *, now: float, connection_id: int) -> Registered:
-    """Take in one broker with its topics.
+def register(tables: RouteTables, registration: Registration, *, now: float, connection_id: int) -> Steps[Registered]:
+    """Take in one broker, topic by topic: other requests may come between, but no other registration of the broker
+    name.
 
     Raises:
-        InvalidRequestError: a negative id, or a name that is too long.
+        InvalidRequestError: a negative id, or a name that is too long; or the broker leaves during the call, then none
+            of its topics are left.
         TableFullError: one of the limits would be exceeded.
         NotRegisteredError: one topic only, of a broker that is not registered.
-    """
-    return finish(register_steps(tables, registration, now=now, connection_id=connection_id))
-
-
-def register_steps(
-    tables: RouteTables, registration: Registration, *, now: float, connection_id: int
-) -> Steps[Registered]:
-    """As `register`, topic by topic: other requests may come between, but no other registration of the broker name.
-
-    Raises:
-        InvalidRequestError: also if the broker leaves during the call; none of its topics are left.
     """
     group = tables.groups.get(registration.broker_name)
     _check(tables, registration, group)
@@ -123,11 +114,6 @@ def unregister(tables: RouteTables, *, broker_name: str, address: str) -> Unregi
     if previous_min in ids and group.addresses and group.enable_acting_master:
         change = _min_id_change(group, offline_broker_addr=address)
     return Unregistered(known=known or bool(ids), broker_name=broker_name, address=address, change=change)
-
-
-def connection_closed(tables: RouteTables, connection_id: int) -> tuple[Unregistered, ...]:
-    """Forget every broker that registered over this connection last."""
-    return tuple(expire(tables, broker) for broker in tables.live.of_connection(connection_id))
 
 
 def expire(tables: RouteTables, broker: LiveBroker) -> Unregistered:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketmq_broker.consuming.delay_service import DelayService
+from rocketmq_broker.consuming.level_ages import LevelAges
 from rocketmq_broker.domain.role import Durability, ReplicaRole
 from rocketmq_broker.sending.escape import KEPT
 from rocketmq_broker.sending.inner_writer import InnerWriter
@@ -73,7 +74,7 @@ class Member:
         self.saving_seconds = 0.001
         self.outlet = Outlet(self)
         self.service = DelayService(
-            levels=LEVELS,
+            ages=LevelAges(levels=LEVELS, role=self.role, store=self.store),
             role=self.role,
             store=self.store,
             writer=InnerWriter(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_broker.consuming.delay_service import DelayService
+from rocketmq_broker.consuming.level_ages import LevelAges
 from rocketmq_broker.domain.consuming.delay_history import DeliveryHistory
 from rocketmq_broker.domain.role import Durability, ReplicaRole
 from rocketmq_broker.sending.inner_writer import InnerWriter
@@ -202,8 +203,9 @@ class Replica:
             role=self.role, store=self.store, store_host=bytes(8), traffic=traffic, on_appended=_nothing
         )
         self.ahead = ahead
+        self.ages = LevelAges(levels=(1000, 5000, 10_000), role=self.role, store=self.store)
         self.delays = DelayService(
-            levels=(1000, 5000, 10_000),
+            ages=self.ages,
             role=self.role,
             store=self.store,
             writer=writer,
@@ -265,16 +267,16 @@ async def test_a_new_master_whose_clock_is_wrong_delivers_in_time(tmp_path: Path
     def in_the_log_already(replica: Replica) -> None:
         replica.arrives(stored_ago=4000)
         replica.follow("m:1")
-        replica.delays.merge_ages({3: [(0, 9000), (1, 4000)]})
+        replica.ages.merge({3: [(0, 9000), (1, 4000)]})
 
     def after_a_word_that_came_before_it(replica: Replica) -> None:
         replica.follow("m:1")
-        replica.delays.merge_ages({3: [(0, 9000), (1, 4000)]})
+        replica.ages.merge({3: [(0, 9000), (1, 4000)]})
         replica.arrives(stored_ago=4000)
 
     def in_place_of_one_that_the_master_before_had(replica: Replica) -> None:
         replica.follow("m:1")
-        replica.delays.merge_ages({3: [(0, 9000), (1, 4000)]})
+        replica.ages.merge({3: [(0, 9000), (1, 4000)]})
         replica.follow("m:2")
         replica.arrives()
 
@@ -303,13 +305,13 @@ async def test_a_slave_that_has_just_begun_delivers_when_its_master_would_have(t
         await asyncio.sleep(0.2)
         async with running(tmp_path / "slave", master=False) as slave:
             told: list[tuple[int, int]] = []
-            ours = slave.app.services._delay
+            ours = slave.app.services._ages
             await slave.sidecar.receive(Hello)
             slave.sidecar.send(Welcome(2))
             slave.sidecar.send(Following(1, 1, master.address))
             while not told:
                 await asyncio.sleep(0.01)
-                told = [pair for pair in ours.ages().get(3, ()) if pair[0] == 1]
+                told = [pair for pair in ours.of_levels().get(3, ()) if pair[0] == 1]
             assert told[0][1] >= 150
 
 

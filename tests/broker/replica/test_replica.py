@@ -1,6 +1,8 @@
 """The broker's half of the conversation with the sidecar, and what the group sees of it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -54,6 +56,20 @@ from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 from tests.broker.broker_kit import Group, running
 from tests.records import make_blank, make_record
+
+
+async def becomes_slave(group: Group, following: Following) -> None:
+    """A master whose sidecar takes mastership back and follows another one."""
+    group.sidecar.send(Release())
+    group.sidecar.send(following)
+    await group.sidecar.receive(Released)
+
+
+async def carried_out(group: Group) -> None:
+    """What the sidecar has sent was carried out, and what that called in the next turn of the loop."""
+    for _ in range(2):
+        group.sidecar.send(Probe())
+        await group.sidecar.receive(Alive)
 
 
 async def test_the_first_word(tmp_path: Path) -> None:
@@ -225,9 +241,7 @@ async def test_a_slave_shows_what_its_master_confirmed(tmp_path: Path) -> None:
         for _ in range(3):
             await group.send(properties="WAIT\x01false\x02")
         end = group.app.store.max_offset
-        group.sidecar.send(Release())
-        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.receive(Released)
+        await becomes_slave(group, Following(2, 2, "127.0.0.1:1"))
         group.sidecar.send(Replicated(end, 0))
         assert (await group.pull(0)).code != 0
         group.sidecar.send(Replicated(end, end))
@@ -243,14 +257,10 @@ async def test_what_is_confirmed_as_the_epoch_changes_becomes_visible(tmp_path: 
     async with running(tmp_path / "store", automatic=False, durability="relaxed") as group:
         await group.send(properties="WAIT\x01false\x02")
         end = group.app.store.max_offset
-        group.sidecar.send(Release())
-        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.receive(Released)
+        await becomes_slave(group, Following(2, 2, "127.0.0.1:1"))
         group.sidecar.send(Replicated(end, end))
         group.sidecar.send(Following(3, 2, "127.0.0.1:1"))
-        for _ in range(2):
-            group.sidecar.send(Probe())
-            await group.sidecar.receive(Alive)
+        await carried_out(group)
         assert group.app.store.queue_bounds("T", 0) == (0, 1)
 
 
@@ -265,13 +275,9 @@ async def test_a_slave_that_was_master_keeps_no_offset_of_the_time_before(tmp_pa
         end = store.max_offset
         while store.confirm_offset < end:
             await asyncio.sleep(0)
-        group.sidecar.send(Release())
-        group.sidecar.send(Following(3, 1, "127.0.0.1:1"))
-        await group.sidecar.receive(Released)
+        await becomes_slave(group, Following(3, 1, "127.0.0.1:1"))
         group.sidecar.send(Repaired(0, end))
-        for _ in range(2):
-            group.sidecar.send(Probe())
-            await group.sidecar.receive(Alive)
+        await carried_out(group)
         assert (store.max_offset, store.confirm_offset) == (end, end)
 
 
@@ -279,9 +285,7 @@ async def test_whose_tables_are_copied_holds_up_no_message(tmp_path: Path) -> No
     async with running(tmp_path / "store", automatic=False, slaveReadEnable=True, durability="relaxed") as group:
         await group.send(properties="WAIT\x01false\x02")
         end = group.app.store.max_offset
-        group.sidecar.send(Release())
-        group.sidecar.send(Following(2, 0, ""))
-        await group.sidecar.receive(Released)
+        await becomes_slave(group, Following(2, 0, ""))
         group.sidecar.send(Replicated(end, end))
         group.sidecar.send(CopyFrom("127.0.0.1:1"))
         answer = await group.pull(0)
@@ -323,9 +327,7 @@ async def test_906(tmp_path: Path) -> None:
             "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
             "groupSettings": '{"durability":"strict"}',
         }
-        group.sidecar.send(Release())
-        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
-        await group.sidecar.receive(Released)
+        await becomes_slave(group, Following(2, 2, "127.0.0.1:1"))
         assert (await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields == {}
 
 
@@ -503,13 +505,20 @@ async def test_the_state_of_the_log_is_in_hello_and_sent_when_it_changes(tmp_pat
         assert (await group.sidecar.receive(Hello)).log == damaged
 
 
-def log_of(slave: Group) -> tuple[WriterLock, MappedFiles]:
-    """As its sidecar writes it, with the lock."""
-    lock = WriterLock(slave.app.settings.root / "writer.lock")
-    lock.acquire()
-    files = MappedFiles(slave.app.settings.commit_log_path, slave.app.store.files.file_size, writer=lock)
-    files.load()
-    return lock, files
+@asynccontextmanager
+async def slave_with(root: Path, data: bytes) -> AsyncIterator[tuple[Group, WriterLock, MappedFiles]]:
+    """Replica 2, whose sidecar holds the lock, has written `data` to the log and follows a master."""
+    async with running(root / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(group.app.settings.root / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(group.app.settings.commit_log_path, group.app.store.files.file_size, writer=lock)
+        files.load()
+        files.write(0, data)
+        group.sidecar.send(Welcome(2))
+        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
+        yield group, lock, files
+        files.close()
 
 
 async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
@@ -522,12 +531,8 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
     master_file = 4096
     second = make_record(master_file, queue_offset=1)
     data = first + make_blank(master_file - blank) + second
-    async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.receive(Hello)
-        lock, files = log_of(group)
-        files.write(0, data)
-        for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(len(data), len(data))):
-            group.sidecar.send(message)
+    async with slave_with(tmp_path, data) as (group, lock, files):
+        group.sidecar.send(Replicated(len(data), len(data)))
         state = await group.sidecar.receive(LogState)
         assert (state.damage, state.stopped) == (blank, True)
         assert f"messages from offset {blank} on do not become visible" in state.reason
@@ -536,7 +541,6 @@ async def test_a_slave_whose_messages_stop_to_become_visible_reports_damage(
         group.sidecar.send(Repaired(blank, len(data)))
         assert await group.sidecar.receive(LogState) == LogState()
         assert await log_damaged(group) == 0
-        files.close()
         lock.release()
 
 
@@ -549,12 +553,7 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
     start = len(first)
     second = make_record(start, b"second", queue_offset=1)
     end = start + len(second)
-    async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.receive(Hello)
-        lock, files = log_of(group)
-        files.write(0, first + bytes(reversed(second)))
-        group.sidecar.send(Welcome(2))
-        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
+    async with slave_with(tmp_path, first + bytes(reversed(second))) as (group, lock, files):
         lock.release()
         with capture_logs() as logs:
             group.sidecar.send(Replicated(end, end))
@@ -576,7 +575,6 @@ async def test_a_replica_that_lacks_what_it_knows_as_confirmed_does_not_become_m
         assert await group.sidecar.receive(LogState) == LogState()
         lock.release()
         await group.sidecar.make_master(4, hello=False)
-        files.close()
 
 
 @pytest.mark.parametrize("at", [pytest.param(4, id="head"), pytest.param(88, id="body")])
@@ -588,16 +586,8 @@ async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_rep
     second = make_record(start, b"second", queue_offset=1)
     third = make_record(start + len(second), b"third", queue_offset=2)
     end = start + len(second) + len(third)
-    async with running(tmp_path / "store", master=False) as group:
-        await group.sidecar.receive(Hello)
-        lock = WriterLock(tmp_path / "store" / "writer.lock")
-        lock.acquire()
-        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
-        files.load()
-        files.write(0, first + second + third)
+    async with slave_with(tmp_path, first + second + third) as (group, lock, files):
         files.write(start + at, b"\xff")
-        group.sidecar.send(Welcome(2))
-        group.sidecar.send(Following(1, 1, "127.0.0.1:1"))
         group.sidecar.send(Replicated(end, start))
         lock.release()
         for message in (None, Prepare(2)):
@@ -621,7 +611,6 @@ async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_rep
         assert (await group.sidecar.receive(LogState, lambda state: state.damage < 0)).checked
         lock.release()
         await group.sidecar.make_master(4, hello=False)
-        files.close()
 
 
 async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ async def test_a_slave_outside_the_set_is_heard(tmp_path: Path, key: CopyKey | N
         while recorded(second) is not None:
             await asyncio.sleep(0)
         await until_at(second, expected)
-        assert master.app.services._copies._held.keys() == {3}, "it acknowledges nothing"
+        assert master.app.services._copies._holders._held.keys() == {3}, "it acknowledges nothing"
 
 
 async def test_a_master_of_an_earlier_epoch_takes_nothing(tmp_path: Path) -> None:

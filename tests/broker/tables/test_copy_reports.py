@@ -111,7 +111,7 @@ async def test_made_up_ids_take_no_memory_and_keep_no_slave_out(tmp_path: Path) 
             answer = await master.call(copy(report(number)))
             assert answer.code == ResponseCode.CONTROLLER_INVALID_REPLICAS, answer.remark
         copies = master.app.services._copies
-        for table in (copies._held, copies._pending, copies._copying, copies._delays_sent):
+        for table in (copies._holders._held, copies._pending, copies._copying, copies._delays_sent):
             assert not table
         await follow(slave, master.address)
         assert (await master.call(topic_request())).code == 0
@@ -158,11 +158,11 @@ async def test_a_slave_that_left_is_forgotten(tmp_path: Path) -> None:
         copies = master.app.services._copies
         await until(lambda: copies._pending.keys() == {2, 3})
         await in_sync(master, frozenset({1, 2}))
-        assert copies._held.keys() == copies._pending.keys() == copies._delays_sent.keys() == {2}
+        assert copies._holders._held.keys() == copies._pending.keys() == copies._delays_sent.keys() == {2}
         # it copies whole tables meanwhile, like the slave of an official master
         assert (await master.call(topic_request("later"))).code == 0
         await until(lambda: third.app.topics.get("later") is not None)
-        assert copies._held.keys() == {2}
+        assert copies._holders._held.keys() == {2}
         master.sidecar.joins = {3: 1}
         await in_sync(master, frozenset({1, 2}))
         assert (await master.sidecar.receive(Copied, lambda message: bool(message.joins))).joins == {1}
@@ -257,7 +257,7 @@ async def test_forged_reports_release_nothing(tmp_path: Path, forge: Forge) -> N
             answer = await forge(master, number)
             assert answer.code == ResponseCode.NO_PERMISSION, answer.remark
             assert "haReplicationSecretFile" in (answer.remark or "")
-        assert not master.app.services._copies._held
+        assert not master.app.services._copies._holders._held
         await nothing_is_acknowledged(master)
 
 

@@ -227,7 +227,7 @@ async def test_the_grant_waits_for_the_tables_and_a_lost_link_does_not(tmp_path:
             asked.set()
             await asyncio.Event().wait()
 
-        group.app.services.before_mastership = never  # type: ignore[method-assign]
+        group.app.replica.on_prepared = never
         await group.sidecar.receive(Hello)
         group.sidecar.send(Prepare(1))
         await group.sidecar.receive(Prepared)

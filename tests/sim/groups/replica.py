@@ -131,8 +131,8 @@ class Broker:
             waiting=self.waiting,
             on_role_change=lambda: None,
             on_visible=lambda _: None,
-            on_members=self._on_members,
         )
+        self.replica.on_members = self._on_members
         api = ReplicaApi(
             settings=settings,
             role=self.role,

@@ -7,7 +7,7 @@ started, or is catching up, also has the ages of messages that arrived before.
 
 A wall clock decides only for messages whose arrival no running replica recorded: the whole group was down since, or
 a single replica was.
-Used by `delay_service.py`. Times and ages are in ms.
+Used by `level_ages.py`. Times and ages are in ms.
 """
 
 from bisect import bisect_left, bisect_right

@@ -11,7 +11,8 @@ from rocketmq_sidecar.domain.controllers.requests import Requests
 from rocketmq_sidecar.domain.options import Timing
 
 HINTS: Final = 4
-"""Requests that notices may cause in one moment: notices of other peers must not delay those after elections."""
+"""Requests that notices may cause at once. Any peer can send notices; a few of them must not delay the request after
+an election."""
 
 
 class Polls:

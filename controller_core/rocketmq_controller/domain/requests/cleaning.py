@@ -47,7 +47,7 @@ def clean_broker_data(
         return Decision(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, remark)
     everything = removed == group.replicas.keys()
     event = events.CleanBrokerData(group.broker_name, None if everything else removed, group.sync_state_set_epoch)
-    return Decision(ResponseCode.SUCCESS, None, None, None, (event,))
+    return Decision(ResponseCode.SUCCESS, events=(event,))
 
 
 def _unreadable(wanted: frozenset[BrokerId] | str | None) -> str | None:
@@ -97,7 +97,8 @@ def _damage(group: BrokerGroup, removed: frozenset[BrokerId], *, forced: bool) -
 
 
 def _parse_ids(text: str) -> frozenset[BrokerId] | str:
-    """The ids of `1;2`, or the first part that Java would not read as a long; the begin of a text that is too long."""
+    """The ids of `1;2`, or the first part that Java would not read as a long; of a text that is too long, its
+    beginning."""
     if len(text) > _MOST_TEXT:
         return f"{text[:64]}..."
     parts = text.rstrip(";").split(";")

@@ -45,7 +45,7 @@ def get_sync_state_data(state: State, broker_names: Sequence[str] | None, view: 
         remark = f"the groups asked for have {replicas} replicas, more than {MAX_REPLICAS_SHOWN}: ask for fewer names"
         return Decision(ResponseCode.SYSTEM_ERROR, remark)
     table = {group.broker_name: _replicas_info(group, view) for group in asked if group.replicas}
-    return Decision(ResponseCode.SUCCESS, None, None, BrokerReplicasInfo(replicas_info_table=table))
+    return Decision(ResponseCode.SUCCESS, body=BrokerReplicasInfo(replicas_info_table=table))
 
 
 def _replicas_info(group: BrokerGroup, view: LivenessView) -> ReplicasInfo:

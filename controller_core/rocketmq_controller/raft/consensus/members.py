@@ -1,7 +1,7 @@
 """The members as this machine has them: by the newest configuration in its log, and those it connects to.
 
 Votes and acknowledgements are counted by the newest configuration, from the moment its entry is in the log. A member
-that an entry takes out stays connected until the entry is committed: if it leads it has to bring the entry there,
+that an entry takes out stays connected until the entry is committed: if it leads it has to replicate that entry first,
 and if the entry is cut it stays a member. A member without a leader also listens to those that its configuration file
 names, and to those that others report: while it was away all members that it had may have been replaced.
 """
@@ -21,8 +21,8 @@ class Members(RaftCore):
     """See the module's docstring. `start_members` comes first, with the log."""
 
     def start_members(self, initial: Configuration, hints: frozenset[str], snapshot: Snapshot | None) -> None:
-        """Read the configurations of the log. `initial`: where no entry has others. `hints`: who is a
-        member by the configuration file.
+        """Read the configurations of the log. `initial`: where no entry has others. `hints`: who is a member by the
+        configuration file.
 
         Raises:
             ConfigurationError: an entry of the log that this release cannot read.
@@ -35,6 +35,7 @@ class Members(RaftCore):
         self._hints = hints
         self._reported = Configuration(())
         self._settled: object = None
+        """What `settle_members` has seen last; None: it has to look again."""
         self._removal_logged = False
         self._was_member = False
         """In a configuration of the log. A member that is added is in none until it has the entry that adds it."""
@@ -152,10 +153,10 @@ class Members(RaftCore):
         self._voters = frozenset(node for node in self.peers if node.id in self.configuration.voters)
 
     def peer_joined(self, node: Node) -> None:
-        """Defined where something is kept of each peer."""
+        """A peer is new: layers above this one keep something of each."""
 
     def peer_left(self, node: Node) -> None:
-        """Likewise."""
+        """A peer is gone: they forget what they kept of it."""
 
     def recount(self) -> None:
-        """Defined where majorities are kept."""
+        """Layers above this one count their majorities again, by the new configuration."""
