@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rocketmq_formats.store.message import read_records
+from rocketmq_store.log.whole_records import LogEnd
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
 from rocketmq_store.queues.unit_repair import Repaired
@@ -64,6 +65,11 @@ def put(store: MessageStore, *bodies: bytes, topic: bytes = b"T", queue_id: int 
     for body in bodies:
         store.append(draft(body, topic=topic, queue_id=queue_id), now_ms)
     show(store)
+
+
+def found_end(store: MessageStore) -> LogEnd:
+    """What a broker reports to a new sidecar."""
+    return list(store.find_end())[-1]
 
 
 def show(store: MessageStore) -> None:
