@@ -130,11 +130,12 @@ class MessageStore(QueueReading):
         confirmed = min(max(self._checkpoint.java.confirm_offset, self.min_offset), found.end)
         if ends is not None and ends.position <= confirmed:
             self._lost = ends
+        self.confirm(confirmed)
         with suppress(StoreFullError):  # what can be read is served meanwhile
-            self.dispatch(confirmed)
-            while self._dispatcher.unfinished:
+            self.dispatch()
+            while self.unfinished:
                 check()
-                self.dispatch(confirmed)
+                self.dispatch()
         self.durability.incomplete = self._lost is not None
         self._confirm_offset = 0  # after a start the sidecar judges whether anything is missing
         self.cut_tail(check=check)
@@ -306,17 +307,14 @@ class MessageStore(QueueReading):
         self._confirm_offset = confirm_offset
         self._checkpoint.set_confirm_offset(confirm_offset)
 
-    def dispatch(self, confirm_offset: int | None = None) -> set[tuple[str, int]]:
-        """Make the confirmed messages visible; an offset given is passed to `confirm` first. Returns the (topic, queue
-        id) that have new ones. Reads from the log are done in portions: while `unfinished`, call again in the loop's
-        next turn.
+    def dispatch(self) -> set[tuple[str, int]]:
+        """Make the confirmed messages visible. Returns the (topic, queue id) that have new ones. Reads from the log are
+        done in portions: while `unfinished`, call again in the loop's next turn.
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
                 meanwhile.
         """
-        if confirm_offset is not None:
-            self.confirm(confirm_offset)
         try:
             visible = self._dispatcher.run(self.confirm_offset)
         except StoreFullError as error:

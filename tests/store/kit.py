@@ -72,10 +72,16 @@ def found_end(store: MessageStore) -> LogEnd:
     return list(store.find_end())[-1]
 
 
+def dispatched(store: MessageStore, confirmed: int | None = None) -> set[tuple[str, int]]:
+    """One step of showing what is confirmed, everything unless stated; returns the queues that have more."""
+    store.confirm(store.max_offset if confirmed is None else confirmed)
+    return store.dispatch()
+
+
 def show(store: MessageStore) -> None:
-    store.dispatch(store.max_offset)
+    dispatched(store)
     while store.unfinished:
-        store.dispatch(store.max_offset)
+        store.dispatch()
 
 
 def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:
