@@ -18,16 +18,15 @@ The calls in the course of a replica's life:
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
 
 import structlog
 
 from rocketmq_formats.store import checkpoint, segment_names
 from rocketmq_formats.store.delay_levels import parse_levels
-from rocketmq_formats.store.message import Record
+from rocketmq_formats.store.message import SMALLEST_RECORD, Record
 from rocketmq_formats.store.queue_ends import FILE_NAME as QUEUE_ENDS
 from rocketmq_formats.store.queue_ends import QueueEnds
-from rocketmq_formats.store.record_chain import HEAD
+from rocketmq_formats.store.record_chain import may_arrive
 from rocketmq_store import recovery
 from rocketmq_store.appending import Appender
 from rocketmq_store.checkpoint import CheckpointFile
@@ -39,16 +38,17 @@ from rocketmq_store.errors import (
     RecoveryInterruptedError,
     StoreFullError,
 )
-from rocketmq_store.log.commit_log import CommitLog, Walker, first_whole, length_in_head
+from rocketmq_store.log.commit_log import CommitLog, Walker
 from rocketmq_store.log.log_check import LogCheck
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.log.torn_records import Crash
+from rocketmq_store.log.whole_records import LogEnd, find_end, first_whole, reach
 from rocketmq_store.log_cut import LogCut
-from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
+from rocketmq_store.model import Appended, Draft, Recovered, Stop, StoreSettings
 from rocketmq_store.queues import queue_ends
 from rocketmq_store.queues.consume_queues import ConsumeQueues
 from rocketmq_store.queues.deletions import Deletions
-from rocketmq_store.queues.dispatch import Dispatcher, Stop
+from rocketmq_store.queues.dispatch import Dispatcher
 from rocketmq_store.queues.queue_ends import QueueEndsFile
 from rocketmq_store.queues.queue_reading import QueueReading
 from rocketmq_store.queues.reading import Reader
@@ -58,17 +58,6 @@ from rocketmq_store.root_files import RootFiles
 from rocketmq_store.writer_lock import FILE_NAME, WriterLock
 
 log = structlog.get_logger()
-
-MAX_UNANNOUNCED: Final = 32 * 1024 * 1024
-"""The sidecar writes at most this many bytes behind the last offset that it announced."""
-
-
-class LogEnd(NamedTuple):
-    """`MessageStore.find_end`."""
-
-    offset: int
-    damage: Stop | None
-    """The first place before it where no whole record is."""
 
 
 class MessageStore(QueueReading):
@@ -144,11 +133,12 @@ class MessageStore(QueueReading):
         confirmed = min(max(self._checkpoint.java.confirm_offset, self.min_offset), found.end)
         if ends is not None and ends.position <= confirmed:
             self._lost = ends
+        self.confirm(confirmed)
         with suppress(StoreFullError):  # what can be read is served meanwhile
-            self.dispatch(confirmed)
-            while self._dispatcher.unfinished:
+            self.dispatch()
+            while self.unfinished:
                 check()
-                self.dispatch(confirmed)
+                self.dispatch()
         self._deletions.load()
         self.durability.incomplete = self._lost is not None
         self._confirm_offset = 0  # after a start the sidecar judges whether anything is missing
@@ -244,10 +234,11 @@ class MessageStore(QueueReading):
             timestamp = max(timestamp, record.store_timestamp)
             dispatcher.found(record)
         end = walker.offset
-        has_tail = self._has_data_behind(end)
+        limit = reach(end, self._log.max_offset)
+        has_tail = self.files.has_data(end, limit - end)
         confirmed = self._confirm_offset
         continues = None
-        if has_tail and (following := first_whole(self.files, end)) is not None:
+        if has_tail and (following := first_whole(self.files, end, limit)) is not None:
             continues = f"at {following.physical_offset} behind it"
         elif self._lacks_confirmed(end):
             continues = f"messages up to {confirmed} are confirmed"
@@ -264,46 +255,27 @@ class MessageStore(QueueReading):
 
     # Slave
 
-    def find_end(self) -> LogEnd:
+    def find_end(self) -> Iterator[LogEnd]:
         """Where the last whole record ends, if another process may have appended and died before reporting it; needs no
-        lock. Reads from `dispatched_offset` on. Raises `StoreDamagedError`, `OSError`."""
+        lock. Reads from `dispatched_offset` on, in portions, so that other work that does not change the store can run
+        in between; the last value counts. Raises `StoreDamagedError`, `OSError`."""
         self.files.refresh()
-        start = max(self._dispatcher.position, self.files.min_offset)
-        damage = None
-        while True:
-            walker = self._walk(start)
-            end = walker.offset
-            # the other process writes in order, so whole records behind this place are no tail, but its copies
-            following = first_whole(self.files, end) if self._has_data_behind(end) else None
-            if following is None:
-                break
-            if self._walk(end).offset > end:  # it has arrived meanwhile
-                start = end
-                continue
-            damage = damage or Stop(end, walker.reason)
-            start = following.physical_offset
+        end = max(self._dispatcher.position, self.min_offset)
+        for found in find_end(self.files, end, self._log.max_offset):
+            end = found.offset
+            yield found
         if not self._lacks_confirmed(end):  # the sidecar may remove the partial record
             self._confirm_offset = min(self._confirm_offset, end)
         self._log.set_max_offset(end)
-        return LogEnd(end, damage)
-
-    def _walk(self, start: int) -> Walker:
-        """Behind the last whole record that follows on `start`."""
-        walker = Walker(self.files, start, self.files.end, check_crc=True, crash=Crash.KILLED)
-        while walker.next() is not None:
-            pass
-        return walker
 
     def _lacks_confirmed(self, end: int) -> bool:
         """Whether a confirmed record is not whole at `end`. Bytes are confirmed, so the beginning of a record may be
         that has not been received to its end."""
-        left = self._confirm_offset - end
-        return left >= HEAD and length_in_head(self.files, end) <= left
-
-    def _has_data_behind(self, end: int) -> bool:
-        """Whether the sidecar has written behind the last whole record: a part of one, or after damage whole ones.
-        Raises `OSError`."""
-        return self.files.has_data(end, max(self._log.max_offset - end, 0) + MAX_UNANNOUNCED)
+        confirmed = self._confirm_offset - end
+        if confirmed < SMALLEST_RECORD:
+            return False
+        files = self.files
+        return end >= files.end or not may_arrive(files.read(end, confirmed), end, files.segment_at(end).end - end)
 
     def extend(self, max_offset: int, confirm_offset: int) -> None:
         """The sidecar has appended; call `dispatch`. Raises `OSError`; `StoreDamagedError`: a log cannot have the
@@ -345,17 +317,14 @@ class MessageStore(QueueReading):
         self._confirm_offset = confirm_offset
         self._checkpoint.set_confirm_offset(confirm_offset)
 
-    def dispatch(self, confirm_offset: int | None = None) -> set[tuple[str, int]]:
-        """Make the confirmed messages visible; an offset given is passed to `confirm` first. Returns the (topic, queue
-        id) that have new ones. Reads from the log are done in portions: while `unfinished`, call again in the loop's
-        next turn.
+    def dispatch(self) -> set[tuple[str, int]]:
+        """Make the confirmed messages visible. Returns the (topic, queue id) that have new ones. Reads from the log are
+        done in portions: while `unfinished`, call again in the loop's next turn.
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
                 meanwhile.
         """
-        if confirm_offset is not None:
-            self.confirm(confirm_offset)
         start = self._dispatcher.position
         try:
             visible = self._dispatcher.run(self.confirm_offset)
@@ -405,15 +374,13 @@ class MessageStore(QueueReading):
     # Damage
 
     def is_damaged(self, offset: int) -> bool:
-        """Whether the log holds `offset`, but no whole record, and no blank, begins there. A record that has not
-        arrived to its end is no damage, unless whole ones follow. Raises `OSError`."""
+        """Whether the log holds `offset`, but no whole record, and no blank, begins there. A record that may still
+        arrive is no damage. Raises `OSError`."""
         if not self.min_offset <= offset < self.max_offset:
             return False
         walker = Walker(self.files, offset, self.max_offset, check_crc=True, crash=Crash.KILLED)
         walker.next()
-        if walker.offset != offset:
-            return False
-        return not walker.ended or first_whole(self.files, offset) is not None
+        return walker.offset == offset and not walker.ended
 
     def log_check(self, start: int, end: int | None = None) -> LogCheck:
         """A check of the log from `start` (a record's or a file's), or from its begin, up to `end`, at most to what was

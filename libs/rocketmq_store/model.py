@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -122,6 +122,13 @@ class GetResult(msgspec.Struct, frozen=True, gc=False):
     """Bytes in `records`."""
     lagging: bool = False
     """The messages are so far behind that they are probably not in memory (suggestWhichBrokerId of a slave)."""
+
+
+class Stop(NamedTuple):
+    """A place in the log where no whole record is; no message behind it becomes visible."""
+
+    offset: int
+    reason: str
 
 
 class Recovered(msgspec.Struct, frozen=True):

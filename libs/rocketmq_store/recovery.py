@@ -32,9 +32,10 @@ from rocketmq_formats.store.message import (
 from rocketmq_formats.store.queue_ends import QueueEnds
 from rocketmq_store.checkpoint import CheckpointFile
 from rocketmq_store.errors import full_disk_errors
-from rocketmq_store.log.commit_log import CommitLog, Walker, first_whole
+from rocketmq_store.log.commit_log import CommitLog, Walker
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.log.torn_records import Crash
+from rocketmq_store.log.whole_records import first_whole
 from rocketmq_store.log_cut import LogCut
 from rocketmq_store.queues.consume_queues import ConsumeQueues
 from rocketmq_store.queues.queue_ends import check as check_ends
@@ -129,7 +130,7 @@ def _lower(checkpoint: CheckpointFile, end: int) -> None:
 def _spare(files: MappedFiles, offset: int, reason: str, check: Callable[[], None]) -> Record | None:
     """Before the log is cut at `offset`, where no record is whole: returns the first whole one behind it. Raises
     as `_put_aside`."""
-    following = first_whole(files, offset, check)
+    following = first_whole(files, offset, files.end, check)
     if following is None:
         log.warning("torn tail of the log cut off", offset=offset, reason=reason)
         return None
@@ -153,7 +154,7 @@ def _put_aside(files: MappedFiles, start: int, following: Record, check: Callabl
         for _ in walker.records(check):
             pass
         end = walker.offset
-        found = first_whole(files, end, check) if files.has_data(end, files.end - end) else None
+        found = first_whole(files, end, files.end, check) if files.has_data(end, files.end - end) else None
     path = files.directory.parent / f"{PUT_ASIDE}{start}-{end}"
     with full_disk_errors(path):
         files.copy(start, end, path)

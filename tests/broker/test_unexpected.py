@@ -266,7 +266,7 @@ class FailingHandler:
     def __init__(self) -> None:
         self.hellos = 0
 
-    def hello(self) -> Hello:
+    async def hello(self) -> Hello:
         self.hellos += 1
         if self.hellos == 1:
             raise ValueError("a defect")

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from rocketmq_formats.store.message import read_records
+from rocketmq_store.log.whole_records import LogEnd
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Appended, Draft, Recovered, StoreSettings
 from rocketmq_store.queues.unit_repair import Repaired
@@ -66,10 +67,21 @@ def put(store: MessageStore, *bodies: bytes, topic: bytes = b"T", queue_id: int 
     show(store)
 
 
+def found_end(store: MessageStore) -> LogEnd:
+    """What a broker reports to a new sidecar."""
+    return list(store.find_end())[-1]
+
+
+def dispatched(store: MessageStore, confirmed: int | None = None) -> set[tuple[str, int]]:
+    """One step of showing what is confirmed, everything unless stated; returns the queues that have more."""
+    store.confirm(store.max_offset if confirmed is None else confirmed)
+    return store.dispatch()
+
+
 def show(store: MessageStore) -> None:
-    store.dispatch(store.max_offset)
+    dispatched(store)
     while store.unfinished:
-        store.dispatch(store.max_offset)
+        store.dispatch()
 
 
 def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0, offset: int | None = None) -> list[bytes]:

@@ -9,7 +9,7 @@ from rocketmq_formats.store.message_id import decode_message_id
 from rocketmq_store.errors import MessageIllegalError, NotWriterError, PropertiesSizeExceededError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, GetStatus
-from tests.store.kit import FILE, bodies, draft, opened, put, show
+from tests.store.kit import FILE, bodies, dispatched, draft, opened, put, show
 
 V6 = bytes(15) + b"\1" + b"\0\0\0\1"
 
@@ -44,11 +44,11 @@ def test_fields_and_place(store: MessageStore) -> None:
 def test_invisible_until_confirmed(store: MessageStore) -> None:
     ends = [store.append(draft(b"%d" % n), 1).end for n in range(3)]
     assert store.get("T", 0, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
-    assert store.dispatch(ends[1] + 5) == {("T", 0)}
+    assert dispatched(store, ends[1] + 5) == {("T", 0)}
     assert bodies(store) == [b"0", b"1"]
     assert (store.queue_bounds("T", 0), store.next_queue_offset("T", 0)) == ((0, 2), 3)
-    assert store.dispatch(ends[1] + 5) == set()
-    assert store.dispatch(ends[0]) == set()
+    assert dispatched(store, ends[1] + 5) == set()
+    assert dispatched(store, ends[0]) == set()
     assert bodies(store) == [b"0", b"1"]
 
 

@@ -4,12 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_formats.store.message import Record
 from rocketmq_store.errors import LogDamagedError
-from rocketmq_store.log.commit_log import first_whole
-from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import FILE, abandon, bodies, draft, opened, put, show
+from tests.store.kit import FILE, abandon, bodies, draft, found_end, opened, put, show
 
 
 def test_a_slave_dispatches_what_others_append(store: MessageStore, tmp_path: Path) -> None:
@@ -76,7 +73,7 @@ def test_a_confirmed_message_is_not_cut_by_the_next_master(
     for _ in range(2):
         with pytest.raises(LogDamagedError, match=f"at offset {ends[3]} .* up to {ends[4]} are confirmed"):
             slave.cut_tail()
-        assert slave.find_end().offset == ends[3]
+        assert found_end(slave).offset == ends[3]
     assert bytes(slave.files.read(0, ends[4])) == before
     slave.files.write(ends[3], store.files.read(ends[3], ends[4] - ends[3]))  # from a master
     assert slave.cut_tail() == ends[4]
@@ -93,7 +90,7 @@ def test_confirmed_bytes_of_half_a_message_are_cut_by_the_next_master(
     slave.extend(ends[3] + received, ends[3] + confirmed)
     slave.dispatch()
     if restarted:  # the sidecar removes what is behind the reported end
-        slave.files.truncate(slave.find_end().offset)
+        slave.files.truncate(found_end(slave).offset)
     for _ in range(2):
         assert slave.cut_tail() == ends[3]
     put(slave, b"as master")
@@ -104,27 +101,22 @@ def test_what_was_received_and_not_reported(store: MessageStore, tmp_path: Path)
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[3] + 50))
     slave.writer.release()
-    assert slave.find_end().offset == ends[3] == slave.max_offset  # nothing was reported
+    assert found_end(slave).offset == ends[3] == slave.max_offset  # nothing was reported
     slave.extend(ends[2] + 10, ends[1])
     slave.dispatch()
-    assert slave.find_end().offset == ends[3]
+    assert found_end(slave).offset == ends[3]
     assert any(slave.files.read(ends[3], 50))
 
 
-def test_what_is_being_received_is_no_damage(
-    store: MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_being_received_is_no_damage(store: MessageStore, tmp_path: Path) -> None:
     """A sidecar that has lost its link writes for another moment."""
     ends = [store.append(draft(b"%d" % n * 100), 1).end for n in range(5)]
     slave, _ = opened(tmp_path / "slave")
     slave.files.write(0, store.files.read(0, ends[2] + 50))
-
-    def received_meanwhile(files: MappedFiles, behind: int) -> Record | None:
-        slave.files.write(ends[2], store.files.read(ends[2], ends[4] - ends[2]))
-        return first_whole(files, behind)
-
-    monkeypatch.setattr("rocketmq_store.message_store.first_whole", received_meanwhile)
-    assert slave.find_end() == (ends[4], None)
+    search = slave.find_end()
+    assert next(search) == (ends[2], None)
+    slave.files.write(ends[2], store.files.read(ends[2], ends[4] - ends[2]))
+    assert list(search)[-1] == (ends[4], None)
 
 
 def test_truncation(store: MessageStore, tmp_path: Path) -> None:

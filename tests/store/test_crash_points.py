@@ -15,7 +15,7 @@ import pytest
 from rocketmq_store.log.commit_log import CommitLog
 from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import abandon, append_zeros, bodies, draft, opened, show
+from tests.store.kit import abandon, append_zeros, bodies, dispatched, draft, opened, show
 
 Story = Callable[[Path, Callable[[int], None]], None]
 _NUMBER = struct.Struct(">q")
@@ -27,7 +27,7 @@ def appending(root: Path, promise: Callable[[int], None]) -> None:
     store, _ = opened(root)
     for n in range(24):
         store.append(draft(b"%03d" % n + b"x" * 400, queue_id=n % 2), 1)
-        store.dispatch(store.max_offset)
+        dispatched(store)
         promise(n + 1)
         if n % 10 == 9:
             store.durability.flush()
@@ -39,7 +39,7 @@ def zeros(root: Path, promise: Callable[[int], None]) -> None:
     store, _ = opened(root)
     for n in range(24):
         append_zeros(store, draft(b"%03d" % n + b"x" * 100, queue_id=n % 2), 1100)
-        store.dispatch(store.max_offset)
+        dispatched(store)
         promise(n + 1)
         if n % 10 == 9:
             store.durability.flush()

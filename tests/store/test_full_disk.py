@@ -13,7 +13,7 @@ from rocketmq_store import disk_space as room
 from rocketmq_store.errors import StoreFullError
 from rocketmq_store.log.segment import Segment
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import FILE, abandon, bodies, draft, opened, put, retain, show
+from tests.store.kit import FILE, abandon, bodies, dispatched, draft, opened, put, retain, show
 
 
 def refuse_names(monkeypatch: pytest.MonkeyPatch, call: str, below: Path) -> None:
@@ -61,7 +61,7 @@ def test_no_room_in_consume_queues(store: MessageStore, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "pwrite", no_room)
     with pytest.raises(StoreFullError):
-        store.dispatch(store.max_offset)
+        dispatched(store)
     with pytest.raises(StoreFullError):
         store.append(draft(b"3"), 1)
     assert bodies(store) == [b"1"]
@@ -79,10 +79,10 @@ def test_no_room_for_a_new_queue(
     end = store.append(draft(b"2", topic=b"U"), 1).end
     refuse_names(monkeypatch, call, tmp_path / "consumequeue" / "U")
     with pytest.raises(StoreFullError, match="free disk space"):
-        store.dispatch(end)
+        dispatched(store, end)
     assert store.disk_space.refuses is not None
     monkeypatch.undo()
-    assert store.dispatch(end) == {("U", 0)}
+    assert dispatched(store, end) == {("U", 0)}
 
 
 def test_no_room_for_the_name_of_the_next_file(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_sends_stay_refused_while_the_room_is_missing(store: MessageStore, monke
     with capture_logs() as lines:
         for _ in range(3):
             with pytest.raises(StoreFullError):
-                store.dispatch(end)
+                dispatched(store, end)
             store.check_disk()
             with pytest.raises(StoreFullError):
                 store.append(draft(b"3"), 1)
@@ -122,7 +122,7 @@ def test_sends_stay_refused_while_the_room_is_missing(store: MessageStore, monke
         monkeypatch.undo()
         store.check_disk()
     assert [line["log_level"] for line in lines] == ["error", "info"]
-    assert store.dispatch(end) == {("U", 0)}
+    assert dispatched(store, end) == {("U", 0)}
     put(store, b"4")
 
 
@@ -215,7 +215,7 @@ def test_a_start_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(StoreFullError):
             store.append(draft(b"5"), 1)
         with pytest.raises(StoreFullError):
-            store.dispatch(store.max_offset)
+            dispatched(store)
     monkeypatch.undo()
     store.check_disk()
     show(store)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from rocketmq_formats.store.consume_queue import UNIT_SIZE, unpack_unit
 from rocketmq_store.message_store import MessageStore
-from tests.store.kit import abandon, append_zeros, bodies, draft, opened, other_boot, show
+from tests.store.kit import abandon, append_zeros, bodies, dispatched, draft, opened, other_boot, show
 
 BLOCK = 512
 QUEUES = [("A", 0), ("A", 1), ("B", 0)]
@@ -88,7 +88,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def confirm(self, part: float) -> None:
         self.confirmed = max(self.confirmed, int(self.store.max_offset * part))
-        self.store.dispatch(self.confirmed)
+        dispatched(self.store, self.confirmed)
 
     @rule()
     def flush(self) -> None:
@@ -171,7 +171,7 @@ class StoreModel(RuleBasedStateMachine):
         assert end == self.end or (not any(m.end > end for m in self.messages) and end % 4096 == 0)
         assert confirm == min(self.confirmed, end)
         assert self.store.cut_tail() == end
-        self.store.dispatch(self.confirmed)
+        dispatched(self.store, self.confirmed)
 
     @invariant()
     def visible_is_what_was_confirmed(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_store.errors import StoreError, StoreFullError
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.queues.dispatch import Stop
+from rocketmq_store.model import Stop
 
 RETRY_SECONDS = 1.0
 """After a full disk kept messages from becoming visible."""

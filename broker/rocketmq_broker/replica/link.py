@@ -41,7 +41,7 @@ MAX_UNSENT_BYTES = 4 * 1024 * 1024
 class LinkHandler(Protocol):
     """Handles the link's messages; called in the event loop, must not block."""
 
-    def hello(self) -> Hello:
+    async def hello(self) -> Hello:
         """The first message of a connection. Raises `OSError`: the log cannot be read; it is tried again."""
 
     def on_message(self, message: FromSidecar) -> None:
@@ -118,7 +118,7 @@ class SidecarLink:
         while True:
             try:
                 connection = await self._open()
-                greeting = self._greeting(connection)
+                greeting = await self._greeting(connection)
             except OSError as error:
                 self._report("no sidecar yet: writes are refused until it runs", error.strerror or str(error))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -136,9 +136,9 @@ class SidecarLink:
             log.debug("connected to the sidecar", path=str(self._path))
             return
 
-    def _greeting(self, connection: "_Connection") -> bytes:
+    async def _greeting(self, connection: "_Connection") -> bytes:
         try:
-            return encode(self._handler.hello())
+            return encode(await self._handler.hello())
         except BaseException:
             connection.close()
             raise

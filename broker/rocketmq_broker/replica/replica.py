@@ -61,7 +61,7 @@ from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import LogDamagedError, StoreDamagedError, StoreError, StoreFullError
 from rocketmq_store.flush import Flusher
 from rocketmq_store.message_store import MessageStore
-from rocketmq_store.queues.dispatch import Stop
+from rocketmq_store.model import Stop
 
 log = structlog.get_logger(__name__)
 
@@ -210,12 +210,18 @@ class Replica:
 
     # link.LinkHandler
 
-    def hello(self) -> Hello:
+    async def hello(self) -> Hello:
         store = self._store
         try:
-            max_offset, damage = store.find_end()  # a sidecar that died may have acknowledged more than it reported
+            # a sidecar that died may have acknowledged more than it reported
+            search = store.find_end()
+            end = next(search)
+            for reached in search:
+                end = reached
+                await asyncio.sleep(0)
         except StoreError as error:
             raise OSError(str(error)) from error
+        max_offset, damage = end
         if damage is not None and damage != self._dispatching.stopped:
             log.error("the log is damaged, with whole records behind it", offset=damage.offset, reason=damage.reason)
             self._dispatching.stop_at(damage)

@@ -12,12 +12,13 @@ from rocketmq_formats.store.message import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    Buffer,
     Record,
     RecordError,
     read_plain,
     read_record,
 )
-from rocketmq_formats.store.walk import MAGIC_AT, MAGIC_START, PLACE_SIZE, unpack_place, unpack_start
+from rocketmq_formats.store.walk import MAGIC_AT, MAGIC_START, PLACE_SIZE, can_add_up, unpack_place, unpack_start
 
 HEAD: Final = PLACE_SIZE
 """Bytes that identify a record's start."""
@@ -25,12 +26,25 @@ HEAD: Final = PLACE_SIZE
 _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2))
 
 
-def starts_at(buffer: bytes | bytearray, position: int, offset: int) -> bool:
+def starts_at(buffer: Buffer, position: int, offset: int) -> bool:
     """Whether a record with the offset `offset` seems to start at `position`; only its head is checked."""
     if position < 0 or position + HEAD > len(buffer):
         return False
     size, magic, physical_offset = unpack_place(buffer, position)
     return magic in _MAGICS and physical_offset == offset and size > HEAD
+
+
+def may_arrive(received: Buffer, offset: int, file_left: int) -> bool:
+    """Whether `received`, all that is written at `offset` so far, can be the beginning of a longer record or blank: as
+    far as the lengths are there, they agree. `file_left`: bytes to the file's end."""
+    if len(received) < BLANK_SIZE:
+        return True
+    size, magic = unpack_start(received, 0)
+    if magic == MAGIC_BLANK:
+        return len(received) < size == file_left
+    if magic not in _MAGICS or not len(received) < size <= file_left - BLANK_SIZE:
+        return False
+    return (len(received) < HEAD or starts_at(received, 0, offset)) and can_add_up(received, 0) is not False
 
 
 def first_start(buffer: bytes | bytearray, begin: int, end: int, *, base: int) -> int | None:

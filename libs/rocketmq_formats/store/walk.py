@@ -57,25 +57,39 @@ _SMALLEST_TAIL: Final = 3
 _LARGEST_TAIL: Final = 4 + 0xFFFF + MAX_PROPERTIES
 
 
+def body_end(buffer: Buffer, position: int) -> int | None:
+    """Where the body of the record at `position` ends, if that leaves topic and properties as much of its size as they
+    can have. None: it does not, or the head is not there."""
+    head = _head_size(buffer, position)
+    if not head:
+        return None
+    size, _ = unpack_start(buffer, position)
+    (body_length,) = _unpack_number(buffer, position + head - 4)
+    fits = body_length >= 0 and _SMALLEST_TAIL <= size - head - body_length <= _LARGEST_TAIL
+    return position + head + body_length if fits else None
+
+
 def can_add_up(buffer: Buffer, position: int) -> bool | None:
     """Whether the lengths in the record at `position`, as far as they are there, can make its size.
 
     None: too few bytes to say. For a record that is present only in part, so that a reader does not wait for its
     size forever.
     """
+    end = body_end(buffer, position)
+    if end is None:
+        return False if _head_size(buffer, position) else None
+    size, magic = unpack_start(buffer, position)
+    return len(buffer) < end + 2 or _tail_adds_up(buffer, end, position + size - end, magic)
+
+
+def _head_size(buffer: Buffer, position: int) -> int:
+    """Bytes in front of the body; 0: they are not all there."""
     left = len(buffer) - position
     if left < PHYSICAL_OFFSET_AT + 12:
-        return None
+        return 0
     (sys_flag,) = _unpack_number(buffer, position + PHYSICAL_OFFSET_AT + 8)
     head = V4_HEAD_SIZE + 12 * (sys_flag & HOSTS).bit_count()
-    if left < head:
-        return None
-    size, magic = unpack_start(buffer, position)
-    (body_length,) = _unpack_number(buffer, position + head - 4)
-    tail = size - head - body_length
-    if body_length < 0 or not _SMALLEST_TAIL <= tail <= _LARGEST_TAIL:
-        return False
-    return left < size - tail + 2 or _tail_adds_up(buffer, position + size - tail, tail, magic)
+    return head if left >= head else 0
 
 
 def _tail_adds_up(buffer: Buffer, start: int, length: int, magic: int) -> bool:

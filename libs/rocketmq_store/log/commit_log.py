@@ -6,7 +6,6 @@ Records follow one another, none across two files; the rest of a file, at least 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -22,8 +21,7 @@ from rocketmq_formats.store.message import (
     read_plain,
     read_record,
 )
-from rocketmq_formats.store.record_chain import HEAD, first_start, starts_at
-from rocketmq_formats.store.walk import unpack_place
+from rocketmq_formats.store.record_chain import may_arrive
 from rocketmq_store.errors import MessageIllegalError, NotWriterError, OutOfRangeError
 from rocketmq_store.log.segment import Segment
 from rocketmq_store.log.segments import MappedFiles
@@ -36,7 +34,6 @@ PREALLOCATE_AT: Final = 0.75
 """Fullness of the last file at which its successor is made."""
 CHECK_EVERY: Final = 256
 """Records between two checks whether to continue: some milliseconds, a second for the largest."""
-_WINDOW: Final = 1 << 20
 
 
 class CommitLog:
@@ -149,7 +146,8 @@ class CommitLog:
 
 class Walker:
     """A cursor over records. `offset`: start of the next record, behind blanks. After `next` returned None: `ended` if
-    the limit was reached, perhaps within a record; else no record begins there, for the `reason`.
+    the limit was reached, perhaps within a record, if all before the limit is written; else no record begins there, for
+    the `reason`.
 
     `check_crc`: of bodies. `crash`: what may have left records in part (torn_records.py)."""
 
@@ -193,10 +191,10 @@ class Walker:
                     return None
             position = self.offset - segment.start
             try:
-                record = _read(segment, position, self._limit, check_crc=self._check_crc)
+                record = read_at(segment, position, self._limit, check_crc=self._check_crc)
             except RecordError as error:
                 self.reason = str(error)
-                self.ended = error.fault is RecordFault.INCOMPLETE and self._limit <= segment.end
+                self.ended = self._limit <= segment.end and self._may_arrive(segment)
                 return None
             if record.__class__ is Blank:
                 self.offset = segment.end
@@ -208,13 +206,17 @@ class Walker:
             self.offset += record.size
             return record
 
+    def _may_arrive(self, segment: Segment) -> bool:
+        position = self.offset - segment.start
+        return may_arrive(segment.view[position : self._limit - segment.start], self.offset, segment.size - position)
+
     def _is_torn(self, segment: Segment, record: Record) -> bool:
         end = record.position + record.size
         doubt = doubt_of(record, end)
         if doubt is Doubt.NONE:
             return False
         try:
-            _read(segment, end, self._limit, check_crc=True)
+            read_at(segment, end, self._limit, check_crc=True)
         except RecordError:
             followed = False
         else:
@@ -234,49 +236,7 @@ class Walker:
                 check()
 
 
-def first_whole(files: MappedFiles, behind: int, check: Callable[[], None] = lambda: None) -> Record | None:
-    """The first whole record behind `behind`, where a `Walker` found none; None if none follows. Reads what has data,
-    to the last file's end if need be. `check` is called for each MiB and may raise. Raises `OSError`."""
-    begin = behind + length_in_head(files, behind)
-    for segment in files.segments:
-        position = max(begin - segment.start, 0)
-        while position < segment.size:
-            size = min(_WINDOW, segment.size - position)
-            check()
-            if segment.has_data(position, position + size):
-                found = _first_in(segment, position, size)
-                if found is not None:
-                    return found
-            position += size
-    return None
-
-
-def length_in_head(files: MappedFiles, offset: int) -> int:
-    """Of the damaged record at `offset`, if its head is readable and its file can have it, else 1: what looks like a
-    record inside its body does not count."""
-    try:
-        head = bytes(files.read(offset, HEAD))
-        segment = files.segment_at(offset)
-    except OutOfRangeError:
-        return 1
-    length = unpack_place(head, 0)[0] if starts_at(head, 0, offset) else 1
-    return length if offset + length + BLANK_SIZE <= segment.end else 1
-
-
-def _first_in(segment: Segment, position: int, size: int) -> Record | None:
-    """The same of records that begin in `size` bytes from `position`."""
-    window = bytes(segment.view[position : position + size + HEAD - 1])
-    at = 0
-    while (start := first_start(window, at, size, base=segment.start + position)) is not None:
-        with suppress(RecordError):
-            record = _read(segment, position + start, segment.end, check_crc=True)
-            if isinstance(record, Record):
-                return record
-        at = start + 1
-    return None
-
-
-def _read(segment: Segment, position: int, limit: int, *, check_crc: bool) -> Record | Blank:
+def read_at(segment: Segment, position: int, limit: int, *, check_crc: bool) -> Record | Blank:
     """As `read_record`, up to the offset `limit`; a record must carry its own offset, a blank must fill the rest of its
     file. Raises `RecordError`."""
     start = segment.start

@@ -21,6 +21,7 @@ from rocketmq_formats.store.message import Record, has_unit
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_store.errors import MessageIllegalError
 from rocketmq_store.log.commit_log import CommitLog, Walker
+from rocketmq_store.model import Stop
 from rocketmq_store.queues.consume_queue import ConsumeQueue, Misfit
 from rocketmq_store.queues.consume_queues import ConsumeQueues
 
@@ -45,13 +46,6 @@ class Waiting(NamedTuple):
     size: int
     tags_code: int
     store_timestamp: int
-
-
-class Stop(NamedTuple):
-    """A place in the log behind which no message becomes visible."""
-
-    offset: int
-    reason: str
 
 
 class _QueueDamagedError(Exception):

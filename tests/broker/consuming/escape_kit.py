@@ -18,6 +18,7 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
+from tests.store.kit import dispatched
 
 LEVELS = (1000, 5000)
 
@@ -62,7 +63,7 @@ class Member:
         self.store.writer.acquire()
         self.store.open()
         self.store.cut_tail()
-        self.store.dispatch(self.store.max_offset)
+        dispatched(self.store)
         self.role = ReplicaRole(Durability(copies_needed=1, strict=False))
         self.role.welcomed(2)
         self.role.follow(1, "m:1")
@@ -118,7 +119,7 @@ class Member:
 
     def _append(self, draft: Draft) -> None:
         self.store.append(draft, 1_000_000 + int(self.loop.time() * 1000))
-        self.service.on_visible(self.store.dispatch(self.store.max_offset))
+        self.service.on_visible(dispatched(self.store))
 
     def act(self, *, acting: bool = True) -> None:
         self.role.master_is_known(not acting)
@@ -139,7 +140,7 @@ class Member:
 
     def stored(self) -> list[bytes]:
         """Bodies in the queue of T, those that a master delivered."""
-        self.store.dispatch(self.store.max_offset)
+        dispatched(self.store)
         bodies = []
         for record in self.store.records(0, self.store.max_offset):
             if record.topic == b"T":

@@ -24,6 +24,7 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
 from tests.broker.broker_kit import Group, running
+from tests.store.kit import dispatched
 
 QUICK = "1s 1s 10s"
 
@@ -223,7 +224,7 @@ class Replica:
         properties = format_properties({"DELAY": "3", "REAL_TOPIC": "T", "REAL_QID": "0"})
         draft = Draft(topic=SCHEDULE_TOPIC.encode(), queue_id=2, body=b"x", properties=properties)
         self.store.append(draft, self.masters() - stored_ago)
-        self.delays.on_visible(self.store.dispatch(self.store.max_offset))
+        self.delays.on_visible(dispatched(self.store))
 
     def lead(self) -> None:
         self.role.prepare(2)
@@ -322,7 +323,7 @@ async def test_what_was_under_way_when_the_master_died_is_not_early_either(tmp_p
     draft = Draft(topic=SCHEDULE_TOPIC.encode(), queue_id=2, body=b"x", properties=properties)
     replica.store.append(draft, replica.masters())
     replica.lead()  # before it is confirmed
-    replica.delays.on_visible(replica.store.dispatch(replica.store.max_offset))
+    replica.delays.on_visible(dispatched(replica.store))
     assert 9 < await replica.sleeps() <= 10
     replica.delays.stop()
     replica.store.close()

@@ -10,9 +10,9 @@ from rocketmq_broker.replica.dispatching import Dispatching
 from rocketmq_formats.store.message import BLANK_SIZE, encode_blank
 from rocketmq_store.errors import LogDamagedError
 from rocketmq_store.message_store import MessageStore
+from rocketmq_store.model import Stop
 from rocketmq_store.queues import dispatch
-from rocketmq_store.queues.dispatch import Stop
-from tests.store.kit import bodies, draft, opened
+from tests.store.kit import bodies, draft, found_end, opened
 
 
 def a_slave(store: MessageStore, changes: list[Stop | None]) -> Dispatching:
@@ -57,7 +57,7 @@ async def test_a_size_that_is_wrong_is_not_taken_for_a_record_that_still_arrives
     store, _ = opened(tmp_path / "slave")
     store.files.write(0, origin.files.read(0, ends[-1]))
     store.files.write(ends[3], damage)
-    found = store.find_end()
+    found = found_end(store)
     assert found.offset == ends[-1]
     assert found.damage is not None
     assert found.damage.offset == ends[3]

@@ -19,7 +19,7 @@ class Half:
         self.lost: asyncio.Queue[str] = asyncio.Queue()
         self.troubles: list[str] = []
 
-    def hello(self) -> Hello:
+    async def hello(self) -> Hello:
         if self.troubles:
             raise OSError(self.troubles.pop())
         return Hello(1, "C", "b", "127.0.0.1:1", 0, 0, 0, 4096)

@@ -52,6 +52,7 @@ from rocketmq_formats.replica_link import (
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import NotWriterError
+from rocketmq_store.log import whole_records
 from rocketmq_store.log.segments import MappedFiles
 from rocketmq_store.writer_lock import WriterLock
 from tests.broker.broker_kit import Group, running
@@ -611,6 +612,30 @@ async def test_a_replica_whose_log_is_damaged_before_its_end_is_attached_and_rep
         assert (await group.sidecar.receive(LogState, lambda state: state.damage < 0)).checked
         lock.release()
         await group.sidecar.make_master(4, hello=False)
+
+
+async def test_others_run_while_the_end_of_the_log_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole_records, "PORTION", 1)
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        lock = WriterLock(tmp_path / "store" / "writer.lock")
+        lock.acquire()
+        files = MappedFiles(tmp_path / "store" / "commitlog", group.app.store.files.file_size, writer=lock)
+        files.load()
+        end = 0
+        for _ in range(20):
+            record = make_record(end)
+            files.write(end, record)
+            end += len(record)
+        lock.release()
+        hello = asyncio.create_task(group.app.replica.hello())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not hello.done()
+        assert (await hello).max_offset == end
+        files.close()
 
 
 async def test_what_was_repaired_or_is_suspected_is_read_again(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from rocketmq_formats.store.message import SysFlag, read_records
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
 from tests.broker.broker_kit import Group, running
+from tests.store.kit import show
 
 CLIENTS = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.MULTI_TAGS)
 INNER = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
@@ -44,9 +45,7 @@ def dispatched_anew(log: Path, root: Path, settings: StoreSettings) -> dict[tupl
     )
     store.writer.acquire()
     store.open()
-    store.dispatch(store.max_offset)
-    while store.unfinished:
-        store.dispatch(store.max_offset)
+    show(store)
     queues = queues_of(store)
     store.close()
     return queues
@@ -119,9 +118,7 @@ def test_the_store_counts_alike_whatever_the_flag(tmp_path: Path) -> None:
             store.append(draft, 1)
         else:
             store.append_batch([draft, draft], 1)
-    store.dispatch(store.max_offset)
-    while store.unfinished:
-        store.dispatch(store.max_offset)
+    show(store)
     store.durability.flush()
     at_master = queues_of(store)
     assert at_master == dispatched_anew(settings.commit_log_path, tmp_path / "slave", settings)

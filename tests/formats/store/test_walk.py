@@ -41,6 +41,15 @@ def test_heads_without_long_hosts(fields: dict[str, Any]) -> None:
 
 
 @given(FIELDS, st.integers(0, 400))
+def test_where_a_body_ends(fields: dict[str, Any], cut: int) -> None:
+    data, record = both(fields)
+    end = 1 + record.body_start + record.body_length
+    assert walk.body_end(b"x" + data[:cut], 1) == (None if cut < record.body_start else end)
+    no_room = walk.pack_start(end + 1, MAGIC_V1) + data[8:]
+    assert walk.body_end(b"x" + no_room, 1) is None
+
+
+@given(FIELDS, st.integers(0, 400))
 def test_a_record_can_add_up_however_little_of_it_is_there(fields: dict[str, Any], cut: int) -> None:
     data, record = both(fields)
     known = walk.can_add_up(b"x" + data[:cut], 1)

@@ -19,6 +19,7 @@ from rocketmq_store.model import Draft, StoreSettings
 from tests.gate.patience import patient
 from tests.golden.recorder import ask
 from tests.interop.lab import JAVA_BROKER
+from tests.store.kit import dispatched
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -39,7 +40,7 @@ def opened(root: Path) -> MessageStore:
     )
     store.writer.acquire()
     store.open()
-    store.dispatch(store.max_offset)
+    dispatched(store)
     return store
 
 
@@ -55,7 +56,7 @@ def ours(root: Path, *, clean: bool) -> None:
             born_timestamp=int(time.time() * 1000),
         )
         store.append(draft, int(time.time() * 1000))
-        store.dispatch(store.max_offset)
+        dispatched(store)
         if number == OURS // 2:
             store.durability.flush()
     if clean:
@@ -168,6 +169,6 @@ def test_in_turns(apache: None, tmp_path: Path, clean: bool) -> None:
             for number in range(queue_id, count, QUEUES)
         ]
     store.append(Draft(topic=TOPIC.encode(), queue_id=0, body=b"ours again"), 1)
-    store.dispatch(store.max_offset)
+    dispatched(store)
     assert store.queue_bounds(TOPIC, 0)[1] == (OURS + THEIRS) // QUEUES + 1
     store.close()

@@ -21,7 +21,7 @@ from rocketmq_store.log.torn_records import SECTOR, Crash, Doubt, doubt_of, is_t
 from rocketmq_store.log_cut import LogCut
 from rocketmq_store.message_store import MessageStore
 from tests.records import make_record
-from tests.store.kit import abandon, append_zeros, bodies, draft, opened, other_boot, show
+from tests.store.kit import abandon, append_zeros, bodies, draft, found_end, opened, other_boot, show
 
 LARGE = 64 * 1024
 """A file's size, so that the largest properties fit."""
@@ -111,7 +111,7 @@ class TestContent:
                 return
             assert (found.max_offset, found.cut) == (end, -1)
             assert store.cut_tail() == end
-            assert store.find_end().offset == end
+            assert found_end(store).offset == end
             show(store)
             assert bodies(store) == [message.body for message in sent]
             offset = 0
@@ -129,7 +129,7 @@ class TestContent:
             store, _ = opened(Path(folder), file_size=LARGE)
             end = received(store, sent)
             store.extend(end, 0)
-            assert store.find_end().offset == end
+            assert found_end(store).offset == end
             assert store.cut_tail() == end
             abandon(store)
 
@@ -374,7 +374,7 @@ class TestDamage:
             segment.view[at - segment.start] ^= 1
         segment = store.files.segment_at(ends[-1])
         segment.view[ends[-1] - segment.start] = 1  # of a record that has not arrived
-        found = store.find_end()
+        found = found_end(store)
         assert (found.offset, store.max_offset) == (ends[-1], ends[-1])
         assert found.damage is not None
         assert found.damage.offset == ends[2]
@@ -388,7 +388,7 @@ class TestDamage:
         end = store.append(draft(inner + bytes(500)), 1).end
         store.files.segment_at(0).view[end - 40 : end] = bytes(40)
         store.extend(end, 0)
-        assert store.find_end().offset == first
+        assert found_end(store).offset == first
         assert store.cut_tail() == first
 
 

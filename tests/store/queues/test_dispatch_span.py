@@ -6,7 +6,7 @@ import pytest
 
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues import dispatch
-from tests.store.kit import abandon, bodies, draft, opened
+from tests.store.kit import abandon, bodies, dispatched, draft, opened
 
 SPAN = 1000
 SENT = [b"%03d" % number * 20 for number in range(60)]
@@ -31,12 +31,12 @@ def test_units_are_written_a_span_at_a_time(filled: MessageStore) -> None:
     largest = end // len(SENT) * 2
     steps = 0
     while before < end:
-        filled.dispatch(end)
+        dispatched(filled, end)
         now = filled.dispatched_offset
         assert before < now <= before + SPAN + largest
         assert filled.unfinished or now == end
         before, steps = now, steps + 1
-    filled.dispatch(end)
+    dispatched(filled, end)
     assert not filled.unfinished
     assert steps >= end // (SPAN + largest)
     assert [bodies(filled, queue_id=number) for number in range(2)] == [SENT[::2], SENT[1::2]]
@@ -49,6 +49,6 @@ def test_a_message_longer_than_the_span(tmp_path: Path, monkeypatch: pytest.Monk
     for body in long:
         store.append(draft(body), 1)
     for count in range(1, 4):
-        store.dispatch(store.max_offset)
+        dispatched(store)
         assert len(bodies(store)) == count
     assert not store.unfinished
