@@ -64,6 +64,7 @@ class BrokerApp:
             on_prepared=None if settings.skip_pre_online else self._on_prepared,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
+            unregistered=self._unregistered,
             traffic=core.traffic,
         )
         self.services = Services(core, self.replica)
@@ -217,6 +218,9 @@ class BrokerApp:
 
     def _on_suspected(self, offset: int) -> None:
         self.log_scrubber.suspect(offset)
+
+    def _unregistered(self) -> str | None:
+        return self.registrar.unregistered()
 
     def _on_members(self) -> None:
         self.services.on_members()

@@ -100,6 +100,7 @@ class Replica:
         on_prepared: Callable[[int], Awaitable[None]] | None = None,
         on_repaired: Callable[[int], None] = lambda _: None,
         on_suspected: Callable[[int], None] = lambda _: None,
+        unregistered: Callable[[], str | None] = lambda: None,
         traffic: Traffic | None = None,
     ) -> None:
         """`address`: as registered. `on_role_change`: master, slave or neither now, or another epoch. `on_cut`: returns
@@ -109,7 +110,7 @@ class Replica:
         master again, or none any longer. `on_copy_from`: it has heard whose tables to copy. `on_others`: whom to ask
         for newer tables. `on_prepared`: returns, in any case and soon, when this replica has the tables with which to
         serve in an epoch; cancelled if it is not to. `on_repaired`, `on_suspected`: from this offset on, or there, the
-        log should be read again."""
+        log should be read again. `unregistered`: why no name server lists this broker."""
         self._settings = settings
         self._address = address
         self._store = store
@@ -120,6 +121,7 @@ class Replica:
         self._on_role_change = on_role_change
         self._on_cut = on_cut
         self._on_hold = on_hold
+        self._unregistered = unregistered
         self._on_members, self._on_master_known = on_members, on_master_known
         self._on_copy_from = on_copy_from
         self._on_others, self._on_prepared = on_others, on_prepared
@@ -238,7 +240,10 @@ class Replica:
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
             # at once, whatever else is running
-            self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses, self._role.acting))
+            unregistered = self._unregistered()
+            self._traffic.counts.unregistered = int(unregistered is not None)
+            refuses = self._store.disk_space.refuses
+            self._link.send(Alive(self._traffic.counts, refuses, self._role.acting, unregistered))
             return
         if isinstance(message, Others):
             self._on_others(message)
