@@ -64,6 +64,19 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
+def host_of(address: str) -> str:
+    """The host in `host:port`, an IP address in one form of text; "" if it is no address."""
+    try:
+        host, _ = parse_address(address)
+    except ValueError:
+        return ""
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(getattr(number, "ipv4_mapped", None) or number)
+
+
 def format_address(host: str, port: int) -> str:
     """What `parse_address` reads."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

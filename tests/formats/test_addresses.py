@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_formats.addresses import format_address, parse_address, parse_addresses, parse_host
+from rocketmq_formats.addresses import format_address, host_of, parse_address, parse_addresses, parse_host
 
 WRONG_HOSTS = (
     "",
@@ -84,6 +84,23 @@ def test_ipv6_as_java_writes_it() -> None:
     for no_port in ("::1", "fe80::1", "fd00:0:0:0:0:0:0:1"):
         with pytest.raises(ValueError, match="neither"):
             parse_address(no_port)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("127.0.0.1:1", "127.0.0.1"),
+        ("[::1]:1", "::1"),
+        ("[0:0:0:0:0:0:0:1]:1", "::1"),
+        ("0:0:0:0:0:0:0:1:1", "::1"),
+        ("[::ffff:127.0.0.1]:1", "127.0.0.1"),
+        ("a.example.org:1", "a.example.org"),
+        ("a", ""),
+        ("a b:1", ""),
+    ],
+)
+def test_a_host_is_the_same_in_all_forms_of_its_address(address: str, host: str) -> None:
+    assert host_of(address) == host
 
 
 def test_lists() -> None:

@@ -34,7 +34,7 @@ from rocketmq_controller.raft import (
 from rocketmq_controller.raft.configuration import MAX_ID_BYTES
 from rocketmq_controller.service import Answer, ControllerService
 from rocketmq_controller.settings import Peer, is_member_id
-from rocketmq_formats.addresses import parse_address
+from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     NO_BROKER_ID,
@@ -349,7 +349,7 @@ class ControllerAdmin(ControllerAdminServicer):
 
     def _grpc_address(self, peer: Peer) -> str | None:
         port = self._service.config.settings.grpc_port_of(peer)
-        return f"{peer.host}:{port}" if 0 < port < 65536 else None
+        return format_address(peer.host, port) if 0 < port < 65536 else None
 
 
 def _status_of(error: MembershipError | RaftError) -> grpc.StatusCode:
