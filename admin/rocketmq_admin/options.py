@@ -9,7 +9,7 @@ import typer
 
 from rocketmq_admin.errors import WrongUsageError
 from rocketmq_api.channels import ClientTls
-from rocketmq_runtime.remoting.client import parse_address
+from rocketmq_formats.addresses import parse_addresses as parse_list
 
 
 class OutputFormat(StrEnum):
@@ -111,14 +111,12 @@ def parse_addresses(text: str, option: str) -> Sequence[str]:
     Raises:
         WrongUsageError: no address, or one that does not parse.
     """
-    addresses = list(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
+    try:
+        addresses = parse_list(text)
+    except ValueError as error:
+        raise WrongUsageError(f"{option}: {error}") from error
     if not addresses:
         raise WrongUsageError(f"{option}: no address given")
-    for address in addresses:
-        try:
-            parse_address(address)
-        except ValueError as error:
-            raise WrongUsageError(f"{option}: {error}") from error
     return addresses
 
 

@@ -76,6 +76,7 @@ class BrokerApp:
             address=core.address,
             ha_address=core.ha_address,
         )
+        self.replica.unregistered = self.registrar.unregistered
         self.group_watch = GroupWatch(
             settings=settings,
             role=core.role,

@@ -18,6 +18,7 @@ from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import TableFile, load_table
 from rocketmq_broker.traffic import Traffic
+from rocketmq_formats.addresses import format_address, parse_host
 from rocketmq_formats.store.config_files import TOPICS_FILE, EntryTexts, TopicsFile
 from rocketmq_formats.store.message_id import encode_host
 from rocketmq_runtime.remoting.client import RemotingClient
@@ -30,9 +31,10 @@ class BrokerCore:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        ip = settings.broker_ip1 or own_address()
-        self.address = f"{ip}:{settings.listen_port}"
-        self.ha_address = f"{settings.broker_ip2 or ip}:{settings.ha_port}"
+        ip = parse_host(settings.broker_ip1) if settings.broker_ip1 else own_address()
+        ha_ip = parse_host(settings.broker_ip2) if settings.broker_ip2 else ip
+        self.address = format_address(ip, settings.listen_port)
+        self.ha_address = format_address(ha_ip, settings.ha_port)
         self.store_host = encode_host(numeric(ip), settings.listen_port)
         """As records have it."""
         self.store = MessageStore(store_settings(settings))

@@ -31,6 +31,8 @@ CALL_SECONDS = 3.0
 """Maximum; registerBrokerTimeoutMills may make it shorter."""
 RETRY_SECONDS = 1.0
 """After a failed registration; also the minimum time between two that lost connections cause."""
+UNREGISTERED_SECONDS = 30.0
+"""Without any registration until operators are told."""
 UNREGISTER_SECONDS = 1.0
 """A name server that does not answer notices the closed connection itself."""
 
@@ -60,6 +62,9 @@ class Registrar:
         self._loop = asyncio.get_running_loop()
         self._registered_at = dict.fromkeys(settings.name_servers, float("-inf"))
         """Loop time when the last registration at each began."""
+        self._problems: dict[str, str] = {}
+        """By name server: why its last registration failed."""
+        self._unregistered_since: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """For name servers whose connections closed."""
         self._body = b""
@@ -77,6 +82,23 @@ class Registrar:
         """Register at once: something changed."""
         for changed in self._servers.values():
             changed.set()
+
+    def unregistered(self) -> str | None:
+        """Why no name server has taken a registration for UNREGISTERED_SECONDS; None if one has, or if this broker does
+        not register at present."""
+        since = self._unregistered_since
+        if since is None or self._role.outward_id is None or self._loop.time() - since < UNREGISTERED_SECONDS:
+            return None
+        return "; ".join(f"{server}: {problem}" for server, problem in sorted(self._problems.items()))
+
+    def _note(self, server: str, problem: str | None) -> None:
+        self._problems.pop(server, None)
+        if problem is not None:
+            self._problems[server] = problem
+        if len(self._problems) < len(self._servers):
+            self._unregistered_since = None
+        elif self._unregistered_since is None:
+            self._unregistered_since = self._loop.time()
 
     async def stop(self) -> None:
         """Unregister at every name server."""
@@ -110,6 +132,7 @@ class Registrar:
             outward = self._role.outward_id
             if outward is not None:
                 problem = await self._register(server, outward)
+                self._note(server, problem)
                 if problem is None and failing:
                     log.info("registered again", name_server=server)
                 elif problem is not None and not failing:

@@ -35,8 +35,8 @@ from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.tools.topic_admin import TopicAdmin
 from rocketmq_broker.tools.topic_deletion import TopicDeletion
 from rocketmq_broker.tools.topic_info import TopicInfo
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.store.delay_levels import parse_levels
-from rocketmq_runtime.remoting.client import parse_address
 
 log = structlog.get_logger(__name__)
 

@@ -1,17 +1,15 @@
 """The broker's settings: its keys (`rocketmq_settings.broker`), the checks across them, and what follows."""
 
-import ipaddress
-import re
 import socket
 from pathlib import Path
 from typing import Final
 
 from rocketmq_broker.domain.role import Durability
-from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
+from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
-from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_settings.broker import BrokerKeys
-from rocketmq_settings.replica import FAST_PORT_DISTANCE, check_fixed_role
+from rocketmq_settings.checks import check_replica
+from rocketmq_settings.replica import FAST_PORT_DISTANCE
 from rocketmq_store.retention import hours
 
 ACTING_TIMEOUT_MILLIS: Final = 10_000
@@ -22,14 +20,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
     """Every key of `rocketmq-broker -c FILE`."""
 
     def __post_init__(self) -> None:
-        try:
-            encode_identity(BrokerIdentity(self.broker_cluster_name, self.name, 1))
-        except IdentityError as error:
-            raise ValueError(f"brokerClusterName or brokerName: {error}") from error
-        check_fixed_role(self)
-        for key, host in (("brokerIP1", self.broker_ip1), ("brokerIP2", self.broker_ip2)):
-            if host and not _is_host(host):
-                raise ValueError(f"{key}: {host!r} is neither an address nor a host's name; the port has its own key")
+        check_replica(self, self.name)
         for key, path in (
             ("storePathRootDir", self.store_path_root_dir),
             ("storePathCommitLog", self.store_path_commit_log),
@@ -49,11 +40,6 @@ class BrokerSettings(BrokerKeys, frozen=True):
             parse_levels(self.message_delay_level)
         except DelayLevelError as error:
             raise ValueError(f"messageDelayLevel: {error}") from error
-        for address in self.name_servers:
-            try:
-                parse_address(address)
-            except ValueError as error:
-                raise ValueError(f"namesrvAddr: {error}") from error
 
     @property
     def name(self) -> str:
@@ -75,7 +61,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        return tuple(filter(None, (part.strip() for part in self.namesrv_addr.split(";"))))
+        return parse_addresses(self.namesrv_addr)
 
     @property
     def root(self) -> Path:
@@ -121,18 +107,6 @@ class BrokerSettings(BrokerKeys, frozen=True):
         copies = 1 if not strict and not self.all_ack_in_sync_state_set else 2
         alone = self.waits_for_no_copies or max(copies, self.in_sync_replicas, self.min_in_sync_replicas) == 1
         return Durability(self.copies_needed, strict, alone and self.flush_disk_type == "ASYNC_FLUSH")
-
-
-_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9._-]{1,255}", re.ASCII)
-"""Of a host; what has no letter is an address, or a wrong one."""
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return _NAME.fullmatch(text) is not None
-    return True
 
 
 def _check_path(key: str, text: str) -> None:

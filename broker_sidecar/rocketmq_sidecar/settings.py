@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, encode_identity
+from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_runtime.config.settings import group_values
-from rocketmq_runtime.remoting.client import parse_address
-from rocketmq_settings.replica import check_fixed_role
+from rocketmq_settings.checks import check_addresses, check_bind, check_replica
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_sidecar.domain.options import Options, Timing
 from rocketmq_sidecar.domain.replication.confirm import AckRule
@@ -21,11 +20,9 @@ class SidecarSettings(SidecarKeys, frozen=True):
     """Every key of `rocketmq-sidecar -c FILE`."""
 
     def __post_init__(self) -> None:
-        try:
-            encode_identity(BrokerIdentity(self.broker_cluster_name, self.name, 1))
-        except IdentityError as error:
-            raise ValueError(f"brokerClusterName or brokerName: {error}") from error
-        check_fixed_role(self)
+        check_replica(self, self.name)
+        check_addresses("controllerAddr", self.controller_addr)
+        check_bind("metricsPromExporterHost", self.metrics_prom_exporter_host)
         if not self.enable_controller_mode and self.beside_java_broker:
             raise ValueError(
                 "enableControllerMode=false with brokerEngine=apache: an official broker without controllers runs"
@@ -36,11 +33,6 @@ class SidecarSettings(SidecarKeys, frozen=True):
                 "controllerAddr is not set: name all controllers as host:port;host:port;host:port, or set"
                 " enableControllerMode=false"
             )
-        for address in self.controllers:
-            try:
-                parse_address(address)
-            except ValueError as error:
-                raise ValueError(f"controllerAddr: {error}") from error
         if not 0 < self.ha_port < 65536 or self.ha_port == self.listen_port:
             raise ValueError(f"haListenPort={self.ha_port} must be a port other than listenPort={self.listen_port}")
         tls = (self.sidecar_grpc_tls_cert_file, self.sidecar_grpc_tls_key_file, self.sidecar_grpc_tls_ca_file)
@@ -72,7 +64,7 @@ class SidecarSettings(SidecarKeys, frozen=True):
     @property
     def controllers(self) -> tuple[str, ...]:
         """Each address once, in order."""
-        return tuple(dict.fromkeys(filter(None, (part.strip() for part in self.controller_addr.split(";")))))
+        return parse_addresses(self.controller_addr)
 
     @property
     def declared_timeout_mills(self) -> int:

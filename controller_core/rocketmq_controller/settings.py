@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_runtime.config.live_config import UpdatableSettings
-from rocketmq_runtime.remoting.client import parse_address
+from rocketmq_settings.checks import check_bind, check_own_host
 from rocketmq_settings.controller import ControllerKeys
 
 
@@ -20,13 +21,15 @@ class Peer(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return format_address(self.host, self.port)
 
 
 class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
     """Every key of `rocketmq-controller -c FILE`."""
 
     def __post_init__(self) -> None:
+        check_bind("controllerListenHost", self.controller_listen_host)
+        check_bind("metricsPromExporterHost", self.metrics_prom_exporter_host)
         peers = parse_peers(self.controller_d_leger_peers)
         if self.controller_d_leger_self_id not in peers:
             raise ValueError(
@@ -129,10 +132,11 @@ def parse_peers(text: str) -> dict[str, Peer]:
     peers: dict[str, Peer] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         peer_id, separator, address = part.partition("-")
-        if not separator or not peer_id:
+        if not separator or not is_member_id(peer_id):
             raise ValueError(f"controllerDLegerPeers: {part!r} is not of the form id-host:port")
         try:
             host, port = parse_address(address)
+            check_own_host(peer_id, host)
         except ValueError as error:
             raise ValueError(f"controllerDLegerPeers: {part!r}: {error}") from error
         if peer_id in peers:
@@ -143,6 +147,11 @@ def parse_peers(text: str) -> dict[str, Peer]:
     if len({peer.address for peer in peers.values()}) < len(peers):
         raise ValueError("controllerDLegerPeers: two members have the same address")
     return peers
+
+
+def is_member_id(text: str) -> bool:
+    """Whether it can stand in controllerDLegerPeers, and in the lists of members that tools get."""
+    return text.isprintable() and bool(text) and not set(text) & set("-;: ")
 
 
 _MOST_DISTANCE: Final = 1000

@@ -9,10 +9,10 @@ import time
 import urllib.error
 import urllib.request
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
-from rocketmq_runtime.remoting.client import parse_address
 
 _CHUNK = 65_536
 

@@ -48,6 +48,8 @@ STRUCTURE = (
     Refused("BrokerGroup", {"image": {"pullSecrets": ["a", "a"]}}, "Duplicate value"),
     Refused("BrokerGroup", {"controllerRef": {"name": None}}, "spec.controllerRef.name: Required value"),
     Refused("BrokerGroup", {"controllerRef": None, "controllerAddr": "h"}, "spec.controllerAddr in body should match"),
+    Refused("BrokerGroup", {"controllerGrpcAddr": "h:0"}, "spec.controllerGrpcAddr in body should match"),
+    Refused("BrokerGroup", {"namesrvAddr": "h:1;h:65536"}, "spec.namesrvAddr in body should match"),
     Refused("BrokerGroup", {"namesrvAddr": "n:9876;"}, "spec.namesrvAddr in body should match"),
     Refused("BrokerGroup", {"config": {"fileReservedTime": 48}}, "must be of type string"),
     Refused("BrokerGroup", {"config": {"fileReservedTime": "1\n2"}}, "should match"),

@@ -10,6 +10,7 @@ import struct
 from collections import deque
 from typing import Final, cast
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import MAX_FRAME, decode_frame
 from rocketmq_formats.remoting.send_frames import SendAnswer, SendAnswerFields, decode_send_answer
@@ -20,7 +21,6 @@ from rocketmq_runtime.remoting.client import (
     ConnectError,
     ConnectionLostError,
     RemotingError,
-    parse_address,
 )
 
 _SWEEPS: Final = 8

@@ -7,13 +7,13 @@ Source: rocketmq-all-5.3.3: MQClientInstance.java, NettyRemotingClient.java, Cli
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from rocketmq_client.errors import NameServerError, TopicNotFoundError, describe
+from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.json.bodies import decode_body
@@ -60,14 +60,13 @@ class TopicRoute(msgspec.Struct, frozen=True):
     is_template: bool = False
 
 
-def parse_addresses(nameservers: str | Sequence[str]) -> tuple[str, ...]:
-    """Addresses of name servers, from a list or from a text in which `;` or `,` joins them.
+def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Addresses of name servers, from a list or from a text in which `;` joins them.
 
     Raises:
-        ValueError: none.
+        ValueError: none, or one that does not parse.
     """
-    parts = re.split("[;,]", nameservers) if isinstance(nameservers, str) else nameservers
-    addresses = tuple(part.strip() for part in parts if part.strip())
+    addresses = parse_addresses(given if isinstance(given, str) else ";".join(given))
     if not addresses:
         raise ValueError("no name server given; write host:port;host:port")
     return addresses
@@ -79,7 +78,7 @@ class Routes:
     def __init__(self, client: RemotingClient, nameservers: str | Sequence[str], *, timeout: float = 3.0) -> None:
         """`timeout`, in seconds, is one name server's."""
         self._client = client
-        self._nameservers = parse_addresses(nameservers)
+        self._nameservers = name_servers_of(nameservers)
         self._first = 0
         self._timeout = timeout
         self._routes: dict[str, TopicRoute] = {}

@@ -22,6 +22,12 @@ TEMPORARY_FILE_NAME: Final = "brokerIdentity-temp"
 MAX_LENGTH: Final = 4096
 """Largest text accepted, in bytes."""
 
+NAME_PATTERN: Final = "[A-Za-z0-9][-A-Za-z0-9._]*"
+"""Of the names that clusters and brokers get here and on Kubernetes. Others can be stored, but brokers name topics
+after them, and blanks or `;` break lines and lists that others keep."""
+MAX_NAME_LENGTH: Final = 127
+NAME_FORM: Final = f"1 to {MAX_NAME_LENGTH} of A-Z, a-z, 0-9, '-', '_' and '.', beginning with a letter or digit"
+
 _SEPARATOR = "#"
 
 

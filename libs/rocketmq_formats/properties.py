@@ -1,19 +1,26 @@
 """Java properties text: the bodies of the config requests (25, 26, 318, 319, 1009, 1010) and RocketMQ's config files.
 
 Java's senders write `key=value` lines without any escaping, its receivers run `Properties.load` over them. `parse` does
-what `load` does; `dump` writes Java's bytes for plain values and escapes exactly where `load` would lose something.
-One difference: `load` takes the bytes for Latin-1, we take them for UTF-8, which is what Java's senders write.
+what `load` does, ISO-8859-1 included; `dump` writes Java's bytes for plain values and escapes exactly where `load`
+would lose something. Three differences, where Java loses or invents a key without a word: a byte order mark before a
+line does not count, text in UTF-16 is refused, and a backslash alone at the end of the text is no key.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from rocketmq_formats.errors import BodyError
 
 MAX_LENGTH: Final = 1024 * 1024
 """Largest text parsed, in bytes; a broker's whole configuration is about 20 kB."""
 
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"
+"""Of UTF-8, as ISO-8859-1 reads it."""
+_UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|\0|.\0", re.DOTALL)
+"""Its byte order mark, or the zero in its first character."""
 _LINE_END = re.compile(r"\r\n|\r|\n")
 # key, then white space, '=' or ':' (at most one of the two, spaces around it), then the value
 _KEY = re.compile(r"((?:[^\\=: \t\f]|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", re.DOTALL)
@@ -26,24 +33,41 @@ _UNSAFE_IN_KEY = re.compile(r"[^!-\[\]-~]|[=:]|^[#!]")
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """A key with its value, and the line where it begins, counted from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
 def parse(data: bytes) -> dict[str, str]:
     """Keys and values of properties text; the last of equal keys wins.
 
     Raises:
-        BodyError: longer than MAX_LENGTH, not UTF-8, or a `\\u` without four hex digits (Java refuses that text too).
+        BodyError: as `entries`.
+    """
+    return {entry.key: entry.value for entry in entries(data)}
+
+
+def entries(data: bytes) -> Iterator[Entry]:
+    """Keys and values of properties text, in its order.
+
+    Raises:
+        BodyError: longer than MAX_LENGTH, UTF-16, or a `\\u` without four hex digits outside of comments (Java refuses
+            that text too).
     """
     if len(data) > MAX_LENGTH:
         raise BodyError(f"properties of {len(data)} bytes: more than {MAX_LENGTH}")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise BodyError(f"properties are not UTF-8: {error}") from error
-    properties = {}
-    for line in _logical_lines(text):
+    if _UTF_16.match(data):
+        raise BodyError("line 1: text in UTF-16, or no text at all: save it as UTF-8")
+    for number, line in _logical_lines(data.decode("latin-1")):
         match = _KEY.match(line)
         assert match is not None, "every part of the pattern may be empty"
-        properties[_unescape(match[1])] = _unescape(line[match.end() :])
-    return properties
+        try:
+            yield Entry(_unescape(match[1]), _unescape(line[match.end() :]), number)
+        except BodyError as error:
+            raise BodyError(f"line {number}: {match[1][:80]}: {error}") from error
 
 
 def dump(properties: Mapping[str, str]) -> bytes:
@@ -52,22 +76,26 @@ def dump(properties: Mapping[str, str]) -> bytes:
     return "".join(lines).encode()
 
 
-def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blanks; one that ends in an odd number of backslashes continues in the next."""
-    lines: list[str] = []
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and blanks, each with its number; one that ends in an odd number of backslashes continues
+    in the next, in which only a line that has nothing yet can still become a comment."""
     parts: list[str] = []
-    for natural in _LINE_END.split(text):
-        line = natural.lstrip(_BLANKS)
-        if not parts and (not line or line[0] in "#!"):
-            continue
-        if (len(line) - len(line.rstrip("\\"))) % 2:
-            parts.append(line[:-1])
-            continue
-        lines.append("".join([*parts, line]))
-        parts = []
+    begin = 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANKS)
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            begin = number
+        continues = (len(line) - len(line.rstrip("\\"))) % 2
+        part = line[:-1] if continues else line
+        if part:
+            parts.append(part)
+        if parts and not continues:
+            yield begin, "".join(parts)
+            parts = []
     if parts:
-        lines.append("".join(parts))
-    return [line for line in lines if line]
+        yield begin, "".join(parts)
 
 
 def _unescape(text: str) -> str:
@@ -83,7 +111,7 @@ def _unescape_one(match: re.Match[str]) -> str:
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     if escaped == "u":
-        raise BodyError("properties contain a \\u without four hex digits")
+        raise BodyError("a \\u without four hex digits; a backslash itself is written twice")
     return _CONTROLS.get(escaped, escaped)
 
 

@@ -195,6 +195,9 @@ class Counts(msgspec.Struct, array_like=True):
     delayed_passed_over: Annotated[
         int, _metric("delayed_passed_over", "Delayed messages not delivered: their records are unreadable")
     ] = 0
+    unregistered: Annotated[
+        int, _metric("unregistered", "1 while no name server has taken a registration for 30 s", kind="gauge")
+    ] = 0
 
 
 def count_metrics() -> tuple[CountMetric, ...]:
@@ -216,6 +219,8 @@ class Alive(Message, frozen=True, tag=True, array_like=True):
     """Why the store takes nothing at present, such as a full disk; None if it does."""
     acting: bool = False
     """A slave that serves consumers in a master's place."""
+    unregistered: str | None = None
+    """Why no name server lists this broker, although some are configured; None if one does."""
 
 
 # sidecar -> broker

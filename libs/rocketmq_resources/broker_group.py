@@ -1,5 +1,6 @@
 """A BrokerGroup as a value: what its fields mean for the plan, and the rules that a plan relies on."""
 
+from rocketmq_formats.addresses import parse_addresses
 from rocketmq_resources import names
 from rocketmq_resources.acting import is_true
 from rocketmq_resources.common import Resource, memory_promised, parse_metadata, size_in_bytes
@@ -124,6 +125,12 @@ def parse_broker_group(body: Json) -> BrokerGroup:
 def _check(group: BrokerGroup) -> None:
     """The rules of the CRD that a plan relies on, for resources that were stored before these rules."""
     spec = group.spec
+    for field, addresses in (
+        ("controllerAddr", spec.controller_addr),
+        ("controllerGrpcAddr", spec.controller_grpc_addr),
+        ("namesrvAddr", spec.namesrv_addr),
+    ):
+        _check_addresses(f"spec.{field}", addresses or "")
     if (spec.controller_ref is None) == (spec.controller_addr is None):
         raise SpecError("spec.controllerRef", "set either controllerRef or controllerAddr")
     if spec.name_server_ref is not None and spec.namesrv_addr is not None:
@@ -145,6 +152,13 @@ def _check(group: BrokerGroup) -> None:
     _ = group.storage_bytes, group.commit_log_bytes, group.broker_memory  # raise SpecError
     if spec.verification is not None:
         _check_verification(group.name, spec.verification)
+
+
+def _check_addresses(path: str, addresses: str) -> None:
+    try:
+        parse_addresses(addresses)
+    except ValueError as error:
+        raise SpecError(path, str(error)) from error
 
 
 def _check_engine(group: BrokerGroup) -> None:

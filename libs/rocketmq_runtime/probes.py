@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.open_files import OpenFiles
 
@@ -60,7 +61,8 @@ class ProbeServer:
         try:
             listening = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
         except OSError as error:
-            raise OSError(error.errno, f"probes cannot listen on {host}:{port}: {error.strerror}") from error
+            where = format_address(host, port)
+            raise OSError(error.errno, f"probes cannot listen on {where}: {error.strerror}") from error
         self.port = int(listening.getsockname()[1])
         OpenFiles.reserve(MAX_CONNECTIONS)
         self._loop = asyncio.SelectorEventLoop()

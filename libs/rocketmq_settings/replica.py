@@ -33,12 +33,12 @@ class ReplicaKeys(Settings, frozen=True):
     """What both halves must agree on."""
 
     broker_cluster_name: Annotated[
-        str, key("Cluster of the group, equal on all replicas, without `#`.", set_by="spec.clusterName")
+        str, key("Cluster of the group, equal on all replicas.", set_by="spec.clusterName")
     ] = DEFAULT_CLUSTER
     broker_name: Annotated[
         str,
         key(
-            "Name of the group, equal on all replicas, without `#`.",
+            "Name of the group, equal on all replicas.",
             default="the host's name",
             set_by="spec.brokerName",
         ),

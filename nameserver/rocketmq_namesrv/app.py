@@ -10,6 +10,7 @@ from typing import Protocol
 import prometheus_client
 import structlog
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_namesrv.config import LiveConfig
 from rocketmq_namesrv.health import Health
 from rocketmq_namesrv.kv_store import KVStore
@@ -108,7 +109,7 @@ class NameServerApp:
             )
         log.info(
             "name server started",
-            address=f"{settings.bind_address}:{self.server.port}",
+            address=format_address(settings.bind_address, self.server.port),
             metrics=settings.metrics_prom_exporter_port or None,
             controller=None if self.controller is None else self.controller.member_id,
         )

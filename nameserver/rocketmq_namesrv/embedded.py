@@ -18,7 +18,7 @@ from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.raft import RaftError, RaftSettingsError
 from rocketmq_controller.settings import ControllerSettings
 from rocketmq_namesrv.app import HostedControllerError
-from rocketmq_runtime.config.settings import SettingsError, from_environment
+from rocketmq_runtime.config.settings import Placed, SettingsError, from_environment
 
 NAME_SERVERS_OWN = frozenset({"configStorePath", "metricsPromExporterPort", "metricsPromExporterHost"})
 
@@ -84,10 +84,10 @@ def controller_config(file_values: Mapping[str, str], environ: Mapping[str, str]
     Raises:
         SettingsError: a value that does not parse, or one that is missing.
     """
-    file = {key: value for key, value in file_values.items() if key not in NAME_SERVERS_OWN}
-    environment = {
-        key: value
-        for key, value in from_environment(ControllerSettings, environ).items()
-        if key not in NAME_SERVERS_OWN
-    }
-    return LiveConfig({**file, "metricsPromExporterPort": "0"}, environment)
+    environment = _without_own(from_environment(ControllerSettings, environ))
+    return LiveConfig(_without_own(file_values, {"metricsPromExporterPort": "0"}), environment)
+
+
+def _without_own(values: Mapping[str, str], instead: Mapping[str, str] | None = None) -> Placed:
+    kept = {key: value for key, value in values.items() if key not in NAME_SERVERS_OWN}
+    return Placed({**kept, **(instead or {})}, values.places if isinstance(values, Placed) else {})

@@ -58,7 +58,7 @@ def test_overview_and_version(admin: Tool) -> None:
         (("electMaster", "-a", N1, "-bn", " ", "-c", "c", "-b", "1"), "-bn: must not be empty"),
         (("electMaster", "-a", N1, "--what"), "No such option: --what"),
         (("getControllerMetaData", "-a", "localhost"), "-a: not an address of the form host:port: 'localhost'"),
-        (("getControllerMetaData", "-a", " ; "), "-a: no address given"),
+        (("getControllerMetaData", "-a", " ; "), "-a: ' ; ' holds no address"),
         (("getControllerMetaData", "-a", N1, "-o", "xml"), "Invalid value for '-o'"),
         (("getControllerMetaData", "-a", N1, "--timeout", "0"), "Invalid value for '--timeout'"),
         (("getSyncStateSet", "-a", N1), "give a broker group (-b) or a cluster (-c)"),

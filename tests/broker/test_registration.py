@@ -15,11 +15,11 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.registration import body_crc32, decode_registration
-from rocketmq_formats.replica_link import Following, Hello, Release, Welcome
+from rocketmq_formats.replica_link import Alive, Following, Hello, Probe, Release, Welcome
 from rocketmq_formats.topics import TopicConfig
-from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
 from rocketmq_runtime.remoting.server import Peer, RemotingServer
-from tests.broker.broker_kit import running, settings_for
+from tests.broker.broker_kit import Group, running, settings_for
 
 
 class NameServer:
@@ -190,6 +190,76 @@ async def test_a_name_server_that_hangs_up_after_each_answer_is_not_asked_all_th
     await asyncio.sleep(10.5)
     assert [round(at - began) for at in client.calls] == list(range(11))
     await registrar.stop()
+
+
+class Names(RemotingClient):
+    """Name servers by address: those in `down` refuse connections."""
+
+    def __init__(self, *down: str) -> None:
+        super().__init__()
+        self.down = set(down)
+
+    async def call(self, address: str, request: RemotingCommand, *, timeout: float = 3.0) -> RemotingCommand:
+        if address in self.down:
+            raise ConnectError(f"cannot connect to {address}: Connection refused")
+        return response(request, ResponseCode.SUCCESS)
+
+
+@pytest.mark.looptime
+async def test_a_broker_that_no_name_server_lists_says_so_after_a_while(tmp_path: Path) -> None:
+    client = Names("a:1", "b:1")
+    role = ReplicaRole(Durability(1, strict=False))
+    role.welcomed(2)
+    role.follow(1, "127.0.0.1:9")
+    registrar = Registrar(
+        settings=settings_for(tmp_path, namesrvAddr="a:1;b:1"),
+        role=role,
+        topics=TopicTable(cluster="C", broker_name="b", auto_create=True, default_queue_nums=8),
+        client=client,
+        address="127.0.0.1:10",
+        ha_address="127.0.0.1:11",
+    )
+    registrar.start()
+    await asyncio.sleep(29)
+    assert registrar.unregistered() is None
+    await asyncio.sleep(2)
+    why = "a:1: cannot connect to a:1: Connection refused; b:1: cannot connect to b:1: Connection refused"
+    assert registrar.unregistered() == why
+    client.down.remove("b:1")
+    await asyncio.sleep(2)
+    assert registrar.unregistered() is None, "one is enough"
+    client.down.add("b:1")
+    registrar.register_now()
+    await asyncio.sleep(29)
+    assert registrar.unregistered() is None
+    await asyncio.sleep(2)
+    assert registrar.unregistered() == why
+    role.lose_role("for a test")
+    assert registrar.unregistered() is None, "without a role it does not register"
+    await registrar.stop()
+
+
+async def test_the_answer_to_a_probe_says_that_no_name_server_lists_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "UNREGISTERED_SECONDS", 0)
+    async with name_server() as (server, address), running(tmp_path / "store", namesrvAddr=address) as group:
+        await server.registration()
+        seen = await probed(group)
+        assert (seen.unregistered, seen.counts and seen.counts.unregistered) == (None, 0)
+        server.code = ResponseCode.SYSTEM_ERROR
+        group.app.registrar.register_now()
+        async with asyncio.timeout(30):
+            while (seen := await probed(group)).unregistered is None:
+                await asyncio.sleep(0.01)
+        assert seen.unregistered == f"{address}: code 1: None"
+        assert seen.counts is not None
+        assert seen.counts.unregistered == 1
+
+
+async def probed(group: Group) -> Alive:
+    group.sidecar.send(Probe())
+    return await group.sidecar.receive(Alive)
 
 
 def update_topic(**changes: object) -> RemotingCommand:

@@ -1,10 +1,15 @@
 """The configuration file, as Java's brokers have it."""
 
+from pathlib import Path
+
 import pytest
 
+from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_formats.store.message_id import decode_host
 from rocketmq_runtime.config.settings import SettingsError, build_settings
 from rocketmq_settings.table import OF_THE_SIDECAR
+from tests.broker.broker_kit import settings_for
 
 JAVA = {
     "brokerClusterName": "C",
@@ -101,6 +106,13 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:
     with pytest.raises(SettingsError, match=key):
         build_settings(BrokerSettings, {**JAVA, key: value})
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+async def test_an_ipv6_address_is_announced_in_brackets(tmp_path: Path, host: str) -> None:
+    core = BrokerCore(settings_for(tmp_path, brokerIP1=host, listenPort=30911, haListenPort=30912))
+    assert (core.address, core.ha_address) == ("[::1]:30911", "[::1]:30912")
+    assert decode_host(core.store_host) == ("::1", 30911)
 
 
 def test_the_role_fits_the_id_where_it_counts() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketmq_client.errors import NameServerError, TopicNotFoundError
-from rocketmq_client.routes import PublishQueue, Routes, parse_addresses
+from rocketmq_client.routes import PublishQueue, Routes, name_servers_of
 from rocketmq_formats.remoting.nameserver import BrokerData, QueueData, TopicRouteData
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.client.fake_cluster import FakeNameServer, running
@@ -132,9 +132,11 @@ async def test_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_lists_of_name_servers() -> None:
-    assert parse_addresses(" a:1; b:2,c:3 ;") == ("a:1", "b:2", "c:3")
-    assert parse_addresses(["a:1"]) == ("a:1",)
+    assert name_servers_of(" a:1; b:2;c:3 ;") == ("a:1", "b:2", "c:3")
+    assert name_servers_of(["a:1"]) == ("a:1",)
+    with pytest.raises(ValueError, match="`;` stands between addresses"):
+        name_servers_of("a:1,b:2")
     nothing: str | list[str]
-    for nothing in ("", " ; ", []):
+    for nothing in ("", " ", []):
         with pytest.raises(ValueError, match="no name server given"):
-            parse_addresses(nothing)
+            name_servers_of(nothing)

@@ -68,6 +68,11 @@ def test_a_grpc_port_of_its_own_moves_nobodys_raft_port(other: int, grpc: int, r
     assert tuple(made.raft_port_of(peer) for peer in made.peers.values()) == raft
 
 
+def test_an_ipv6_member_is_announced_in_brackets() -> None:
+    peers = settings(controllerDLegerPeers="n0-[fd00::1]:9878;n1-fd00::2:9878;n2-c:9878").peers
+    assert [peer.address for peer in peers.values()] == ["[fd00::1]:9878", "[fd00::2]:9878", "c:9878"]
+
+
 def test_a_member_that_joins_may_name_an_even_number() -> None:
     peers = "n0-a:1;n1-b:1"
     assert len(settings(controllerDLegerPeers=peers, controllerDLegerSelfId="n1", controllerJoin="true").peers) == 2

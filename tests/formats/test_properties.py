@@ -29,7 +29,7 @@ from rocketmq_formats.properties import MAX_LENGTH, dump, parse
         ("a=\\u4E2d\\u00e9", {"a": "中é"}),
         ("a=\\ud83d\\ude00", {"a": "😀"}),
         ("a=\\ud83d", {"a": "\N{REPLACEMENT CHARACTER}"}),
-        ("a=中", {"a": "中"}),
+        ("a=é", {"a": "\xc3\xa9"}),
         ("a=1\na=2", {"a": "2"}),
     ],
 )
@@ -37,7 +37,7 @@ def test_text_is_read_by_javas_rules(text: str, properties: dict[str, str]) -> N
     assert parse(text.encode()) == properties
 
 
-@pytest.mark.parametrize("data", [b"a=\\u12", b"a=\\u12g4", b"\\u=1", b"a=\xff", b"a=" + b"x" * MAX_LENGTH])
+@pytest.mark.parametrize("data", [b"a=\\u12", b"a=\\u12g4", b"\\u=1", b"a=" + b"x" * MAX_LENGTH])
 def test_what_java_refuses_is_refused(data: bytes) -> None:
     with pytest.raises(BodyError):
         parse(data)

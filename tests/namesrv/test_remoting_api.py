@@ -243,7 +243,7 @@ class TestSettings:
             (b"rocketmqHome=/x\n", ResponseCode.NO_PERMISSION),
             (b"enableTopicList=maybe\n", ResponseCode.INVALID_PARAMETER),
             (b"clusterTest=true\n", ResponseCode.INVALID_PARAMETER),
-            (b"\xff\n", ResponseCode.SYSTEM_ERROR),
+            (b"a=\\u12\n", ResponseCode.SYSTEM_ERROR),
             (b"", ResponseCode.SUCCESS),
         ],
     )

@@ -123,6 +123,8 @@ class Replica:
         """From this offset on the log should be read again."""
         self.on_suspected: Callable[[int], None] = lambda _: None
         """There the log should be read again."""
+        self.unregistered: Callable[[], str | None] = lambda: None
+        """Why no name server lists this broker."""
         self._holding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._link = SidecarLink(settings.socket_path, self)
@@ -243,7 +245,10 @@ class Replica:
     def on_message(self, message: FromSidecar) -> None:
         if isinstance(message, Probe):
             # at once, whatever else is running
-            self._link.send(Alive(self._traffic.counts, self._store.disk_space.refuses, self._role.acting))
+            unregistered = self.unregistered()
+            self._traffic.counts.unregistered = int(unregistered is not None)
+            refuses = self._store.disk_space.refuses
+            self._link.send(Alive(self._traffic.counts, refuses, self._role.acting, unregistered))
             return
         if isinstance(message, Others):
             self.on_others(message)

@@ -24,6 +24,7 @@ from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_protocols import GroupTable
 from rocketmq_broker.traffic import Traffic
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode, SerializeType
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.headers import decode_header
@@ -39,7 +40,6 @@ from rocketmq_formats.store.message_id import MessageIdError, encode_host
 from rocketmq_formats.store.message_properties import PropertiesError, join_properties
 from rocketmq_formats.topics import RETRY_PREFIX
 from rocketmq_runtime.clocks import boot_clock
-from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import MessageIllegalError, StoreError, StoreFullError
 from rocketmq_store.message_store import MessageStore

@@ -27,6 +27,7 @@ from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.tables.consumer_tables import ConsumerTables, states_of
 from rocketmq_broker.tables.table_file import TableFile
+from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError, FormatError
 from rocketmq_formats.json.bodies import decode_body, encode_body
@@ -53,7 +54,7 @@ from rocketmq_formats.table_copies import (
 )
 from rocketmq_formats.topics import DataVersion
 from rocketmq_runtime.files.filesystem import StorageError
-from rocketmq_runtime.remoting.client import RemotingClient, RemotingError, parse_address
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_settings.replica import FAST_PORT_DISTANCE
 from rocketmq_store.message_store import MessageStore
 
@@ -336,7 +337,7 @@ class SlaveSync:
 
     async def _copy_topics(self, master: str) -> int:
         host, port = parse_address(master)
-        fast = f"[{host}]:{port - FAST_PORT_DISTANCE}" if ":" in host else f"{host}:{port - FAST_PORT_DISTANCE}"
+        fast = format_address(host, port - FAST_PORT_DISTANCE)
         code = RequestCode.GET_ALL_TOPIC_CONFIG
         body = await self._request(master, code, address=fast)
         if body != self._copied.get(code) or self._topics.version != self._topics_version:
@@ -351,7 +352,8 @@ class SlaveSync:
             return
         table = {}
         for name, topic in wrapper.topic_config_table.items():
-            if name != topic.topic_name or name_problem(name) is not None:
+            legal = name_problem(name) is None or self._topics.is_built_in(name)
+            if name != topic.topic_name or not legal:
                 log.warning("a topic of the master is skipped: illegal name", topic=name[:300])
             else:
                 table[name] = topic

@@ -6,10 +6,10 @@ import socket
 from types import TracebackType
 from typing import Final, Self
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.challenge import SEAL_SIZE, Seals
 from rocketmq_formats.replication.audit import HEAD_SIZE, MAX_READ, AuditRequest, Kind, decode_head, encode_request
 from rocketmq_formats.replication.frames import SealError
-from rocketmq_runtime.remoting.client import parse_address
 from rocketmq_sidecar.audit.audit_server import receive
 from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, State
 

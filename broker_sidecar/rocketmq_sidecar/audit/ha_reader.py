@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.replication.frames import (
     HANDSHAKE_HEADER_SIZE,
     TRANSFER_HEADER_SIZE,
@@ -22,7 +23,6 @@ from rocketmq_formats.replication.frames import (
     encode_ack,
     encode_slave_handshake,
 )
-from rocketmq_runtime.remoting.client import parse_address
 
 log = structlog.get_logger()
 

@@ -171,10 +171,12 @@ class Agent:
         if self.machine is None:
             return None
         differences = "; ".join(self.replication.differences)
+        unregistered = self.broker.unregistered
         remarks = (
             self.machine.remark(self._clock()),
             f"settings differ from the master's: {differences}" if differences else None,
             ACTING if self.broker.acting else None,
+            f"no name server lists this broker, so clients cannot find it: {unregistered}" if unregistered else None,
         )
         return "; ".join(filter(None, remarks)) or None
 

@@ -106,6 +106,8 @@ class BrokerSide:
         """What the broker has done since its start, as last reported; None without a broker."""
         self.acting = False
         """The broker is a slave that serves consumers in a master's place, as last reported."""
+        self.unregistered: str | None = None
+        """Why no name server lists the broker, as last reported."""
         self._progress: Progress | None = None
         self._status: Status | None = None
         self._truncating: dict[int, asyncio.Future[None]] = {}
@@ -168,7 +170,7 @@ class BrokerSide:
         self._watch.on_message()
         match message:
             case Alive():
-                self.counts, self.acting = message.counts, message.acting
+                self.counts, self.acting, self.unregistered = message.counts, message.acting, message.unregistered
                 self._events.on_store(message.refuses)
             case LogState():
                 self._events.on_log(message)
@@ -197,7 +199,7 @@ class BrokerSide:
         """The link broke."""
         log.warning("broker lost: leaving the group until it is back", reason=reason)
         self._watch.stop()
-        self.counts, self.acting = None, False
+        self.counts, self.acting, self.unregistered = None, False, None
         self._replicated = None  # the next broker reports the end of the log itself
         for done in self._truncating.values():
             if not done.done():

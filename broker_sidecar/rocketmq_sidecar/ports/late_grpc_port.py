@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_sidecar.ports.replica_admin import ReplicaAdmin
 from rocketmq_sidecar.ports.served_log import ServedLog
 from rocketmq_sidecar.settings import SidecarSettings
@@ -44,7 +45,8 @@ class LateGrpcPort:
             try:
                 socket.create_server((host, port), family=family).close()
             except OSError as error:
-                raise OSError(error.errno, f"gRPC cannot listen on {host}:{port}: {error.strerror}") from error
+                where = format_address(host, port)
+                raise OSError(error.errno, f"gRPC cannot listen on {where}: {error.strerror}") from error
 
     async def open(self) -> None:
         """Returns when the port is open, or at once if it is 0.

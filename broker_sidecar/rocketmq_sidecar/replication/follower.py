@@ -11,13 +11,14 @@ from typing import Final
 
 import structlog
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.files.filesystem import StorageError
-from rocketmq_runtime.remoting.client import RemotingClient, RemotingError, parse_address
+from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, differences
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 from rocketmq_sidecar.finish import finish

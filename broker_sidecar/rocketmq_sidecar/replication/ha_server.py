@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.challenge import NONCE_SIZE
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
@@ -164,7 +165,7 @@ class HaServer:
             sock, address = self._listener.accept()
         except OSError:
             return  # the peer left again, or there are no descriptors: the next attempt will show
-        peer = f"{address[0]}:{address[1]}"
+        peer = format_address(address[0], address[1])
         master = self.mastership
         if master is None:
             sock.close()

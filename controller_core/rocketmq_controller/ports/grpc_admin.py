@@ -33,14 +33,14 @@ from rocketmq_controller.raft import (
 )
 from rocketmq_controller.raft.configuration import MAX_ID_BYTES
 from rocketmq_controller.service import Answer, ControllerService
-from rocketmq_controller.settings import Peer
+from rocketmq_controller.settings import Peer, is_member_id
+from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     NO_BROKER_ID,
     CleanControllerBrokerDataRequestHeader,
     ElectMasterRequestHeader,
 )
-from rocketmq_runtime.remoting.client import parse_address
 
 log = structlog.get_logger(__name__)
 
@@ -265,7 +265,7 @@ class ControllerAdmin(ControllerAdminServicer):
     async def AddMember(  # noqa: N802
         self, request: pb.AddMemberRequest, context: aio.ServicerContext[pb.AddMemberRequest, pb.AddMemberResponse]
     ) -> pb.AddMemberResponse:
-        if not request.id or len(request.id.encode()) > MAX_ID_BYTES or set(request.id) & set("-;:"):
+        if not is_member_id(request.id) or len(request.id.encode()) > MAX_ID_BYTES:
             await grpc_status.invalid(context, f"id: {request.id!r} cannot stand in controllerDLegerPeers")
         try:
             host, port = parse_address(request.address)
@@ -349,7 +349,7 @@ class ControllerAdmin(ControllerAdminServicer):
 
     def _grpc_address(self, peer: Peer) -> str | None:
         port = self._service.config.settings.grpc_port_of(peer)
-        return f"{peer.host}:{port}" if 0 < port < 65536 else None
+        return format_address(peer.host, port) if 0 < port < 65536 else None
 
 
 def _status_of(error: MembershipError | RaftError) -> grpc.StatusCode:

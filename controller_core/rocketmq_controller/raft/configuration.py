@@ -15,6 +15,8 @@ from typing import Annotated
 
 import msgspec
 
+from rocketmq_formats.addresses import format_address
+
 MAX_MEMBERS = 15
 """Voters and learners of one quorum."""
 MAX_LEARNERS = 1
@@ -159,11 +161,12 @@ def changed(before: Configuration, change: Change, index: int) -> Configuration:
 def _check_new(before: Configuration, change: AddMember) -> None:
     if not 0 < len(change.id.encode()) <= MAX_ID_BYTES:
         raise MembershipError(f"member id {change.id!r}: 1 to {MAX_ID_BYTES} bytes are allowed")
+    address = format_address(change.host, change.port)
     if not change.host or len(change.host) > 255 or not 0 < change.port < 65536:
-        raise MembershipError(f"address {change.host}:{change.port} of {change.id}: a host and a port are needed")
+        raise MembershipError(f"address {address} of {change.id}: a host and a port are needed")
     for member in before.members:
         if (member.host, member.port) == (change.host, change.port):
-            raise MemberExistsError(f"{member.id} is a member and has the address {change.host}:{change.port}")
+            raise MemberExistsError(f"{member.id} is a member and has the address {address}")
     if change.id in before.ids:
         return
     if len(before.learners) >= MAX_LEARNERS:

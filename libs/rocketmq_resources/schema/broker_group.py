@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from rocketmq_formats.broker_identity import MAX_NAME_LENGTH, NAME_PATTERN
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_resources import names
 from rocketmq_resources.reserved_keys import BROKER, BROKER_CREATION_ONLY
@@ -20,11 +21,12 @@ from rocketmq_settings.sidecar import ENGINE, Engine, Priority
 UpdateStrategy = Literal["supervised", "unsupervised"]
 ActingMaster = Literal["off", "reads", "readsAndEscape"]
 """The keys of each: `manifests.groups.config_file`."""
-RocketMQName = Annotated[str, Meta(min_length=1, max_length=127, pattern="^[A-Za-z0-9][-A-Za-z0-9._]*$")]
+RocketMQName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=f"^{NAME_PATTERN}$")]
 
-_HOST_PORT = r"(\[[0-9a-fA-F:.]+\]|[-A-Za-z0-9._]+):[0-9]{1,5}"
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST_PORT = rf"(\[[0-9a-fA-F:.]+\]|[-A-Za-z0-9._]+):{_PORT}"
 Addresses = Annotated[str, Meta(max_length=1024, pattern=f"^{_HOST_PORT}(;{_HOST_PORT})*$")]
-"""`host:port;host:port`."""
+"""`host:port;host:port`; what no pattern can express is checked by `rocketmq_formats.addresses`."""
 
 STRICT_COPIES = 2
 """A strict group acknowledges nothing that fewer replicas have."""

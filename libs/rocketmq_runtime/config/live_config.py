@@ -24,6 +24,7 @@ from rocketmq_runtime.config.settings import (
     SettingsError,
     build_settings,
     read_properties_file,
+    report_misread,
     report_unknown,
     report_without_effect,
     to_text_values,
@@ -132,6 +133,7 @@ class UpdatableConfig(Generic[S]):
         """Log what was ignored, and what an earlier update set."""
         report_unknown(self.unknown_keys, file)
         report_without_effect(self.settings, file)
+        report_misread(self.settings, file)
         for key in self.kept_updates:
             log.info("configuration key comes from an earlier update", key=key)
         for key, reason in self.ignored_updates.items():

@@ -2,10 +2,14 @@
 typed and checked.
 
 Each process has one frozen settings struct (`rocketmq_settings`). Unknown keys are reported and ignored, because a Java
-configuration file carries keys of parts that we do not have; a wrong value is refused with the key's name.
+configuration file carries keys of parts that we do not have; a wrong value is refused with the key's name and where it
+is written. Numbers and booleans are spelled as Java spells them; what Java silently passes over for its default, or
+takes for false, is refused, except blanks around a number, which do not count.
+Source: rocketmq-all-5.3.3: MixAll.java.
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -24,12 +28,27 @@ log = structlog.get_logger(__name__)
 
 ENVIRONMENT_PREFIX = "ROCKETMQ_"
 
+_BLANKS = "".join(map(chr, range(33)))
+"""What Java's trim removes."""
+_INT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+_FLOAT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?", re.ASCII)
+_BOOL = {"true": True, "false": False}
+_WORD = re.compile(r"\w+(?:\.\w+)*")
+
 
 class SettingsError(Exception):
     """A configuration that the process cannot run with; the text names the key and the way out."""
 
 
 S = TypeVar("S", bound=Settings)
+
+
+class Placed(dict[str, str]):
+    """Values by key that know where each was written: messages say it."""
+
+    def __init__(self, values: Mapping[str, str], places: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.places = places
 
 
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
@@ -46,33 +65,37 @@ class Loaded(msgspec.Struct, Generic[S], frozen=True):
         """Log what was ignored."""
         report_unknown(self.unknown_keys, file)
         report_without_effect(self.settings, file)
+        report_misread(self.settings, file)
 
 
-def read_properties_file(path: Path) -> dict[str, str]:
+def read_properties_file(path: Path) -> Placed:
     """The file's keys and values.
 
     Raises:
-        SettingsError: the file cannot be read or is not text.
+        SettingsError: the file cannot be read, or is no properties text.
     """
     try:
-        return properties.parse(path.read_bytes())
+        found = {entry.key: entry for entry in properties.entries(path.read_bytes())}
     except (OSError, BodyError) as error:
         raise SettingsError(f"cannot read configuration file {path}: {error}") from error
+    places = {key: f"{path} line {entry.line}" for key, entry in found.items()}
+    return Placed({key: entry.value for key, entry in found.items()}, places)
 
 
-def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> Placed:
     """Values of `ROCKETMQ_<KEY>`, by configuration key. Case and underscores after the prefix do not count, so both
     `ROCKETMQ_controllerRaftPort` and `ROCKETMQ_CONTROLLER_RAFT_PORT` set controllerRaftPort; other variables with the
     prefix (Kubernetes makes some for its services) are none of our business."""
     by_folded = {_fold(key): key for key in (*SECURITY_KEYS, IGNORE_SECURITY_KEYS, *spec.__struct_encode_fields__)}
     by_folded.update((_fold(name), key) for name, key in OTHER_NAMES.items() if key in by_folded.values())
     values: dict[str, str] = {}
+    places: dict[str, str] = {}
     for variable, value in environ.items():
         if variable.startswith(ENVIRONMENT_PREFIX):
             key = by_folded.get(_fold(variable.removeprefix(ENVIRONMENT_PREFIX)))
             if key is not None:
-                values[key] = value
-    return values
+                values[key], places[key] = value, variable
+    return Placed(values, places)
 
 
 def report_unknown(keys: Iterable[str], file: str) -> None:
@@ -85,6 +108,18 @@ def report_without_effect(settings: Settings, file: str) -> None:
     """Log the keys that were set and switch nothing here, each with what takes its place."""
     for key, meaning in without_effect(settings).items():
         log.info("configuration key has no effect", key=key, because=meaning, file=file)
+
+
+def report_misread(settings: Settings, file: str) -> None:
+    """Log the values that look like UTF-8: they are other characters to RocketMQ, so here too."""
+    for key, text in to_text_values(settings).items():
+        try:
+            meant = text.encode("latin-1").decode()
+        except UnicodeError:
+            continue
+        if meant != text:
+            instead = properties.dump({key: meant}).decode().strip().partition("=")[2]
+            log.warning("configuration value is read as ISO-8859-1, as in Java", key=key, write=instead, file=file)
 
 
 def load_settings(spec: type[S], path: Path | None, *, known_elsewhere: AbstractSet[str] = frozenset()) -> Loaded[S]:
@@ -108,26 +143,76 @@ def build_settings(
             not there (`security_keys`); the text has the key's name.
     """
     known = set(spec.__struct_encode_fields__)
-    other = {name: key for name, key in OTHER_NAMES.items() if key in known}
-    merged: dict[str, str] = {}
-    for layer in layers:
-        merged.update((other[name], layer[name].strip()) for name in other.keys() & layer.keys())
-        merged.update((key, value.strip()) for key, value in layer.items() if key not in other)
+    merged, places = _merge(layers, {name: key for name, key in OTHER_NAMES.items() if key in known})
     unknown = tuple(sorted(merged.keys() - known - known_elsewhere - {IGNORE_SECURITY_KEYS}))
-    for key in sorted(merged.keys() & known):
-        if "\0" in merged[key]:
-            raise SettingsError(f"{key}: a value cannot contain a NUL character")
+    values = {key: text for key, text in merged.items() if key in known}
     try:
-        settings = msgspec.convert({key: value for key, value in merged.items() if key in known}, spec, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(str(error).replace(" - at `$.", " - at key `")) from error
-    promised = promised_protection({key: value for key, value in merged.items() if key not in known})
-    if promised is not None and not settings.beside_java_broker:
-        raise SettingsError(
-            f"{promised}={merged[promised]}: there is no such protection here, any client that reaches the ports would"
+        settings = msgspec.convert(_typed(spec, values), spec)
+        if not settings.beside_java_broker:
+            _check_promises({key: text for key, text in merged.items() if key not in known})
+    except (ValueError, msgspec.ValidationError) as error:
+        problem, _, key = str(error).partition(" - at `$.")
+        if key:
+            key = key.rstrip("`")
+            problem = f"{key}={values[key][:200]!r}: {problem.removesuffix(', got `str`')}"
+        where = dict.fromkeys(places[word] for word in _WORD.findall(problem) if word in places)
+        raise SettingsError(f"{', '.join(where)}: {problem}" if where else problem) from error
+    return Loaded(settings, unknown)
+
+
+def _check_promises(unknown: Mapping[str, str]) -> None:
+    promised = promised_protection(unknown)
+    if promised is not None:
+        raise ValueError(
+            f"{promised}={unknown[promised]}: there is no such protection here, any client that reaches the ports would"
             f" be served; remove the key, or set {IGNORE_SECURITY_KEYS}=true to start without it (docs/security.md)"
         )
-    return Loaded(settings, unknown)
+
+
+def _merge(layers: Iterable[Mapping[str, str]], other: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Texts by key, and where they are written. `other`: other name -> key; where a layer has both, the key wins."""
+    merged: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for layer in layers:
+        written = layer.places if isinstance(layer, Placed) else {}
+        for name in sorted(layer, key=lambda name: name not in other):
+            key = other.get(name, name)
+            merged[key] = layer[name].strip(_BLANKS)
+            places[key] = written.get(name, "")
+    return merged, {key: place for key, place in places.items() if place}
+
+
+def _typed(spec: type[Settings], values: Mapping[str, str]) -> dict[str, object]:
+    """The texts as the types of their keys; another text stays as it is, and msgspec refuses it with the key.
+
+    Raises:
+        ValueError: a NUL in a text: as an address or a path it would end the process with a traceback.
+    """
+    info = msgspec.inspect.type_info(spec)
+    assert isinstance(info, msgspec.inspect.StructType), "a settings class is a struct"
+    typed: dict[str, object] = {}
+    for field in info.fields:
+        text = values.get(field.encode_name)
+        if text is None:
+            continue
+        if "\0" in text:
+            raise ValueError(f"{field.encode_name}: a value cannot contain a NUL character")
+        kind = field.type
+        while isinstance(kind, msgspec.inspect.Metadata):
+            kind = kind.type
+        typed[field.encode_name] = _as_java_reads(text, kind)
+    return typed
+
+
+def _as_java_reads(text: str, kind: msgspec.inspect.Type) -> object:
+    match kind:
+        case msgspec.inspect.BoolType():
+            return _BOOL.get(text.lower(), text)
+        case msgspec.inspect.IntType() if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+            return int(text)
+        case msgspec.inspect.FloatType() if found := _FLOAT.fullmatch(text):
+            return float(found[1])
+    return text
 
 
 def to_text_values(settings: Settings) -> dict[str, str]:

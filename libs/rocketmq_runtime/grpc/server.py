@@ -14,6 +14,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime.grpc.health import HealthService
 from rocketmq_runtime.grpc.requests import GuardRequests
 
@@ -65,7 +66,7 @@ class GrpcServer:
             ready: what /readyz says; None: serving.
             on_refresh: called each REFRESH_PERIOD, while it serves.
         """
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._address = format_address(host, port)
         self._services = services
         self._ready, self._on_refresh = ready, on_refresh
         self._credentials = credentials

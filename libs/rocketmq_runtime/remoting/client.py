@@ -12,6 +12,7 @@ from typing import cast
 
 import structlog
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
@@ -39,18 +40,6 @@ class CallTimeoutError(RemotingError):
 
 class ConnectionLostError(RemotingError):
     """The connection broke while the answer was awaited."""
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """`host:port` (IPv6 in brackets) as a pair.
-
-    Raises:
-        ValueError: no port, or not a number between 1 and 65535.
-    """
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
-        raise ValueError(f"not an address of the form host:port: {address!r}")
-    return host.strip("[]"), int(port)
 
 
 class _Channel(asyncio.Protocol):

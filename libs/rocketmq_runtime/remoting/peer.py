@@ -10,6 +10,7 @@ from typing import Final, Protocol, cast
 
 import structlog
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
@@ -129,7 +130,7 @@ class Peer(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         name = transport.get_extra_info("peername")
         if name:
-            self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+            self.address = format_address(name[0], name[1])
         self.ip = ip_of(self.address)
         self.host = host_of(self.address)
         self.last_activity = self._server.now()

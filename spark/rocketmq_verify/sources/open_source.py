@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rocketmq_formats.addresses import parse_address
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.sources.source import FILES, SIDECAR, Source, SourceOptions, SpecError
 
@@ -29,5 +30,8 @@ def open_source(name: ReplicaName, spec: str, options: SourceOptions | None = No
 
 
 def _is_address(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536
+    try:
+        parse_address(text)
+    except ValueError:
+        return False
+    return True

@@ -111,6 +111,18 @@ async def test_a_slave_copies_from_a_master_of_ours(tmp_path: Path) -> None:
     assert offsets.offset_table == {"T@G": {0: 0}}
 
 
+async def test_a_slave_copies_the_topics_that_names_of_cluster_and_broker_make(tmp_path: Path) -> None:
+    """A dot is legal in these names and not in topics."""
+    names = {"brokerName": "broker.a", "brokerClusterName": "C.1"}
+    master_store, slave_store = tmp_path / "master", tmp_path / "slave"
+    async with running(master_store, **names) as master, running(slave_store, master=False, **names) as slave:
+        await master.send()
+        await follow(slave, master.address)
+        await until(lambda: slave.app.topics.version == master.app.topics.version)
+        assert {"broker.a", "C.1", "rmq_sys_SYNC_BROKER_MEMBER_broker.a", "T"} <= slave.app.topics.table.keys()
+        assert slave.app.topics.table == master.app.topics.table
+
+
 async def test_a_slave_copies_from_an_official_master(tmp_path: Path) -> None:
     official = Official()
     official.put(43, b'{"dataVersion":{"counter":1},"groupTopicMap":{},"offsetTable":{"T@G":{0:12,3:4},"bad":{0:1}}}')

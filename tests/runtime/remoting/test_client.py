@@ -14,7 +14,6 @@ from rocketmq_runtime.remoting.client import (
     ConnectError,
     ConnectionLostError,
     RemotingClient,
-    parse_address,
 )
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from tests.runtime.remoting.remoting_kit import Recorder, calling, serving, until
@@ -97,11 +96,6 @@ async def test_addresses_that_are_none(bad: str, said: str) -> None:
         with pytest.raises(ConnectError, match=said):
             await client.call(bad, request(1005))
         assert not client._connecting
-
-
-def test_parse_address() -> None:
-    assert parse_address("[::1]:9878") == ("::1", 9878)
-    assert parse_address("broker-a-0.brokers:10911") == ("broker-a-0.brokers", 10911)
 
 
 async def test_connection_refused() -> None:

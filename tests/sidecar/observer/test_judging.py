@@ -186,7 +186,7 @@ def test_answers_are_read_together() -> None:
     assert found.serves_as_master
     assert (found.min_offset, found.max_offset, found.sends_waiting, found.started_ms) == (0, 500, 3, 17)
     assert [one.end_offset for one in found.epochs] == [200, 500]
-    assert found.slaves == (SlaveStatus("10.0.0.2", 480, in_sync=True), SlaveStatus("[::1]", 10, in_sync=False))
+    assert found.slaves == (SlaveStatus("10.0.0.2", 480, in_sync=True), SlaveStatus("::1", 10, in_sync=False))
     assert found.master_ha_address is None
     for text in ("", "x", "9" * 30, "-2"):
         with pytest.raises(BodyError, match="commitLogMaxOffset"):
@@ -223,6 +223,9 @@ def test_slaves_are_known_by_their_hosts() -> None:
     master = msgspec.structs.replace(MASTER, slaves=slaves)
     group = msgspec.structs.replace(GROUP, addresses={1: "h1:1", 2: "h2:1", 3: "h3:1", 4: "h3:5"})
     assert connected_slaves(master, group) == {2: slaves[0]}
+    six = (SlaveStatus("fd00::2", 5, in_sync=True), SlaveStatus("", 5, in_sync=True))
+    group = msgspec.structs.replace(GROUP, addresses={2: "fd00:0:0:0:0:0:0:2:10911", 3: "[fd00::3]:10911", 4: "none"})
+    assert connected_slaves(msgspec.structs.replace(master, slaves=six), group) == {2: six[0]}
 
 
 def test_only_who_answered_before_and_still_listens_hangs() -> None:

@@ -81,7 +81,8 @@ class TopicTable:
         self._table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         built_in = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
-        self._system = frozenset(topic.topic_name for topic in built_in) | _SYSTEM
+        self._built_in = frozenset(topic.topic_name for topic in built_in)
+        self._system = self._built_in | _SYSTEM
         for topic in built_in:
             self._table[topic.topic_name] = topic
 
@@ -102,6 +103,10 @@ class TopicTable:
     def is_system(self, topic: str) -> bool:
         """Topics that no tool may change."""
         return topic in self._system or topic.startswith(_SYSTEM_PREFIX)
+
+    def is_built_in(self, topic: str) -> bool:
+        """Topics that every broker of the group makes; the names of cluster and broker may be no legal topics."""
+        return topic in self._built_in
 
     # changing
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rocketmq_formats.addresses import host_of
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import EpochEntry, EpochEntryCache, ReplicasInfo
 from rocketmq_formats.remoting.ha_info import HARuntimeInfo
@@ -92,7 +93,7 @@ def read_broker(runtime: Mapping[str, str], cache: EpochEntryCache, status: HARu
         started_ms=_number(runtime, "bootTimestamp"),
         sends_waiting=_number(runtime, "sendThreadPoolQueueSize"),
         slaves=tuple(
-            SlaveStatus(slave.addr.lstrip("/").rpartition(":")[0], slave.slave_ack_offset, slave.in_sync)
+            SlaveStatus(host_of(slave.addr.lstrip("/")), slave.slave_ack_offset, slave.in_sync)
             for slave in status.ha_connection_info
         ),
         master_ha_address=address if isinstance(address, str) and address else None,
@@ -117,9 +118,9 @@ def connected_slaves(broker: BrokerStatus, group: GroupStatus) -> dict[int, Slav
     """The master's slaves by brokerId; replicas that share a host cannot be distinguished and are left out."""
     hosts: dict[str, list[int]] = {}
     for broker_id, address in group.addresses.items():
-        hosts.setdefault(address.rpartition(":")[0], []).append(broker_id)
+        hosts.setdefault(host_of(address), []).append(broker_id)
     found = ((hosts.get(slave.host, []), slave) for slave in broker.slaves)
-    return {ids[0]: slave for ids, slave in found if len(ids) == 1}
+    return {ids[0]: slave for ids, slave in found if len(ids) == 1 and slave.host}
 
 
 def _ended(entries: Sequence[EpochEntry], max_offset: int) -> tuple[EpochEntry, ...]:

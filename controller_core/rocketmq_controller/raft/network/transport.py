@@ -20,6 +20,7 @@ from pysyncobj.transport import Transport
 from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.network.handshake import ADVICE, NONCE_SIZE, Handshake, HandshakeRefusedError, Refusal
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)
@@ -139,7 +140,7 @@ class Connection(asyncio.Protocol):
 
     def remote(self) -> str:
         name = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return f"{name[0]}:{name[1]}" if name else "unknown"
+        return format_address(name[0], name[1]) if name else "unknown"
 
     def close(self) -> None:
         """Say goodbye after what is written."""
@@ -347,7 +348,7 @@ class TcpTransport(Transport):
                     log.info(
                         "raft peer cannot be reached",
                         peer=member,
-                        address=f"{host}:{port}",
+                        address=format_address(host, port),
                         reason=str(error) or "time-out",
                     )
             # A connection that held for a while resets the back-off.

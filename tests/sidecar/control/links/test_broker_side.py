@@ -129,6 +129,15 @@ async def test_no_large_part_of_the_log_stays_unreported() -> None:
     assert link.said == [Replicated(MAX_UNREPORTED_BYTES + 1, 0)]
 
 
+async def test_a_broker_is_unregistered_as_long_as_it_says_so() -> None:
+    broker, _ = side()
+    for why in (None, "a:1: not within 3 s", None, "a:1: Connection refused"):
+        broker.on_message(Alive(Counts(), unregistered=why))
+        assert broker.unregistered == why
+    broker.on_disconnect("it was killed")
+    assert broker.unregistered is None
+
+
 async def test_a_broker_acts_as_long_as_it_says_so() -> None:
     broker, _ = side()
     assert not broker.acting
