@@ -33,6 +33,8 @@ MEASUREMENTS: dict[str, Measure] = {
     "sends_to_master": replicas.sends_to_master,
     "fetch": replicas.fetch,
     "master_lost": replicas.master_lost,
+    "acting_killed": replicas.acting_killed,
+    "acting_hung": replicas.acting_hung,
     "recovery": stores.recovery,
     "pulls": stores.pulls,
     "operator": operator.reconcile,

@@ -48,8 +48,9 @@ class Quorum(Protocol):
     def start_all(self) -> None:
         """Start again on the same folders; returns at once."""
 
-    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
-        """A group of brokers under these controllers, without members yet; ended with the context."""
+    def group(self, copies: Copies, *, acting: bool = False) -> AbstractContextManager[ReplicaGroup]:
+        """A group of brokers under these controllers, without members yet; ended with the context. `acting`: a slave
+        serves consumers while there is no master."""
 
 
 class _Ours:
@@ -74,8 +75,8 @@ class _Ours:
     def start_all(self) -> None:
         self._cluster.start()
 
-    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
-        return closing(our_group(self.folder / "group", self.addresses, copies))
+    def group(self, copies: Copies, *, acting: bool = False) -> AbstractContextManager[ReplicaGroup]:
+        return closing(our_group(self.folder / "group", self.addresses, copies, acting=acting))
 
 
 class _Java:
@@ -104,8 +105,8 @@ class _Java:
     def start_all(self) -> None:
         self._running = {name: self._start(name) for name in self._ports}
 
-    def group(self, copies: Copies) -> AbstractContextManager[ReplicaGroup]:
-        return closing(java_group(self.folder / "group", self.addresses, copies))
+    def group(self, copies: Copies, *, acting: bool = False) -> AbstractContextManager[ReplicaGroup]:
+        return closing(java_group(self.folder / "group", self.addresses, copies, acting=acting))
 
     def close(self) -> None:
         for process in self._running.values():

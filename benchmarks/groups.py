@@ -23,6 +23,9 @@ NAME = "broker-a"
 FILE_SIZE = 1024 * 1024 * 1024
 _START_TIMEOUT = 90.0
 _JAVA_HEAP = ("-Xms512m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g")
+_ACTING: Config = {"enableSlaveActingMaster": True}
+_SHOW_ACTING: Config = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True}
+"""Of the name servers."""
 M = TypeVar("M", bound=Replica | OfficialBroker)
 
 
@@ -127,10 +130,10 @@ class Group(Generic[M]):
         self._ports.close()
 
 
-def our_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group[OurMember]:
-    """The name server listens."""
+def our_group(folder: Path, controllers: Sequence[str], copies: Copies, *, acting: bool) -> Group[OurMember]:
+    """The name server listens. `acting`: a slave serves consumers while there is no master (RIP-32)."""
     ports = PortPool()
-    nameserver = NameServer(folder / "namesrv", port=ports.single())
+    nameserver = NameServer(folder / "namesrv", port=ports.single(), config=_SHOW_ACTING if acting else None)
     nameserver.wait_listening()
     return Group(
         folder,
@@ -142,15 +145,16 @@ def our_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group
         config={
             "durability": "strict" if copies is Copies.ALL else "relaxed",
             "haReplicationSecretFile": make_secret(folder / "replication.secret"),
+            **(_ACTING if acting else {}),
         },
     )
 
 
-def java_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Group[JavaMember]:
-    """The name server listens."""
+def java_group(folder: Path, controllers: Sequence[str], copies: Copies, *, acting: bool) -> Group[JavaMember]:
+    """As `our_group`."""
     ports = PortPool()
     port = ports.single()
-    nameserver = servers.start_nameserver(folder / "namesrv", port=port)
+    nameserver = servers.start_nameserver(folder / "namesrv", port=port, config=_SHOW_ACTING if acting else None)
     nameserver.wait_port(_START_TIMEOUT)
     return Group(
         folder,
@@ -167,5 +171,7 @@ def java_group(folder: Path, controllers: Sequence[str], copies: Copies) -> Grou
             "maxIndexNum": 20_000_000,
             # In Java's favour: slaves learn a new master's HA address when they register, 30 s apart by default.
             "registerNameServerPeriod": 10_000,
+            # Without slaveReadEnable an official slave refuses pulls, also while it acts.
+            **({**_ACTING, "slaveReadEnable": True} if acting else {}),
         },
     )

@@ -1,13 +1,14 @@
-"""What is measured of a group of brokers that hold copies: sends to all, a new copy, a lost master.
+"""What is measured of a group of brokers that hold copies: sends to all, a new copy, a lost master, an acting one.
 
 Every function takes a fresh quorum of either engine and returns figures; their names are keys of `targets.TARGETS`.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.brokers import BenchError, expect
@@ -17,10 +18,14 @@ from benchmarks.filled import filled
 from benchmarks.groups import Copies, Member, ReplicaGroup
 from benchmarks.sending import PATIENCE, TOPIC, GroupPoller, create_topic, send_for, sends_per_second
 from benchmarks.targets import IN_FLIGHT
+from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
+from rocketmq_client.queue_reader import QueueReader
+from rocketmq_client.routes import Routes
 from rocketmq_demo.engines.native_load import NativeLoad
-from rocketmq_formats.codes import RequestCode
+from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import EpochEntryCache
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
@@ -94,6 +99,16 @@ async def master_lost(quorum: Quorum) -> Figures:
             }
     finally:
         await client.close()
+
+
+async def acting_killed(quorum: Quorum) -> Figures:
+    """kill -9 of all controllers and of the master, until a consumer reads from the slave that acts for it."""
+    return {"acting_killed": await _until_acting(quorum, lambda master: master.process.kill9())}
+
+
+async def acting_hung(quorum: Quorum) -> Figures:
+    """kill -9 of all controllers and SIGSTOP of the master, until a consumer reads from the slave that acts for it."""
+    return {"acting_hung": await _until_acting(quorum, lambda master: master.process.suspend())}
 
 
 # the parts
@@ -212,6 +227,74 @@ async def _longest_gap(load: NativeLoad, lose: Callable[[], None]) -> float:
     await _flowing(load, time.monotonic())
     times = [entry.at for entry in load.acknowledgements() if entry.at > before]
     return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+
+async def _until_acting(quorum: Quorum, lose: Callable[[Member], None]) -> float:
+    """Seconds from the loss of the master, right after that of all controllers, until messages can be read."""
+    client = RemotingClient()
+    try:
+        with quorum.group(Copies.ALL, acting=True) as group:
+            for _ in range(3):
+                group.add().launch()
+            view = GroupPoller(client, quorum.addresses)
+            await view.wait_in_sync(3)
+            async with Producer(group.nameservers, timeout=5.0) as producer:
+                await create_topic(producer)
+                await send_for(producer, 16, JIT_WARM_UP if quorum.needs_warm_up else WARM_UP)
+            for member in group.members:
+                # Official slaves copy topics every 10 s.
+                await _until(lambda member=member: _has_topic(client, member), f"{member.label} has no topic")
+            routes = Routes(client, group.nameservers)
+            if quorum.needs_warm_up:
+                await _pull_everywhere(client, routes, JIT_WARM_UP)
+            master = await _master(view, group)
+            await _until(lambda: _reads(client, routes), "nothing can be read")
+            for controller in quorum.processes.values():
+                controller.kill9()
+            began = time.perf_counter()
+            lose(master)
+            await _until(lambda: _reads(client, routes, lost=master), "no slave acts")
+            return time.perf_counter() - began
+    finally:
+        await client.close()
+
+
+async def _reads(client: RemotingClient, routes: Routes, *, lost: Member | None = None) -> bool:
+    """One pull of a consumer by a fresh route: whether it gets messages, from another member than `lost`."""
+    reader = await _reader(client, routes)
+    pulled = await reader.pull(0)
+    return bool(pulled.messages) and (lost is None or reader.queue.address() != lost.address)
+
+
+async def _pull_everywhere(client: RemotingClient, routes: Routes, seconds: float) -> None:
+    """Pull at every member in turn: official slaves serve pulls at any time, the first ones slowly."""
+    reader = await _reader(client, routes)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for broker_id in reader.queue.addresses:
+            with contextlib.suppress(RemotingError, ClientError):
+                await reader.pull(0, broker_id=broker_id)
+
+
+async def _reader(client: RemotingClient, routes: Routes) -> QueueReader:
+    """Of the first queue, by a fresh route."""
+    return QueueReader(client, TOPIC, (await routes.refresh(TOPIC)).read[0], "bench-reader", timeout=1.0)
+
+
+async def _has_topic(client: RemotingClient, member: Member) -> bool:
+    command = request(RequestCode.GET_TOPIC_CONFIG, TopicRequestHeader(topic=TOPIC))
+    return (await client.call(member.address, command, timeout=1.0)).code == ResponseCode.SUCCESS
+
+
+async def _until(attempt: Callable[[], Awaitable[bool]], problem: str) -> None:
+    """Until one succeeds."""
+    began = time.perf_counter()
+    while True:
+        with contextlib.suppress(RemotingError, ClientError):
+            if await attempt():
+                return
+        _check(began, problem)
+        await asyncio.sleep(_POLL)
 
 
 async def _flowing(load: NativeLoad, since: float) -> None:

@@ -63,6 +63,10 @@ TARGETS = {
     "gap_killed": Target("master killed: longest time without an acknowledged send", "s", False, bound=0.3),
     "gap_hung": Target("master hung: longest time without an acknowledged send", "s", False, bound=3.0),
     "gap_lost": Target("of these sends, acknowledged and lost", "", False, bound=0.0),
+    "acting_killed": Target(
+        "no quorum and master killed, until a consumer reads from the acting master", "s", False, bound=1.0
+    ),
+    "acting_hung": Target("no quorum and master hung, until the same", "s", False, bound=25.0),
     "recovery": Target(
         "4 GB (4 KiB each) and kill -9, from process start until it takes and gives messages", "s", False, ratio=1.0
     ),
