@@ -83,6 +83,7 @@ STRUCTURE = (
 
 _DAILY = {"schedule": "@daily"}
 _ALONE = {"controllerRef": None, "nameServerRef": {"name": "main"}, "failover": {"mode": "none"}}
+_ELECTED = {"controllerRef": {"name": "main"}, "failover": None}
 _NAME = "beginning with a letter and ending with a letter or digit"
 
 RULES = (
@@ -144,8 +145,8 @@ RULES = (
     Refused("BrokerGroup", {**_ALONE, "nameServerRef": None}, "only a ControllerCluster can host the name servers"),
     Refused("BrokerGroup", {**_ALONE, "engine": "apache"}, "failover.mode none is for engine native"),
     Refused("BrokerGroup", _ALONE, "failover.mode cannot change", before={}),
-    Refused("BrokerGroup", {"failover": {"mode": "automatic"}}, "failover.mode cannot change", before=_ALONE),
-    Refused("BrokerGroup", {"failover": None}, "failover.mode cannot change", before=_ALONE),
+    Refused("BrokerGroup", _ELECTED, "failover.mode cannot change", before=_ALONE),
+    Refused("BrokerGroup", {**_ELECTED, "failover": {"mode": "automatic"}}, "failover.mode cannot", before=_ALONE),
     Refused("BrokerGroup", {"durability": "relaxed", "failover": {"leaseTimeoutMs": 4762}}, "must be at most 4761"),
     Refused("BrokerGroup", {"replicas": 1}, "durability strict acknowledges only what two replicas have"),
     Refused("BrokerGroup", {"minInSyncReplicas": 4}, "minInSyncReplicas must not be more than replicas"),
