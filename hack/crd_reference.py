@@ -16,7 +16,13 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "crd-reference.md"
 KINDS = ("brokergroups", "controllerclusters", "nameservers")
-EXAMPLES = ("brokergroup", "brokergroup-apache", "brokergroup-production", "controller-embedded")
+EXAMPLES = (
+    "brokergroup",
+    "brokergroup-apache",
+    "brokergroup-without-controllers",
+    "brokergroup-production",
+    "controller-embedded",
+)
 
 Schema = dict[str, Any]  # YAML
 

@@ -55,6 +55,7 @@ STRUCTURE = (
     Refused("BrokerGroup", {"config": {"fileReservedTime": "1\n2"}}, "should match"),
     Refused("BrokerGroup", {"failover": {"leaseTimeoutMs": 10_000}}, "should be less than or equal to 9000"),
     Refused("BrokerGroup", {"failover": {"heartbeatIntervalMs": 1}}, "should be greater than or equal to 50"),
+    Refused("BrokerGroup", {"failover": {"mode": "manual"}}, 'supported values: "automatic", "none"'),
     Refused("BrokerGroup", {"priorities": [-1]}, "should be greater than or equal to 0"),
     Refused("BrokerGroup", {"priorities": list(range(10))}, "must have at most 9 items"),
     Refused("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2"}}, "spec.jvm.heap in body should match"),
@@ -83,6 +84,8 @@ STRUCTURE = (
 """Types, bounds, enums, patterns."""
 
 _DAILY = {"schedule": "@daily"}
+_ALONE = {"controllerRef": None, "nameServerRef": {"name": "main"}, "failover": {"mode": "none"}}
+_ELECTED = {"controllerRef": {"name": "main"}, "failover": None}
 _NAME = "beginning with a letter and ending with a letter or digit"
 
 RULES = (
@@ -139,6 +142,13 @@ RULES = (
         {"controllerRef": None, "controllerAddr": "c:9878"},
         "only a ControllerCluster can host the name servers",
     ),
+    Refused("BrokerGroup", {"failover": {"mode": "none"}}, "failover.mode none has no controllers"),
+    Refused("BrokerGroup", {**_ALONE, "controllerAddr": "c:9878"}, "failover.mode none has no controllers"),
+    Refused("BrokerGroup", {**_ALONE, "nameServerRef": None}, "only a ControllerCluster can host the name servers"),
+    Refused("BrokerGroup", {**_ALONE, "engine": "apache"}, "failover.mode none is for engine native"),
+    Refused("BrokerGroup", _ALONE, "failover.mode cannot change", before={}),
+    Refused("BrokerGroup", _ELECTED, "failover.mode cannot change", before=_ALONE),
+    Refused("BrokerGroup", {**_ELECTED, "failover": {"mode": "automatic"}}, "failover.mode cannot", before=_ALONE),
     Refused("BrokerGroup", {"durability": "relaxed", "failover": {"leaseTimeoutMs": 4762}}, "must be at most 4761"),
     Refused("BrokerGroup", {"replicas": 1}, "durability strict acknowledges only what two replicas have"),
     Refused("BrokerGroup", {"minInSyncReplicas": 4}, "minInSyncReplicas must not be more than replicas"),
@@ -262,6 +272,10 @@ ACCEPTED = (
     Accepted("NameServer", {}, name="x" * 42),
     Accepted("BrokerGroup", {"controllerRef": None, "controllerAddr": "c:1;[::1]:2", "namesrvAddr": "10.0.0.1:9876"}),
     Accepted("BrokerGroup", {"nameServerRef": {"name": "main", "namespace": "infra"}}),
+    Accepted("BrokerGroup", {**_ALONE, "replicas": 2}),
+    Accepted("BrokerGroup", {**_ALONE, "nameServerRef": None, "namesrvAddr": "n:9876"}),
+    Accepted("BrokerGroup", {"failover": {"leaseTimeoutMs": 1000}}, before={}),
+    Accepted("BrokerGroup", {"failover": {"leaseTimeoutMs": 1000}}, before=_ALONE),
     Accepted("BrokerGroup", {"replicas": 1, "durability": "relaxed", "config": {"allAckInSyncStateSet": "true"}}),
     Accepted("BrokerGroup", {"engine": "apache", "jvm": {"heap": "2g", "directMemory": "1Gi", "options": ["-Da=b"]}}),
     Accepted("BrokerGroup", {"engine": "apache", "actingMaster": "reads", "config": {"lockInStrictMode": "true"}}),

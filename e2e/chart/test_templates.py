@@ -248,6 +248,11 @@ def test_a_group_with_the_release_knows_its_controllers_and_name_servers() -> No
         rendered("brokerGroup.enabled=true", "brokerGroup.spec.controllerRef.name=theirs"), "BrokerGroup"
     )
     assert elsewhere["spec"] == {"controllerRef": {"name": "theirs"}}
+    (alone,) = of_kind(
+        rendered("brokerGroup.enabled=true", "brokerGroup.spec.failover.mode=none", "brokerGroup.spec.namesrvAddr=n:1"),
+        "BrokerGroup",
+    )
+    assert "controllerRef" not in alone["spec"]
 
 
 def test_long_names_stay_within_what_kubernetes_and_the_operator_take() -> None:

@@ -50,8 +50,14 @@ class BrokerGroup(Resource[BrokerGroupSpec], frozen=True):
         return names.pod_host(names.pod_name(self.name, 0), self.name, self.namespace)
 
     @property
+    def fails_over(self) -> bool:
+        """False: the group has no controllers, and pod 0 is always its master."""
+        return self.spec.failover.mode != "none"
+
+    @property
     def controller(self) -> tuple[str, str] | None:
-        """Namespace and name of the ControllerCluster; None: the controllers are outside (spec.controllerAddr)."""
+        """Namespace and name of the ControllerCluster; None: the controllers are outside (spec.controllerAddr), or
+        the group has no controllers."""
         return self._referenced(self.spec.controller_ref)
 
     @property
@@ -131,13 +137,15 @@ def _check(group: BrokerGroup) -> None:
         ("namesrvAddr", spec.namesrv_addr),
     ):
         _check_addresses(f"spec.{field}", addresses or "")
-    if (spec.controller_ref is None) == (spec.controller_addr is None):
+    if group.fails_over and (spec.controller_ref is None) == (spec.controller_addr is None):
         raise SpecError("spec.controllerRef", "set either controllerRef or controllerAddr")
+    if not group.fails_over and (spec.controller_ref, spec.controller_addr) != (None, None):
+        raise SpecError("spec.failover.mode", "none has no controllers: remove controllerRef and controllerAddr")
     if spec.name_server_ref is not None and spec.namesrv_addr is not None:
         raise SpecError("spec.nameServerRef", "set nameServerRef or namesrvAddr, not both")
     if group.embedded_name_servers and spec.controller_ref is None:
         raise SpecError(
-            "spec.nameServerRef", "set nameServerRef or namesrvAddr: controllers outside host no name server"
+            "spec.nameServerRef", "set nameServerRef or namesrvAddr: only a ControllerCluster can host the name servers"
         )
     if spec.durability == "strict" and spec.replicas < STRICT_COPIES:
         raise SpecError("spec.replicas", "strict durability needs two replicas: set replicas, or durability: relaxed")
@@ -166,6 +174,8 @@ def _check_engine(group: BrokerGroup) -> None:
     if spec.engine == "native":
         check_promises(spec.config)
         return
+    if not group.fails_over:
+        raise SpecError("spec.failover.mode", "none is for engine native: official brokers then have no sidecar")
     if spec.replication_secret_name is not None:
         raise SpecError("spec.replicationSecretName", "official brokers replicate without a secret: remove it")
     if group.strict_locks and not group.acts:

@@ -61,7 +61,7 @@ class ReplicaKeys(Settings, frozen=True):
         key(
             "With false brokerId and brokerRole say which replica is master: [there are no elections](architecture.md"
             "#a-group-without-controllers).",
-            set_by=OPERATOR,
+            set_by="spec.failover.mode",
             group_wide=True,
         ),
     ] = True

@@ -27,6 +27,7 @@ from rocketmq_operator.domain.observed import (
     StatefulSet,
 )
 from rocketmq_operator.domain.plan.groups.acting import may_act
+from rocketmq_operator.domain.plan.groups.without_controllers import view_of_sidecars
 from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.ledger import Ledger
 from rocketmq_resources import names
@@ -57,20 +58,22 @@ class Observer:
     async def group(self, group: BrokerGroup) -> ObservedGroup:
         """The input of its plan."""
         key = Key("BrokerGroup", group.namespace, group.name)
-        quorum = self._quorums.of_group(group)
+        quorum = self._quorums.of_group(group) if group.fails_over else None
         if quorum is not None:
             await quorum.wait_for_answer()
-        sidecars = await self._sidecars.poll(
-            self._pods(key), await self._certificate(group), again=may_act(group, _controllers(quorum, group))
-        )
+        again = not group.fails_over or may_act(group, _controllers(quorum, group))
+        sidecars = await self._sidecars.poll(self._pods(key), await self._certificate(group), again=again)
         # No await from here on: the rest is read at one moment.
+        pods = self._pods(key)
         name_servers = self._name_servers(group)
         return ObservedGroup(
             group=group,
             stateful_set=self._stateful_set(key, group.name),
-            pods=self._pods(key),
+            pods=pods,
             claims=self._claims(key),
-            controllers=_controllers(quorum, group),
+            controllers=_controllers(quorum, group)
+            if group.fails_over
+            else Controllers(reachable=True, group=view_of_sidecars(group, pods, sidecars)),
             controller_addr=self._controller_addr(group),
             broker_suspect_timeout_ms=self._broker_suspect_timeout_ms(group),
             namesrv_addr=group.spec.namesrv_addr or (None if name_servers is None else name_servers.namesrv_addr),
@@ -144,7 +147,7 @@ class Observer:
 
     def _controller_addr(self, group: BrokerGroup) -> str | None:
         if group.controller is None:
-            return group.spec.controller_addr
+            return group.spec.controller_addr or ""
         cluster = self._cluster(group.controller)
         return None if cluster is None else cluster.controller_addr
 

@@ -80,6 +80,11 @@ class Stage:
         claims = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
         self._cluster.api.put(f"{claims}/data-{name}", {"metadata": metadata})
 
+    def there_are_no_controllers(self) -> None:
+        """spec.failover.mode: none."""
+        self.controllers_do_not_answer()
+        self._cluster.resource["spec"] = {"namesrvAddr": "n:9876", "failover": {"mode": "none"}}
+
     def master_is_gone(self) -> None:
         self._cluster.group.ClearField("master_broker_id")
 

@@ -1,4 +1,5 @@
-"""What the operator finds out about an acting master: from sidecars, asked again, and from the name servers' specs."""
+"""What the operator finds out from sidecars that it asks again, about acting masters and groups without controllers;
+and from the name servers' specs."""
 
 from typing import Any, cast
 
@@ -38,6 +39,17 @@ async def test_a_sidecar_is_asked_again_while_its_broker_may_act(monkeypatch: py
     assert (await sidecars.poll([POD]))["p"].broker_id == FULL.broker_id, "what lasts is kept"
 
 
+async def test_a_sidecar_that_is_silent_for_a_moment_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sidecars_module, "POLL_INTERVAL", 0.0)
+    sidecars = Sidecars()
+    async with opened(Admin()) as address:
+        monkeypatch.setattr(sidecars_module, "sidecar_address", lambda _pod: address)
+        assert (await sidecars.poll([POD]))["p"].replica == FULL
+    ready = msgspec.structs.replace(POD, ready=True)
+    assert (await sidecars.poll([ready], again=True))["p"].replica == FULL, "its kubelet has heard of it"
+    assert (await sidecars.poll([POD], again=True))["p"].replica is None
+
+
 class NoQuorum:
     """Stands for the registry: no ControllerCluster is watched."""
 
@@ -56,6 +68,27 @@ def body(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
         "spec": spec,
     }
+
+
+async def test_a_group_without_controllers_is_what_its_sidecars_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sidecars_module, "POLL_INTERVAL", 0.0)
+    cache = Cache(lambda _key: None)
+    observer = Observer(
+        cache, Ledger(cache), cast("QuorumRegistry", NoQuorum()), Sidecars(), cast("TlsFiles", NoCertificate())
+    )
+    monkeypatch.setattr(observer, "_pods", lambda _key: (POD,))
+    alone = body("BrokerGroup", "g", {"namesrvAddr": "n:9876", "failover": {"mode": "none"}})
+    admin = Admin()
+    async with opened(admin) as address:
+        monkeypatch.setattr(sidecars_module, "sidecar_address", lambda _pod: address)
+        for offset in (FULL.max_offset, FULL.max_offset + 1):
+            admin.view = msgspec.structs.replace(FULL, max_offset=offset)
+            observed = await observer.group(parse_broker_group(alone))
+            assert (observed.controllers.reachable, observed.controller_addr) == (True, "")
+            view = observed.controllers.group
+            assert view is not None
+            assert view.master_broker_id == 0
+            assert [(one.broker_id, one.max_offset) for one in view.replicas] == [(FULL.broker_id, offset)]
 
 
 @pytest.mark.parametrize(

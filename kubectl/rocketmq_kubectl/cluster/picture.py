@@ -1,7 +1,7 @@
 """One broker group as the commands show it: the controllers' current view, with the pods from Kubernetes.
 
-If the controllers cannot be reached, the resource's status is used, marked with its age (`source`). Pure:
-`query_groups` makes the calls.
+If the controllers cannot be reached, or the group has none, the resource's status is used, marked with its age
+(`source`). Pure: `query_groups` makes the calls.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     registered: bool = True
     """A broker of it is registered at the controllers."""
     problem: PluginError | None = None
-    """Why the controllers could not be called."""
+    """Why the controllers could not be called, or that the group has none."""
 
     @property
     def in_set(self) -> tuple[Replica, ...]:
@@ -83,6 +83,11 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
             return None
         written = "never written" if self.status_age is None else f"last changed {duration(self.status_age)} ago"
         return f"from the resource's status, {written}"
+
+    @property
+    def stale(self) -> bool:
+        """Others would know better than the status."""
+        return self.source is Source.STATUS and self.group.fails_over
 
     @property
     def master_text(self) -> str:

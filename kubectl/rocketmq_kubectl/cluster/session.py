@@ -97,8 +97,13 @@ class Session:
         """The controllers of a group; those outside Kubernetes are called directly.
 
         Raises:
-            PluginError: none can be reached.
+            PluginError: none can be reached, or the group has none.
         """
+        if not group.fails_over:
+            master = names.pod_name(group.name, 0)
+            raise CommandRefusedError(
+                f"{group.name} has no controllers (spec.failover.mode: none): {master} is always its master"
+            )
         if group.controller is not None:
             async with self.controllers_of(*group.controller) as client:
                 yield client

@@ -94,9 +94,10 @@ def _check(picture: Picture, pod: str) -> None:
         known = ", ".join(sorted(other.pod for other in picture.replicas if other.pod)) or "none"
         raise NotFoundError(f"{picture.group.name} has no pod {pod}: its pods are {known}")
     if replica.pod == picture.master:
-        raise CommandRefusedError(
-            f"{pod} is the master, the source of the copy: kubectl rocketmq switchover {picture.group.name} first"
+        advice = (
+            f"kubectl rocketmq switchover {picture.group.name} first" if picture.group.fails_over else picture.problem
         )
+        raise CommandRefusedError(f"{pod} is the master, the source of the copy: {advice}")
     others = [other for other in picture.in_set if other.pod != pod and other.alive is not False]
     if not others:
         raise CommandRefusedError(f"no replica except {pod} is in sync and alive: rebuilding it would lose messages")

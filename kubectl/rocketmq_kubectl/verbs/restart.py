@@ -1,4 +1,4 @@
-"""`restart GROUP`: the operator restarts every pod, slaves first and the master after a switchover."""
+"""`restart GROUP`: the operator restarts every pod, slaves first and the master after a switchover, if there is one."""
 
 import asyncio
 
@@ -16,9 +16,8 @@ async def restart(session: Session, name: str, *, seconds: float) -> Report:
     at = session.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     now = await change.patch(session, name, {"metadata": {"annotations": {names.ANNOTATION_RESTARTED_AT: at}}})
     if now.group.spec.update_strategy == "supervised":
-        session.progress(
-            f"updateStrategy is supervised: the master waits until you run kubectl rocketmq switchover {name}"
-        )
+        step = f"run kubectl rocketmq switchover {name}" if now.group.fails_over else "delete its pod"
+        session.progress(f"updateStrategy is supervised: the master waits until you {step}")
     if seconds > 0:
         await _all_new(session, name, at, now.group.pods_wanted, seconds)
         return change.done(now, f"{name} is restarted", restartedAt=at, effective=True)

@@ -23,6 +23,9 @@ SERVES_SECONDS = 15.0
 async def switchover(session: Session, name: str, wanted: str | None, *, seconds: float) -> Report:
     """Make `wanted` master (pod or broker id; None: the best by the controllers' policy) within `seconds`."""
     (before,) = await query_groups(session, [await session.group_body(name)])
+    if not before.group.fails_over:
+        assert before.problem is not None
+        raise before.problem
     if before.master is None:
         raise CommandRefusedError(f"{name} has no master: see kubectl rocketmq status {name}")
     target = None if wanted is None else _target(before, wanted)

@@ -29,11 +29,11 @@ async def bodies(session: Session, name: str | None, *, all_namespaces: bool) ->
 
 
 def stale_problems(pictures: Sequence[Picture]) -> tuple[UnreachableError, ...]:
-    """One problem for each group that is shown from its stored status."""
+    """One problem for each group that is shown from its stored status because its controllers do not answer."""
     return tuple(
         UnreachableError(f"{picture.group.namespace}/{picture.group.name} is shown {picture.remark}: {picture.problem}")
         for picture in pictures
-        if picture.remark is not None
+        if picture.stale
     )
 
 
@@ -51,7 +51,8 @@ def _group(picture: Picture, *, named: bool) -> str:
     )
     lines = f"{where}{broker_name}: {headline(picture)}\n"
     if picture.remark is not None:
-        lines += f"  ! {picture.remark}\n"
+        why = "" if picture.stale else f"{picture.problem}; "
+        lines += f"  ! {why}{picture.remark}\n"
     if not picture.replicas:
         return lines
     rows = [

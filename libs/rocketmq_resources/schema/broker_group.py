@@ -47,8 +47,18 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "replicationSecretName",
         ),
         Rule(
-            "has(self.controllerRef) != has(self.controllerAddr)",
+            "self.failover.mode == 'none' || has(self.controllerRef) != has(self.controllerAddr)",
             "set either controllerRef (a ControllerCluster) or controllerAddr (controllers outside)",
+        ),
+        Rule(
+            "self.failover.mode != 'none' || !(has(self.controllerRef) || has(self.controllerAddr))",
+            "failover.mode none has no controllers: remove controllerRef and controllerAddr",
+            "failover.mode",
+        ),
+        Rule(
+            "self.failover.mode != 'none' || self.engine == 'native'",
+            "failover.mode none is for engine native: official brokers without controllers run without a sidecar",
+            "failover.mode",
         ),
         Rule(
             "!has(self.controllerGrpcAddr) || has(self.controllerAddr)",
@@ -139,7 +149,10 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     ] = BrokerImages()
     controller_ref: Annotated[
         Reference | None,
-        field("The ControllerCluster that elects this group's master. Either this or controllerAddr."),
+        field(
+            "The ControllerCluster that elects this group's master. Either this or controllerAddr; neither with "
+            "failover.mode none."
+        ),
     ] = None
     controller_addr: Annotated[
         Addresses | None,
@@ -219,8 +232,8 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     failover: Annotated[
         Failover,
         field(
-            "How soon dead and slow replicas are noticed, in milliseconds. Smaller values fail over sooner and are "
-            "more likely to take a busy machine for a dead one."
+            "Whether another replica takes a dead master's place, and how soon dead and slow replicas are noticed, in "
+            "milliseconds. Smaller values fail over sooner and are more likely to take a busy machine for a dead one."
         ),
     ] = Failover()
     fenced: Annotated[
@@ -238,7 +251,8 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         field(
             "How a change that needs a restart reaches the master. unsupervised: the operator switches over and "
             "restarts the old master last; supervised: the operator restarts the slaves, and the master only after a "
-            "user has switched over."
+            "user has switched over. With failover.mode none nothing switches over: the master restarts last, or when "
+            "a user deletes its pod."
         ),
     ] = "unsupervised"
     replication_secret_name: Annotated[

@@ -1,19 +1,20 @@
 """The parts of a BrokerGroup's spec that have fields of their own: images, storage, resources, JVM, failover."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_resources.schema.common import Image, ImagePull, ReclaimPolicy, StorageClassName, StorageSize
-from rocketmq_resources.schema.declare import Rule, field, fixed_optional
+from rocketmq_resources.schema.declare import Rule, field, fixed, fixed_optional
 from rocketmq_resources.schema.kubernetes import Resources
 from rocketmq_settings.declare import Millis
 from rocketmq_settings.sidecar import HANG_MS, LEASE_MS, NOT_CAUGHT_UP_MS, HangMillis, LeaseMillis
 
 JvmSize = Annotated[str, Meta(max_length=16, pattern="^[1-9][0-9]{0,6}([kmgKMG]|[KMG]i)$")]
 JvmOption = Annotated[str, Meta(max_length=512, pattern=r"^-[A-Za-z]\S*$")]
+FailoverMode = Literal["automatic", "none"]
 HeartbeatMillis = Annotated[int, Meta(ge=50, le=5000)]
 HEARTBEAT_MS: Final = 500
 """Both differ from the key's: see `differences`."""
@@ -105,8 +106,22 @@ class Jvm(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Failover(msgspec.Struct, frozen=True, rename="camel"):
-    """How soon dead and slow replicas are noticed; milliseconds."""
+    """Whether another replica takes a dead master's place, and how soon dead and slow replicas are noticed."""
 
+    mode: Annotated[
+        FailoverMode,
+        field(
+            "automatic: the controllers elect another master. none: RocketMQ's master/slave deployment without "
+            "controllers. The replica of pod 0 is always master; while it is away, messages are refused, and a slave "
+            "may act for it (actingMaster). A rolling update restarts it last. Native engine. Cannot change.",
+            rules=(
+                fixed(
+                    "failover.mode cannot change: ids and epochs of the replicas' logs differ; create another group "
+                    "and move the producers to it"
+                ),
+            ),
+        ),
+    ] = "automatic"
     lease_timeout_ms: Annotated[
         LeaseMillis,
         field(

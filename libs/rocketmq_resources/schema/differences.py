@@ -9,6 +9,7 @@ from typing import Final, Literal
 Part = Literal["default", "bounds"]
 
 _ACTING: Final = "The field also says what an acting master does; the key only whether there is one."
+_MODE: Final = "The field is a choice of words, so that more can be added; the key is true or false."
 _REPLICAS: Final = "A group has at most nine pods; the key also counts replicas elsewhere."
 
 DIFFERENCES: Final[Mapping[tuple[str, Part], str]] = {
@@ -21,6 +22,8 @@ DIFFERENCES: Final[Mapping[tuple[str, Part], str]] = {
         "An official broker uses the value as it is: more would look like silence, less is only load. The key may "
         "have any value, as in Java's files: a native replica uses at most a quarter of its lease."
     ),
+    ("spec.failover.mode", "bounds"): _MODE,
+    ("spec.failover.mode", "default"): _MODE,
     ("spec.minInSyncReplicas", "bounds"): _REPLICAS,
     ("spec.replicas", "bounds"): _REPLICAS,
     ("spec.verification.rateLimit", "default"): (

@@ -1,7 +1,7 @@
 """The state that each replica's sidecar reports: read once per pod, and after each change by the operator.
 
 A sidecar keeps its fence through restarts of its pod, so there is nothing to watch, unless a slave may act for a
-missing master. Used by `observe` and `execute`.
+missing master, or the group has no controllers. Used by `observe` and `execute`.
 """
 
 import asyncio
@@ -87,7 +87,9 @@ class Sidecars:
         except (ApiError, OSError) as error:
             log.debug("sidecar does not answer", pod=pod.name, error=str(error))
             if (known := self._known.get(pod.uid)) is not None:
-                self._known[pod.uid] = msgspec.structs.replace(known, acting=False)
+                # A ready pod has answered its kubelet: one call that takes too long must not make it look dead.
+                replica = known.replica if pod.ready else None
+                self._known[pod.uid] = msgspec.structs.replace(known, acting=False, replica=replica)
 
     def _client(self, address: str, timeout: float = TIMEOUT) -> SidecarClient:
         tls = next((tls for at, tls in self._tls.values() if at == address), None)
@@ -95,5 +97,5 @@ class Sidecars:
 
     def _keep(self, uid: str, replica: ReplicaView) -> None:
         self._known[uid] = SidecarState(
-            broker_id=replica.broker_id, fenced=replica.fenced, acting=replica.acting_master
+            broker_id=replica.broker_id, fenced=replica.fenced, acting=replica.acting_master, replica=replica
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketmq_api.group_view import GroupView, QuorumView
+from rocketmq_api.replica_view import ReplicaView
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.controller_cluster import ControllerCluster
 from rocketmq_resources.decoding import Json
@@ -95,10 +96,13 @@ class SidecarState(msgspec.Struct, frozen=True, kw_only=True):
     fenced: bool = False
     acting: bool = False
     """It serves consumers in a master's place. Asked for only while there may be no master."""
+    replica: ReplicaView | None = None
+    """All that it said when it was asked last. Asked for again and again only in groups without controllers. None: it
+    did not answer the last time, and its pod is not ready either."""
 
 
 class Controllers(msgspec.Struct, frozen=True, kw_only=True):
-    """What the group's controllers report."""
+    """What the group's controllers report; of a group without controllers: its sidecars (`without_controllers`)."""
 
     missing: bool = False
     """The group's ControllerCluster does not exist."""
@@ -119,9 +123,9 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Ordered by ordinal and volume; of scaled-down replicas too."""
     controllers: Controllers = Controllers()
     controller_addr: str | None = None
-    """None: the group's ControllerCluster does not exist."""
+    """None: the group's ControllerCluster does not exist. Empty: the group has no controllers."""
     broker_suspect_timeout_ms: int | None = None
-    """From the spec of the group's ControllerCluster; None: it does not exist, or the controllers are outside."""
+    """From the spec of the group's ControllerCluster; None: there is none."""
     namesrv_addr: str | None = None
     """None: the group's NameServer (or ControllerCluster with embedded ones) does not exist."""
     acting_master_shown: bool | None = None

@@ -106,6 +106,7 @@ GROUPS: dict[str, Object] = {
         "replicas": 1,
         "scheduling": {"antiAffinity": "none"},
     },
+    "group-without-controllers": {"nameServerRef": {"name": "main"}, "failover": {"mode": "none"}},
     "group-apache": {
         "engine": "apache",
         "controllerRef": {"name": "main"},
@@ -137,7 +138,8 @@ def endpoints(of: BrokerGroup, clusters: Mapping[str, ControllerCluster]) -> End
     cluster_of = None if of.controller is None else clusters[of.controller[1]]
     embedded = cluster_of.namesrv_addr if cluster_of and of.embedded_name_servers else None
     name_servers = of.spec.namesrv_addr or embedded or name_server({}).namesrv_addr
-    return Endpoints(of.spec.controller_addr or (cluster_of or cluster({})).controller_addr, name_servers)
+    controllers = of.spec.controller_addr or (cluster_of or cluster({})).controller_addr
+    return Endpoints(controllers if of.fails_over else "", name_servers)
 
 
 def group_objects(

@@ -81,6 +81,26 @@ def test_the_spec_is_in_the_configuration() -> None:
     assert priorities == [1, 2, default, default, default]
 
 
+def test_without_failover_the_ordinal_says_which_replica_is_master() -> None:
+    for ordinal, role in enumerate(("SYNC_MASTER", "SLAVE", "SLAVE")):
+        for half in replica("group-without-controllers", ordinal):
+            assert (half.enable_controller_mode, half.broker_id, half.broker_role) == (False, ordinal, role)
+    file = replica_file({"controllerRef": None, "failover": {"mode": "none"}})
+    assert "controllerAddr" not in file
+    assert "brokerId" not in replica_file({})
+
+
+@pytest.mark.parametrize("config", [{"inSyncReplicas": "2"}, {"allAckInSyncStateSet": "true"}], ids=str)
+def test_without_failover_the_keys_about_copies_count_with_durability_relaxed(config: dict[str, str]) -> None:
+    alone: Object = {"controllerRef": None, "failover": {"mode": "none"}}
+    file = replica_file({**alone, "durability": "relaxed", "config": config})
+    rule = build_settings(SidecarSettings, file).settings.ack_rule
+    assert (rule.in_sync_replicas, rule.all_ack_in_sync_state_set) == (
+        int(config.get("inSyncReplicas", "1")),
+        "allAckInSyncStateSet" in config,
+    )
+
+
 def test_a_slave_acts_for_a_missing_master_if_the_spec_says_so() -> None:
     assert not replica("group")[0].enable_slave_acting_master
     assert replica("group-full")[0].enable_slave_acting_master

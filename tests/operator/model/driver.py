@@ -143,9 +143,11 @@ class Driver:
             return
         served = pod.registered and not pod.deleting
         broker_id = world.disks[ordinal].broker_id
-        assert not (served and broker_id == world.master and world.replicas > 1), (
-            f"the master was deleted before it handed over: {self.describe()}"
-        )
+        if served and broker_id == world.master and world.replicas > 1:
+            assert not world.group.fails_over, f"the master was deleted before it handed over: {self.describe()}"
+            old = [one for one in world.pods if one != ordinal and world.pods[one].revision != world.template]
+            assert not old, f"the master was deleted before {old}: {self.describe()}"
+            assert not world.disks[ordinal].deleting, f"the master's volume goes with its pod: {self.describe()}"
         if not served or broker_id not in world.in_sync:
             return
         others = [one for one in range(world.replicas) if one != ordinal]

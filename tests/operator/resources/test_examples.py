@@ -41,8 +41,8 @@ def test_an_example_brings_what_its_group_refers_to(file: str) -> None:
     resources = [resource for _, resource in documents(file)]
     there = {(type(resource), resource.namespace, resource.name) for resource in resources}
     for group in (resource for resource in resources if isinstance(resource, BrokerGroup)):
-        assert group.controller is not None
-        assert (ControllerCluster, *group.controller) in there
+        assert (group.controller is not None) == group.fails_over
+        assert group.controller is None or (ControllerCluster, *group.controller) in there
         if group.name_server is not None:
             assert (NameServer, *group.name_server) in there
         else:

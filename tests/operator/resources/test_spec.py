@@ -20,6 +20,10 @@ def body(spec: Spec | None, **metadata: object) -> dict[str, object]:
     return {"metadata": {"name": "broker-a", "namespace": "shop", **metadata}, "spec": spec}
 
 
+ALONE: Spec = {"controllerRef": None, "nameServerRef": {"name": "n"}, "failover": {"mode": "none"}}
+"""A group without controllers."""
+
+
 def group(spec: Spec | None = None, **metadata: object) -> BrokerGroup:
     return parse_broker_group(body({**MAIN, **(spec or {})}, **metadata))
 
@@ -136,6 +140,14 @@ def test_controllers_and_name_servers_outside() -> None:
     assert not made.embedded_name_servers
 
 
+def test_a_group_without_controllers_has_name_servers() -> None:
+    made = group(ALONE)
+    assert group().fails_over
+    assert (made.fails_over, made.controller, made.name_server) == (False, None, ("shop", "n"))
+    outside = group({**ALONE, "nameServerRef": None, "namesrvAddr": "n:9876"})
+    assert not outside.embedded_name_servers
+
+
 @pytest.mark.parametrize(
     ("broker", "size"),
     [
@@ -170,6 +182,12 @@ def test_memory_promised_to_the_broker(broker: Spec, size: int | None) -> None:
         ({"controllerRef": None}, "spec.controllerRef"),
         ({"nameServerRef": {"name": "n"}, "namesrvAddr": "n:9876"}, "spec.nameServerRef"),
         ({"controllerRef": None, "controllerAddr": "a:1"}, "spec.nameServerRef"),
+        ({**ALONE, "controllerRef": {"name": "c"}}, "spec.failover.mode"),
+        ({**ALONE, "controllerAddr": "a:1"}, "spec.failover.mode"),
+        ({**ALONE, "engine": "apache"}, "spec.failover.mode"),
+        ({**ALONE, "nameServerRef": None}, "spec.nameServerRef"),
+        ({"failover": {"mode": "manual"}}, "spec.failover.mode"),
+        ({"config": {"enableControllerMode": "false"}}, "spec.config.enableControllerMode"),
         ({"replicas": 1}, "spec.replicas"),
         ({"minInSyncReplicas": 4}, "spec.minInSyncReplicas"),
         ({"config": {"brokerName": "x"}}, "spec.config.brokerName"),

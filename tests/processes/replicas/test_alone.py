@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_api.group_view import GroupView, Liveness
 from rocketmq_api.replica_view import ReplicaRole
 from rocketmq_client.consumer import Consumer
 from rocketmq_demo.ports import PortPool
@@ -17,9 +18,12 @@ from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumer
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.config_files import SubscriptionGroupsFile, TopicsFile, decode_config
+from rocketmq_operator.domain.observed import Pod, SidecarState
+from rocketmq_operator.domain.plan.groups.without_controllers import view_of_sidecars
+from rocketmq_resources.broker_group import parse_broker_group
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.processes.acting_kit import ACTING, NOTIFYING, QUEUES, Reader, all_see, ends, refused_by
-from tests.processes.replica_group import PATIENCE, TOPIC, Member, Sender, complete, group
+from tests.processes.replica_group import PATIENCE, TOPIC, Group, Member, Sender, complete, group
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -71,6 +75,34 @@ def becomes(member: Member, broker_id: int, role: str) -> None:
     file = member.replica.folder / "broker.conf"
     changed = {"brokerId": str(broker_id), "brokerRole": role}
     file.write_bytes(properties.dump({**properties.parse(file.read_bytes()), **changed}))
+
+
+async def seen_by_the_operator(replicas: Group) -> GroupView:
+    """What it makes of the sidecars' answers."""
+    spec = {"namesrvAddr": "n:9876", "failover": {"mode": "none"}}
+    pods = [Pod(name=f"g-{number}", ordinal=number, uid=f"u{number}") for number in range(len(replicas.members))]
+    answers = [await member.view() for member in replicas.members]
+    sidecars = {pod.uid: SidecarState(replica=answer) for pod, answer in zip(pods, answers, strict=True)}
+    view = view_of_sidecars(
+        parse_broker_group({"metadata": {"name": "g", "namespace": "ns"}, "spec": spec}), pods, sidecars
+    )
+    assert view is not None
+    return view
+
+
+async def test_the_operator_sees_master_and_slave(tmp_path: Path, ports: PortPool) -> None:
+    async with group(tmp_path, ports, count=2, alone=True) as replicas:
+        master, slave = replicas.members
+        assert await replicas.settled() is master
+        view = await seen_by_the_operator(replicas)
+        assert (view.master_broker_id, view.master_epoch, view.master_address) == (0, 1, master.replica.address)
+        assert [(one.broker_id, one.address, one.in_sync, one.liveness) for one in view.replicas] == [
+            (0, master.replica.address, True, Liveness.ALIVE),
+            (1, slave.replica.address, True, Liveness.ALIVE),
+        ]
+        master.kill()
+        [left] = (await seen_by_the_operator(replicas)).replicas
+        assert (left.broker_id, left.in_sync, left.liveness) == (1, False, Liveness.ALIVE)
 
 
 async def test_a_slave_keeps_its_tables_with_its_log(tmp_path: Path, ports: PortPool) -> None:

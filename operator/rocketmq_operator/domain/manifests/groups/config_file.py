@@ -27,13 +27,14 @@ class Endpoints(msgspec.Struct, frozen=True):
     """Where the group finds others: `host:port;host:port`."""
 
     controller_addr: str
+    """Empty: there are no controllers."""
     namesrv_addr: str
 
 
 def broker_config(group: BrokerGroup, endpoints: Endpoints, ordinal: int) -> str:
-    """The file of replica `ordinal`. What differs between pods is their priority; their address comes from the
-    environment."""
-    return properties_text(_values(group, endpoints), _number(group), _priority(group, ordinal))
+    """The file of replica `ordinal`. What differs between pods is their priority, or without failover their role; their
+    address comes from the environment."""
+    return properties_text(_values(group, endpoints), _number(group), _priority(group, ordinal), _role(group, ordinal))
 
 
 def config_base(group: BrokerGroup, endpoints: Endpoints) -> str:
@@ -51,8 +52,8 @@ def _values(group: BrokerGroup, endpoints: Endpoints) -> dict[str, PropertyValue
         "brokerClusterName": group.cluster_name,
         "brokerName": group.broker_name,
         "namesrvAddr": endpoints.namesrv_addr,
-        "controllerAddr": endpoints.controller_addr,
-        "enableControllerMode": True,
+        **({"controllerAddr": endpoints.controller_addr} if group.fails_over else {}),
+        "enableControllerMode": group.fails_over,
         "listenPort": names.PORT_BROKER,
         "haListenPort": names.PORT_HA,
         "storePathRootDir": names.PATH_STORE,
@@ -106,3 +107,11 @@ def _number(group: BrokerGroup) -> dict[str, PropertyValue]:
 def _priority(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
     priority = group.priority(ordinal)
     return {} if priority is None else {"brokerElectionPriority": priority}
+
+
+def _role(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
+    """With failover the controllers decide it. SYNC_MASTER, because an ASYNC_MASTER with durability relaxed ignores
+    inSyncReplicas, allAckInSyncStateSet and minInSyncReplicas, which users may set; without them it is the same."""
+    if group.fails_over:
+        return {}
+    return {"brokerId": ordinal, "brokerRole": "SLAVE" if ordinal else "SYNC_MASTER"}

@@ -1,7 +1,7 @@
 """An acting master (RIP-32): a slave that serves consumers while the group has no master.
 
 Only the sidecars know which one, and no event reports it. So they are asked again and again for as long as the
-controllers name no living master.
+controllers name no living master, and in a group without controllers always.
 """
 
 from typing import Final
@@ -34,8 +34,10 @@ def acting_pods(state: GroupState) -> tuple[str, ...]:
 
 
 def ask_again(state: GroupState) -> Step:
-    """Look again soon while a slave may begin or cease to act."""
-    return Step(requeue=ASK_SECONDS) if may_act(state.group, state.observed.controllers) else NOTHING
+    """Look again soon while only sidecars know what changes."""
+    group = state.group
+    asks = may_act(group, state.observed.controllers) or not (group.fails_over or group.spec.hibernated)
+    return Step(requeue=ASK_SECONDS) if asks else NOTHING
 
 
 def acting_condition(state: GroupState) -> Condition:

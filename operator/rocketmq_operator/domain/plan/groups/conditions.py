@@ -65,11 +65,11 @@ def _available(state: GroupState) -> Condition:
     elif not state.reachable:
         holds, reason, message = None, "ControllersUnreachable", "the controllers are unreachable"
     elif state.view is None:
-        reason, message = "NotRegistered", "no replica is registered yet"
+        reason, message = "NotRegistered", state.no_view
     elif master is None:
         acting = acting_pods(state)
         serves = f"; {acting[0]} serves consumers" if acting else ""
-        reason, message = "NoMaster", f"no replica is master{serves}"
+        reason, message = "NoMaster", f"{state.no_master}{serves}"
     elif copies < group.min_in_sync_replicas:
         reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
     else:

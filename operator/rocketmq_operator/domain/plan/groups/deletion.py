@@ -48,6 +48,8 @@ def delete(state: GroupState, now: float) -> Step:
 
 def _forget(state: GroupState, waited: float, actions: tuple[Action, ...]) -> Step:
     controllers = state.observed.controllers
+    if not state.group.fails_over:
+        return Step(actions=(*actions, SetFinalizer(present=False)), busy=True)
     if (
         state.reachable
         and state.view is not None

@@ -46,10 +46,11 @@ def rebuild(state: GroupState) -> Step:
 
 
 def _refusal(state: GroupState, member: Member, pod_name: str) -> str | None:
-    if not state.reachable or state.view is None:
-        return f"{pod_name}: the controllers are unreachable, so other replicas in sync are unknown"
+    if state.view is None:
+        return f"{pod_name}: {state.no_view}, so other replicas in sync are unknown"
     if member.is_master:
-        return f"{pod_name} is the master: switch over first"
+        advice = "switch over first" if state.group.fails_over else "without failover no other replica takes its place"
+        return f"{pod_name} is the master: {advice}"
     others = [other for other in state.in_sync if other is not member]
     if state.live_master is None or not others:
         return f"{pod_name}: no other replica in sync is alive"

@@ -8,10 +8,14 @@ chooses its step from the current state:
 3. a slave that is not available, since its restart costs no copy;
 4. slaves in sync, while enough copies remain;
 5. the master hands over to the best up-to-date slave in sync; then it is a slave.
+
+Without failover no other replica takes the master's place: one that does not serve is replaced first, one that serves
+last, and sends wait until it is back.
 """
 
 from rocketmq_operator.domain.actions import DeletePod, HandOver
 from rocketmq_operator.domain.plan.groups.state import GroupState, Member, sidecar_address
+from rocketmq_operator.domain.plan.groups.without_controllers import MASTER_ID
 from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Progress, Step
 from rocketmq_resources import names
 
@@ -28,11 +32,25 @@ def rollout(state: GroupState) -> Step:
     )
     if not outdated:
         return NOTHING
-    for part in (_unused, _unreachable, _rebuilding, _waiting, _unavailable, _slave, _master):
+    for part in (_lasting_master, _unused, _unreachable, _rebuilding, _waiting, _unavailable, _slave, _master):
         step = part(state, outdated)
         if step is not None:
             return step
     raise AssertionError("the last part always returns a step")
+
+
+def _lasting_master(state: GroupState, outdated: tuple[Member, ...]) -> Step | None:
+    """Without failover: a master that does not serve goes first, since its slaves are not in sync without it. One that
+    would come back empty never goes: its slaves would not follow it."""
+    master = outdated[0]
+    if state.group.fails_over or master.ordinal != MASTER_ID:
+        return None
+    if master.volume_deleting:
+        message = f"{_name(master)} is always master and keeps its pod: its volume is deleted as soon as the pod stops"
+        return Step(busy=True, blocked=Blocked("VolumeBeingDeleted", message))
+    if state.view is None or master.alive:
+        return None
+    return _delete(state, master, f"it {master.problem()}")
 
 
 def _unused(state: GroupState, outdated: tuple[Member, ...]) -> Step | None:
@@ -49,7 +67,7 @@ def _unreachable(state: GroupState, outdated: tuple[Member, ...]) -> Step | None
     if not state.reachable:
         why = Blocked("ControllersUnreachable", f"{_names(outdated)} wait: unknown which replicas are in sync")
     elif state.view is None:
-        why = Blocked("GroupUnknown", f"{_names(outdated)} wait: the controllers have no replica of this group")
+        why = Blocked("GroupUnknown", f"{_names(outdated)} wait: {state.no_view}")
     else:
         return None
     return Step(busy=True, blocked=why)
@@ -103,7 +121,15 @@ def _master(state: GroupState, outdated: tuple[Member, ...]) -> Step:
         return _delete(state, master, "the group has no other replica: writes pause")
     if not master.alive:
         return _no_master()
-    if state.group.spec.update_strategy == "supervised":
+    supervised = state.group.spec.update_strategy == "supervised"
+    if not state.group.fails_over:
+        if supervised:
+            message = (
+                f"{_name(master)} is always master: delete the pod to have it updated, sends wait until it is back"
+            )
+            return Step(progress=Progress("Updating", "WaitingForRestart", message))
+        return _delete(state, master, "no other replica takes its place: sends wait until it is back")
+    if supervised:
         message = f"{_name(master)} is the master: switch over to have it updated (kubectl rocketmq switchover)"
         return Step(progress=Progress("Updating", "WaitingForSwitchover", message))
     fresh = tuple(member for member in state.members if not member.outdated)

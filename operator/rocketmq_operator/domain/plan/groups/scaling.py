@@ -66,7 +66,9 @@ def _clean_up_replica(state: GroupState, member: Member, records: Mapping[int, R
     if record is not None and (record.liveness is not Liveness.DEAD or record.in_sync):
         return []
     claims = tuple(claim for claim in member.claims if not claim.deleting)
-    unmarked = tuple(claim for claim in claims if broker_id is not None and not claim.retired)
+    # Without controllers no id is ever forgotten: a later pod continues on the volume, as the same replica.
+    forgotten = broker_id is not None and state.group.fails_over
+    unmarked = tuple(claim for claim in claims if forgotten and not claim.retired)
     if unmarked:
         return [AnnotateClaim(claim.name, claim.uid, {names.ANNOTATION_RETIRED: "true"}) for claim in unmarked]
     if record is not None:
@@ -123,7 +125,7 @@ def _needed(state: GroupState, wanted: int) -> Step | None:
     last = state.members[-1]
     if state.view is None:
         holds = last.contributes and last.broker_id is not None
-        return _refuse("GroupUnknown", "the controllers have no replica of this group") if holds else None
+        return _refuse("GroupUnknown", state.no_view) if holds else None
     if any(member.is_master for member in state.members if member.ordinal >= wanted):
         staying = tuple(member for member in state.members if member.ordinal < wanted)
         return hand_over(state, staying, f"{_master_name(state)} has to be removed")

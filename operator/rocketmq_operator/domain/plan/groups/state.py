@@ -26,6 +26,7 @@ class Member:
         sidecar: SidecarState | None,
         view: GroupView | None,
         update_revision: str,
+        fails_over: bool,
     ) -> None:
         self.ordinal = ordinal
         self.pod = pod
@@ -37,6 +38,7 @@ class Member:
         """brokerId that the running replica reports, or that the controllers have for its address."""
         standings = {standing.broker_id: standing for standing in (() if view is None else view.replicas)}
         self.standing: ReplicaStanding | None = None if self.broker_id is None else standings.get(self.broker_id)
+        self._fails_over = fails_over
         self.is_master = view is not None and self.broker_id is not None and view.master_broker_id == self.broker_id
         self.volume_deleting = any(claim.deleting for claim in claims)
         """Its volume is removed as soon as its pod stops."""
@@ -86,9 +88,19 @@ class Member:
             return f"does not start: {self.pod.problem}"
         if not self.pod.running:
             return "is starting"
+        return self._problem_by_controllers() if self._fails_over else self._problem_by_sidecar()
+
+    def _problem_by_controllers(self) -> str:
         if not self.alive:
             return "is not registered at the controllers"
         return "is not ready" if self.in_sync else "is catching up"
+
+    def _problem_by_sidecar(self) -> str:
+        """With its reason, as a user may have to decide something."""
+        what = "has no role" if not self.alive else "is not ready" if self.in_sync else "is not in sync"
+        replica = None if self.sidecar is None else self.sidecar.replica
+        why = "its sidecar does not answer" if replica is None else replica.ready_reason
+        return f"{what}: {why}" if why else what
 
 
 class GroupState:
@@ -100,7 +112,8 @@ class GroupState:
         self.stateful_set: StatefulSet | None = observed.stateful_set
         self.reachable = observed.controllers.reachable
         self.view = observed.controllers.group if self.reachable else None
-        """None while the controllers are unreachable, or have no replica registered."""
+        """None while the controllers are unreachable, or have no replica registered; without controllers: while no
+        sidecar answers."""
         pods = {pod.ordinal: pod for pod in observed.pods}
         self.current = 0 if self.stateful_set is None else self.stateful_set.replicas
         """spec.replicas of the StatefulSet."""
@@ -115,6 +128,7 @@ class GroupState:
                 sidecar=None if pod is None else observed.sidecars.get(pod.uid),
                 view=self.view,
                 update_revision=update,
+                fails_over=self.group.fails_over,
             )
 
         self.members = tuple(member(ordinal) for ordinal in range(self.current))
@@ -142,6 +156,23 @@ class GroupState:
     def live_master(self) -> Member | None:
         master = self.master
         return master if master is not None and master.alive else None
+
+    @property
+    def no_view(self) -> str:
+        """Why there is no view, in words."""
+        if not self.group.fails_over:
+            return "no sidecar answers"
+        if not self.reachable:
+            return "the controllers are unreachable"
+        return "the controllers have no replica of this group"
+
+    @property
+    def no_master(self) -> str:
+        """Why there is no living master, in words."""
+        if self.group.fails_over:
+            return "no replica is master"
+        problem = self.members[0].problem() if self.members else "has no pod"
+        return f"{names.pod_name(self.group.name, 0)} is always master and {problem}"
 
     @cached_property
     def in_sync(self) -> tuple[Member, ...]:
