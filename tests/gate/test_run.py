@@ -18,6 +18,7 @@ pytestmark = pytest.mark.processes
 MAKE = """#!/usr/bin/env bash
 echo "$1" >> build/ran
 echo "$*" >> build/commands
+echo "$1 ${PYTHONPATH:-nothing}" >> build/imports
 echo "$1 at $(nice), $(cat /proc/self/autogroup 2> /dev/null), patience ${GATE_PATIENCE:-measured}" >> build/how
 cut -d " " -f 6 /proc/self/stat > "build/session-of-$1"
 [ "$1" != "$WAITS" ] || { echo $BASHPID > build/waiting; exec sleep 1000; }
@@ -113,6 +114,12 @@ def test_a_second_run_of_a_day_does_the_same(gate: Gate) -> None:
     assert set(seeds) == {"campaign", "sim", "units-long", "units-short"}
     assert len(set(seeds.values())) == 1
     assert re.fullmatch(r"SEED=20\d{6}", seeds["sim"])
+
+
+def test_it_tests_its_own_checkout(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/of/another/checkout")
+    gate.run()
+    assert sorted(gate.lines("imports")) == [f"{target} nothing" for target in TARGETS]
 
 
 @pytest.mark.parametrize("red", ["sim", "units-long"])
