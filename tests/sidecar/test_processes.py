@@ -114,7 +114,7 @@ class Trio:
 
 @pytest.fixture
 async def trio(request: pytest.FixtureRequest, tmp_path: Path, controllers: ControllerCluster) -> AsyncIterator[Trio]:
-    name = f"broker-{request.node.name}"
+    name = re.sub(r"[^\w-]", "-", f"broker-{request.node.name}")
     with PortPool() as ports:
         pairs = [Pair(tmp_path / str(number), ports, controllers, name) for number in range(3)]
         for pair in pairs:
