@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from rocketmq_api.group_view import GroupView
+from rocketmq_formats.addresses import format_address, parse_address, parse_addresses
 from rocketmq_operator.controllers.quorums import Address, Locate, Quorum
 from rocketmq_operator.controllers.tls_files import TlsFiles
 from rocketmq_operator.domain.observed import Pod
@@ -125,7 +126,7 @@ class QuorumRegistry:
                 return None
             pods = [entry.value for entry in self._cache.children(cluster, "Pod") if isinstance(entry.value, Pod)]
             addresses = tuple(
-                f"{pod.ip}:{names.PORT_CONTROLLER_GRPC}"
+                format_address(pod.ip, names.PORT_CONTROLLER_GRPC)
                 for pod in sorted(pods, key=lambda pod: pod.ordinal)
                 if pod.ip and not pod.deleting
             )
@@ -141,13 +142,9 @@ def _name(key: Key) -> Name:
 def grpc_addresses(group: BrokerGroup) -> tuple[str, ...]:
     """gRPC addresses of controllers outside: from the spec, else derived from their remoting ports."""
     if group.spec.controller_grpc_addr:
-        return tuple(part.strip() for part in group.spec.controller_grpc_addr.split(";") if part.strip())
-    found = []
-    for part in (group.spec.controller_addr or "").split(";"):
-        host, _, port = part.strip().rpartition(":")
-        if host and port.isdecimal():
-            found.append(f"{host}:{int(port) + GRPC_ABOVE_REMOTING}")
-    return tuple(found)
+        return parse_addresses(group.spec.controller_grpc_addr)
+    controllers = map(parse_address, parse_addresses(group.spec.controller_addr or ""))
+    return tuple(format_address(host, port + GRPC_ABOVE_REMOTING) for host, port in controllers)
 
 
 def _fixed(addresses: tuple[str, ...]) -> Locate:

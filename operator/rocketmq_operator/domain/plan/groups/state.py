@@ -6,6 +6,7 @@ Every part of a group's plan gets the same `GroupState`. Nothing is decided here
 from functools import cached_property
 
 from rocketmq_api.group_view import GroupView, Liveness, ReplicaStanding
+from rocketmq_formats.addresses import format_address
 from rocketmq_operator.domain.observed import Claim, ObservedGroup, Pod, SidecarState, StatefulSet
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
@@ -57,7 +58,7 @@ class Member:
             self.pod is not None
             and self.standing is not None
             and self.standing.liveness is Liveness.ALIVE
-            and self.standing.address == broker_address(self.pod)
+            and is_address_of(self.pod, self.standing.address)
         )
 
     @property
@@ -207,13 +208,17 @@ def priority_of(group: BrokerGroup, ordinal: int) -> int:
 
 def broker_address(pod: Pod) -> str:
     """The address that the broker in this pod registers."""
-    return f"{pod.ip}:{names.PORT_BROKER}"
+    return format_address(pod.ip, names.PORT_BROKER)
+
+
+def is_address_of(pod: Pod, registered: str) -> bool:
+    """Whether the broker in this pod registered so. Official brokers write an IPv6 address without brackets."""
+    return registered in (broker_address(pod), f"{pod.ip}:{names.PORT_BROKER}")
 
 
 def sidecar_address(pod: Pod) -> str:
     """gRPC address of the pod's sidecar."""
-    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
-    return f"{host}:{names.PORT_SIDECAR_GRPC}"
+    return format_address(pod.ip, names.PORT_SIDECAR_GRPC)
 
 
 def _running_id(pod: Pod | None, sidecar: SidecarState | None, view: GroupView | None) -> int | None:
@@ -221,11 +226,10 @@ def _running_id(pod: Pod | None, sidecar: SidecarState | None, view: GroupView |
         return None
     if sidecar is not None and sidecar.broker_id is not None:
         return sidecar.broker_id
-    address = broker_address(pod)
     alive = [
         standing.broker_id
         for standing in (() if view is None else view.replicas)
         # A recorded address may belong to another pod by now: only a living replica's address is valid.
-        if standing.address == address and standing.liveness is Liveness.ALIVE
+        if is_address_of(pod, standing.address) and standing.liveness is Liveness.ALIVE
     ]
     return alive[0] if len(alive) == 1 else None
