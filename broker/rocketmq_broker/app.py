@@ -12,7 +12,6 @@ import structlog
 from rocketmq_broker.core import BrokerCore
 from rocketmq_broker.domain.role import Role
 from rocketmq_broker.group_watch import GroupWatch
-from rocketmq_broker.host import now_ms
 from rocketmq_broker.log_topics import LogTopics
 from rocketmq_broker.registration import Registrar
 from rocketmq_broker.replica.log_scrubber import LogScrubber
@@ -169,8 +168,8 @@ class BrokerApp:
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
             self.log_topics.take_over()
-            # the name servers let the table with the higher state version win
-            self.topics.next_version(self.role.epoch, now_ms())
+            # the name servers let the table with the higher state version win; its time stays that of the last change
+            self.topics.next_version(self.role.epoch, self.topics.version.timestamp)
         self.services.on_role_change()
         self.registrar.register_now()
         self._on_serving()

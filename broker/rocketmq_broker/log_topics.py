@@ -31,42 +31,40 @@ class LogTopics:
         self._role = role
         self._store = store
         self._topics = topics
-        self._inherited: int | None = None
-        """Where the log ended when mastership began; None when consumers see everything before it."""
 
     def take_over(self) -> None:
         """On becoming master: take over what the log has."""
-        self._inherited = self._store.max_offset
         younger = self._younger_than_table()
         self._adopt(younger)
         for topic, ids in younger.items():
             self._widen(topic, max(ids) + 1)
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
-        """Consumers may see new messages in `queues`, perhaps of an earlier master and confirmed only now."""
-        if self._inherited is None:
-            return
+        """Consumers may see new messages in `queues`: perhaps of an earlier master and confirmed only now, or delayed
+        ones that an earlier master took."""
         for topic, queue_id in queues:
+            if not self._lacks(topic, queue_id):
+                continue
             first, end = self._store.queue_bounds(topic, queue_id)
-            if first < end:  # or else the topic was deleted
-                self._adopt({topic: (queue_id,)})
+            if first == end:
+                continue  # the topic was deleted
+            self._adopt({topic: (queue_id,)})
+            if self._newest(topic, queue_id) >= self._topics.version.timestamp:
                 self._widen(topic, queue_id + 1)
-        if self._store.dispatched_offset >= self._inherited:
-            self._inherited = None
 
     def _younger_than_table(self) -> dict[str, list[int]]:
         """Topics with the queues whose newest message was stored after the table last changed; one that is older and
         not in the table was deleted, and stays so."""
-        store, since = self._store, self._topics.version.timestamp
-
-        def newest(topic: str, queue_id: int) -> int:
-            return store.store_time(topic, queue_id, store.queue_bounds(topic, queue_id)[1] - 1)
-
+        since = self._topics.version.timestamp
         found = {
-            topic: [queue_id for queue_id in ids if self._lacks(topic, queue_id) and newest(topic, queue_id) >= since]
-            for topic, ids in store.queues().items()
+            topic: [number for number in ids if self._lacks(topic, number) and self._newest(topic, number) >= since]
+            for topic, ids in self._store.queues().items()
         }
         return {topic: ids for topic, ids in found.items() if ids}
+
+    def _newest(self, topic: str, queue_id: int) -> int:
+        """When the queue's last message was stored, ms."""
+        return self._store.store_time(topic, queue_id, self._store.queue_bounds(topic, queue_id)[1] - 1)
 
     def _lacks(self, topic: str, queue_id: int) -> bool:
         """By the table nothing can be sent to this queue."""

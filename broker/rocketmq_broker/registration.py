@@ -130,7 +130,9 @@ class Registrar:
             changed.clear()
             wait = self._settings.register_period
             outward = self._role.outward_id
-            if outward is not None:
+            if outward is None:
+                self._note(server, None)
+            else:
                 problem = await self._register(server, outward)
                 self._note(server, problem)
                 if problem is None and failing:

@@ -328,8 +328,10 @@ class MessageStore(QueueReading):
         start = self._dispatcher.position
         try:
             visible = self._dispatcher.run(self.confirm_offset)
-        except StoreFullError as error:
-            self.disk_space.refuse(str(error))
+        except (StoreFullError, OSError) as error:
+            self._deletions.dispatch_failed()
+            if isinstance(error, StoreFullError):
+                self.disk_space.refuse(str(error))
             raise
         self._deletions.dispatched(visible, start)
         if self._lost is not None:
@@ -396,6 +398,7 @@ class MessageStore(QueueReading):
         """The records from `start` to `end` were copied again: where a queue's unit does not point to one of them, the
         next dispatch rebuilds the queue from there. Raises `OSError`."""
         self.units.forget_lost()
+        self._deletions.read_again()
         for record in self.records(start, end):
             queue = self._dispatcher.queue_of(record)
             place = record.physical_offset

@@ -20,6 +20,6 @@ def test_a_broker_is_known_by_its_pod(ip: str, host: str) -> None:
 
 
 def test_controllers_outside_are_asked_at_the_port_above() -> None:
-    outside = group({"controllerRef": None, "controllerAddr": " c0:9878; [fd00::8]:9878;", "namesrvAddr": "n:9876"})
+    outside = group({"controllerRef": None, "controllerAddr": "c0:9878;[fd00::8]:9878", "namesrvAddr": "n:9876"})
     port = 9878 + GRPC_ABOVE_REMOTING
     assert grpc_addresses(outside) == (f"c0:{port}", f"[fd00::8]:{port}")

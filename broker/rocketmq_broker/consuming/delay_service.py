@@ -196,10 +196,14 @@ class DelayService:
         self._timers.pop(0, None)
         place, end = self._inherited
         visible = min(end, self._store.dispatched_offset)
-        for count, record in enumerate(self._store.records(place, visible), 1):
-            self._count_copy(record)
+        steps = 0
+        for record in self._store.records(place, visible):
+            skipped = self._count_copy(record)
+            if skipped == SEARCH_PORTION:
+                break  # and perhaps more: with this record again
             place = record.physical_offset + record.size
-            if count >= SEARCH_PORTION:
+            steps += 1 + skipped
+            if steps >= SEARCH_PORTION:
                 break
         else:
             place = max(visible, place)
@@ -213,19 +217,23 @@ class DelayService:
         for level in self._progress:
             self._at(level, 0)
 
-    def _count_copy(self, record: Record) -> None:
-        """Advance past the next message if `record` is the copy that an earlier master delivered."""
+    def _count_copy(self, record: Record) -> int:
+        """Advance past the next message if `record` is the copy that an earlier master delivered. Returns how many
+        messages of deleted topics were skipped first; SEARCH_PORTION: call again."""
         if record.topic == _SCHEDULE_TOPIC or _DELAY not in record.properties:
-            return
+            return 0
         level = find_property(record.properties, DELAY)
         progress = self._begun.get(int(level)) if level and level.isascii() and level.isdecimal() else None
         if progress is None or level is None:
-            return
+            return 0
         self._skip_escaped(int(level), progress)
-        self._skip_deleted(int(level), progress)
+        skipped = self._skip_deleted(int(level), progress)
+        if skipped == SEARCH_PORTION:
+            return skipped
         delayed = self._delayed(int(level), progress.next)
         if delayed is not None and is_copy(record, delayed):
             progress.passed_over(progress.next + 1)
+        return skipped
 
     def _delayed(self, level: int, queue_offset: int) -> Record | None:
         """A delayed message, None if it cannot be read."""
@@ -236,15 +244,18 @@ class DelayService:
             return None
         return record if isinstance(record, Record) else None
 
-    def _skip_deleted(self, level: int, progress: LevelProgress) -> None:
-        """Continue behind messages of which an earlier master delivered no copies, because their topics were
-        deleted."""
-        for _ in range(SEARCH_PORTION):
-            delayed = self._delayed(level, progress.next) if self._way is _Way.LOG else None
+    def _skip_deleted(self, level: int, progress: LevelProgress) -> int:
+        """Continue behind messages of which an earlier master delivered no copies, because their topics were deleted.
+        Returns how many, at most SEARCH_PORTION."""
+        if self._way is not _Way.LOG:
+            return 0
+        for skipped in range(SEARCH_PORTION):
+            delayed = self._delayed(level, progress.next)
             target = None if delayed is None else target_of(delayed)
             if delayed is None or target is None or not self._is_deleted(target, delayed):
-                return
+                return skipped
             progress.passed_over(progress.next + 1)
+        return SEARCH_PORTION
 
     def _is_deleted(self, target: Target, delayed: Record) -> bool:
         """The topic was deleted after the message was sent to it."""

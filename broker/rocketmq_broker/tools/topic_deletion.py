@@ -60,8 +60,8 @@ class TopicDeletion:
         self._file = topics_file
         self._offsets = offsets
         self._clock = clock
-        self._end = 0
-        """Of the last deletion in the log."""
+        self._recorded = 0, 0
+        """The epoch of the last deletion that this master wrote, and where in the log it ends."""
         self.replication_barrier: MakeBarrier = no_barrier
 
     @property
@@ -75,12 +75,14 @@ class TopicDeletion:
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
         is_master = self._role.role is Role.MASTER
-        if is_master and self._topics.get(header.topic) is not None:
+        known = self._topics.get(header.topic) is not None
+        if is_master and (known or header.topic in self._store.queues()):  # a repetition, perhaps at another master
             self._record(header.topic)
         self._offsets.remove_topic(header.topic)
         if self._topics.delete(header.topic, state_version=self._role.epoch, now_ms=now_ms()):
             log.info("topic deleted", topic=header.topic, by=peer.address)
-        return asyncio.ensure_future(self._answer(request, self._end if is_master else 0))
+        epoch, end = self._recorded
+        return asyncio.ensure_future(self._answer(request, end if is_master and epoch == self._role.epoch else 0))
 
     def _record(self, topic: str) -> None:
         """Write the deletion into the log."""
@@ -98,7 +100,7 @@ class TopicDeletion:
             store_host=host,
         )
         try:
-            self._end = self._writer.append(draft).end
+            self._recorded = self._role.epoch, self._writer.append(draft).end
         except StoreError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the topic is not deleted: {error}") from error
 

@@ -306,7 +306,8 @@ class ConsumeQueue:
         """The offset behind the last unit of a message that starts before `physical_offset`."""
         if self.last_end() <= physical_offset:
             return self.max_offset
-        return self.first_at(physical_offset, self.min_offset, self.max_offset)
+        first = self._starts[0] // UNIT_SIZE if self._starts else self.min_offset  # hidden ones count too
+        return self.first_at(physical_offset, first, self.max_offset)
 
     # Cutting
 

@@ -30,6 +30,8 @@ class Deletions:
         self._newest = -1
         self._next = 0
         """Queue offset of the next deletion."""
+        self._shown = set[str]()
+        """Topics some of whose hidden messages may be visible."""
 
     def place_of(self, topic: str) -> int:
         """Where in the log the topic was last deleted, -1 if it was not, or so long ago that nothing is left of it."""
@@ -40,19 +42,28 @@ class Deletions:
         self._places.clear()
         self._newest, self._next = -1, 0
         self._read()
-        self._hide(self._places)
+        self._hide()
 
     def dispatched(self, visible: Collection[tuple[str, int]], start: int) -> None:
         """The log was dispatched from `start`; `visible` are the queues that have new messages. Raises `OSError`."""
-        topics = {topic for topic, _ in visible} if start < self._newest else set()  # queues are being made again
-        if (DELETED_TOPICS, 0) in visible:
-            topics |= self._read()
-        self._hide(topics)
+        if start < self._newest:  # queues are being made again
+            self._shown.update(topic for topic, _ in visible)
+        self._read()
+        self._hide()
+
+    def dispatch_failed(self) -> None:
+        """Some queues may have new messages that `dispatched` never names."""
+        self._shown.update(self._places)
+
+    def read_again(self) -> None:
+        """The log was repaired, perhaps where a deletion is: the next `dispatched` reads all of them."""
+        self._next = 0
 
     def cut(self, offset: int, min_offset: int) -> None:
         """The log, which begins at `min_offset`, is cut at `offset`, and so are the queues: a deletion that was cut off
         hides nothing. Raises `OSError`."""
-        if offset > self._newest:
+        deletions = self._queues.find(DELETED_TOPICS, 0)
+        if offset > self._newest and (deletions is None or self._next <= deletions.max_offset):
             return
         for queue in self._of({topic for topic, place in self._places.items() if place >= offset}):
             queue.lower_min(min_offset)
@@ -62,25 +73,27 @@ class Deletions:
         """The log begins at `min_offset` now."""
         self._places = {topic: place for topic, place in self._places.items() if place >= min_offset}
 
-    def _read(self) -> set[str]:
-        """Returns the topics of deletions that are new."""
+    def _read(self) -> None:
+        """Take in the deletions that are new."""
         queue = self._queues.find(DELETED_TOPICS, 0)
-        topics = set[str]()
-        if queue is not None:
-            for offset in range(max(self._next, queue.min_offset), queue.max_offset):
-                view = self._reader.record_of(queue, offset)
-                deletion = None if view is None else _deletion(view)
-                if deletion is not None:
-                    topic, place = deletion
-                    topics.add(topic)
-                    self._places[topic] = place
-                    self._newest = max(self._newest, place)
-            self._next = queue.max_offset
-        return topics
+        if queue is None:
+            return
+        for offset in range(max(self._next, queue.min_offset), queue.max_offset):
+            view = self._reader.record_of(queue, offset)
+            deletion = None if view is None else _deletion(view)
+            if deletion is None:
+                log.error("a deletion of a topic is not readable: its messages are still shown", queue_offset=offset)
+            else:
+                topic, place = deletion
+                self._places[topic] = place
+                self._newest = max(self._newest, place)
+                self._shown.add(topic)
+            self._next = offset + 1
 
-    def _hide(self, topics: Collection[str]) -> None:
-        for queue in self._of(topics):
-            queue.hide_before(self.place_of(queue.topic))
+    def _hide(self) -> None:
+        for queue in self._of(self._shown & self._places.keys()):
+            queue.hide_before(self._places[queue.topic])
+        self._shown.clear()
 
     def _of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         return [queue for queue in self._queues.table.values() if queue.topic in topics] if topics else []
@@ -93,6 +106,6 @@ def _deletion(view: memoryview) -> tuple[str, int] | None:
         record = read_record(view, 0, len(view), check_crc=True)
         if isinstance(record, Record) and record.born_host == record.store_host:
             return bytes(record.body(view)).decode(), record.physical_offset
-    except (RecordError, UnicodeDecodeError) as error:
-        log.error("deletion of a topic is not readable: its messages are still shown", reason=str(error))
+    except (RecordError, UnicodeDecodeError):
+        pass
     return None

@@ -417,6 +417,29 @@ async def test_a_topic_known_by_its_messages_alone_is_taken_over(tmp_path: Path)
         assert topic.write_queue_nums == 5
 
 
+async def test_a_topic_known_by_its_delayed_messages_alone_is_taken_over_when_they_are_due(tmp_path: Path) -> None:
+    levels = "3s 3s"
+    async with running(tmp_path / "store", messageDelayLevel=levels) as group:
+        await group.send(topic="Later", properties="DELAY\x011\x02")
+    (tmp_path / "store" / "config" / "topics.json").unlink()
+    async with running(tmp_path / "store", messageDelayLevel=levels) as group:
+        await group.send(topic="Other")
+        assert group.app.topics.get("Later") is None, "nobody knows of it yet"
+        while group.app.topics.get("Later") is None:
+            await asyncio.sleep(0.05)
+        assert (await group.pull(0, topic="Later", suspend_ms=20_000)).code == 0
+
+
+async def test_mastership_does_not_make_the_topics_look_younger(tmp_path: Path) -> None:
+    """Or messages of an earlier master would seem older than the table, if two masters die soon after each other."""
+    async with running(tmp_path / "store") as group:
+        await group.send(topic="T")
+        changed = group.app.topics.version
+        await group.sidecar.make_master(2, hello=False)
+        assert group.app.topics.version > changed
+        assert group.app.topics.version.timestamp == changed.timestamp
+
+
 async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         await group.send(topic="Wide", default_topic_queue_nums=8, queue_id=7)

@@ -84,6 +84,17 @@ async def test_another_master_shows_nothing_of_a_deleted_topic(tmp_path: Path) -
         assert group.app.topics.get(DELETED_TOPICS) is None, "not a topic that anybody needs"
 
 
+async def test_repeated_at_a_master_that_has_the_table_but_not_the_record(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.send(b"old")
+    (tmp_path / "config" / "topics.json").unlink()
+    async with running(tmp_path) as group:
+        group.app.topics.delete("T", state_version=1, now_ms=1)
+        assert (await delete(group)).code == 0
+        await group.call(topic_request())
+        assert await consumed(group, "G") == []
+
+
 async def test_a_delayed_message_of_a_deleted_topic_is_not_delivered(tmp_path: Path) -> None:
     async with running(tmp_path, messageDelayLevel="1s 1s") as group:
         await group.send(b"old", properties="DELAY\x011\x02")

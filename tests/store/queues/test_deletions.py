@@ -2,13 +2,16 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rocketmq_formats.topics import DELETED_TOPICS
+from rocketmq_store.errors import StoreFullError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import GetStatus
+from rocketmq_store.queues.consume_queue import ConsumeQueue
 from tests.store.kit import abandon, bodies, draft, opened, other_boot, put, retain, show
 
 BROKER = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
@@ -115,3 +118,48 @@ def test_what_a_client_sent_is_no_deletion(store: MessageStore) -> None:
     delete(store, sender=b"\x7f\x00\x00\x01\x00\x00\x30\x39")
     delete(store, topic=b"\xff\xfe")
     assert bodies(store) == [b"0"]
+
+
+@pytest.mark.parametrize("full", ["T", "U", DELETED_TOPICS])
+def test_a_disk_that_is_full_in_the_middle(store: MessageStore, monkeypatch: pytest.MonkeyPatch, full: str) -> None:
+    put(store, b"old")
+    put(store, b"other", topic=b"U")
+    write = ConsumeQueue.write_pending
+
+    def write_or_fail(queue: ConsumeQueue) -> bool:
+        if queue.topic == full:
+            raise StoreFullError("no room")
+        return write(queue)
+
+    monkeypatch.setattr(ConsumeQueue, "write_pending", write_or_fail)
+    store.append(draft(b"older"), 1_000)
+    store.append(draft(b"another", topic=b"U"), 1_000)
+    with suppress(StoreFullError):
+        delete(store)
+    monkeypatch.undo()
+    show(store)
+    assert (bodies(store), bodies(store, "U")) == ([], [b"other", b"another"])
+
+
+def test_a_deletion_in_the_place_of_what_was_cut_off(store: MessageStore) -> None:
+    put(store, b"0")
+    place = delete(store, sender=b"\x7f\x00\x00\x01\x00\x00\x30\x39")
+    store.truncate(place)
+    store._log.cut(place)
+    store.cut_tail()
+    assert delete(store) == place
+    assert bodies(store) == []
+
+
+def test_a_deletion_that_could_not_be_read_counts_after_a_repair(store: MessageStore) -> None:
+    put(store, b"old")
+    body = store.max_offset + 88
+    place = store.append(draft(b"T", topic=DELETED_TOPICS.encode(), born_host=BROKER, store_host=BROKER), 1_000).offset
+    whole = bytes(store.files.read(body, 1))
+    store.files.read(body, 1)[:] = b"X"
+    show(store)
+    assert bodies(store) == [b"old"], "its checksum is wrong"
+    store.files.read(body, 1)[:] = whole
+    store.repaired(place, store.max_offset)
+    put(store, b"new")
+    assert bodies(store) == [b"new"]
