@@ -29,6 +29,7 @@ from rocketmq_formats.store.message_properties import (
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     WAIT,
+    find_property,
     format_properties,
     parse_properties,
     split_properties,
@@ -36,6 +37,7 @@ from rocketmq_formats.store.message_properties import (
 from rocketmq_formats.topics import SCHEDULE_TOPIC
 
 _TIMER: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+_DELAYS: Final = (DELAY, *sorted(_TIMER))
 _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSACTION_PREPARED}
 """Properties that the fast path cannot handle."""
 _CLIENTS_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.MULTI_TAGS)
@@ -144,6 +146,23 @@ class Completer:
             return format_properties(pairs)
         except FormatError as error:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+
+
+def check_in_batch(properties: bytes) -> None:
+    """Of one message of a batch: what would need a place of its own cannot be in a batch.
+
+    A batch is stored as it is, so such a message would reach consumers at once. Java's client makes no such batch, and
+    its broker does not look. Source: rocketmq-all-5.3.3: MessageBatch.java.
+
+    Raises:
+        RequestRefusedError: a delayed message, a timer, or a transaction.
+    """
+    for name in _DELAYS:
+        if (value := find_property(properties, name)) is not None and (name != DELAY or _delay_level(value) > 0):
+            remark = f"batch request does not support delayed messages: {name}={value[:80]}"
+            raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if (find_property(properties, TRANSACTION_PREPARED) or "false").lower() == "true":
+        raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
 
 
 def stored_flags(sys_flag: int) -> int:

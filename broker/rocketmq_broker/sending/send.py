@@ -14,7 +14,7 @@ import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import Refusal, ReplicaRole, Role
-from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, stored_flags
+from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, check_in_batch, stored_flags
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
@@ -203,6 +203,9 @@ class SendProcessor:
         if shared.topic is not target.topic:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support delayed messages")
         born_host = _host_of(peer.address)
+        messages = decode_batch(body)
+        for message in messages:
+            check_in_batch(message.properties)
         try:
             drafts = [
                 Draft(
@@ -217,7 +220,7 @@ class SendProcessor:
                     store_host=self._store_host,
                     reconsume_times=header.reconsume_times or 0,
                 )
-                for message in decode_batch(body)
+                for message in messages
             ]
         except PropertiesError as error:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error

@@ -32,6 +32,11 @@ async def stored(group: Group, answer: RemotingCommand) -> tuple[Record, dict[st
     return record, parse_properties(record.properties)
 
 
+def batch_with(properties: bytes) -> bytes:
+    """A batch whose last message has these properties."""
+    return encode_batch([BatchMessage(0, b"1", b"DELAY\x010\x02"), BatchMessage(0, b"2", properties)])
+
+
 async def test_the_broker_completes_the_properties(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         answer = await group.send()
@@ -123,6 +128,14 @@ async def test_a_delayed_message_goes_to_the_schedule_topic(tmp_path: Path) -> N
             "zero bytes",
         ),
         ({"properties": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION, "transaction"),
+        ({"body": batch_with(b"DELAY\x013\x02"), "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "delayed messages"),
+        ({"body": batch_with(b"DELAY\x01x\x02"), "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "not a delay level"),
+        (
+            {"body": batch_with(b"TIMER_DELAY_SEC\x015"), "batch": True},
+            ResponseCode.MESSAGE_ILLEGAL,
+            "delayed messages",
+        ),
+        ({"body": batch_with(b"TRAN_MSG\x01true\x02"), "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "transactions"),
         ({"properties": "TIMER_DELAY_SEC\x015\x02"}, ResponseCode.SYSTEM_ERROR, "timerWheelEnable"),
         ({"body": b"xx", "batch": True}, ResponseCode.SYSTEM_ERROR, "lengths"),
         ({"body": bytes([0, 0, 0, 22]) + bytes(100_000), "batch": True}, ResponseCode.MESSAGE_ILLEGAL, "100004 bytes"),
