@@ -111,7 +111,7 @@ class ClientManager:
         client = Client(data.client_id, command.language, command.version)
         self._seen[peer] = self._loop.time()
         for consumer in data.consumer_data_set:
-            self._consumer(peer, client, consumer)
+            self._consumer(peer, client, consumer, minimal=data.without_sub)
         for producer in data.producer_data_set:
             self.producers.add(producer.group_name, peer, client)
         return response(command, ResponseCode.SUCCESS, None, HeartbeatResponseHeader())
@@ -140,7 +140,9 @@ class ClientManager:
         if not members:
             remark = f"no consumer for this group, {header.consumer_group}"
             return response(command, ResponseCode.SYSTEM_ERROR, remark)
-        ids = tuple(client.client_id for client in members.values())
+        # each id once: a client that connected again counts twice until its old connection ends, and then members
+        # share the queues out among more clients than there are, so that some queues have no reader
+        ids = tuple(dict.fromkeys(client.client_id for client in members.values()))
         body = encode_body(GetConsumerListByGroupResponseBody(consumer_id_list=ids))
         return response(command, ResponseCode.SUCCESS, None, None, body)
 
@@ -170,13 +172,13 @@ class ClientManager:
 
     # inside
 
-    def _consumer(self, peer: Peer, client: Client, data: ConsumerData) -> None:
+    def _consumer(self, peer: Peer, client: Client, data: ConsumerData, *, minimal: bool) -> None:
         group = data.group_name
         if not self._provide(group, unit_mode=data.unit_mode):
             log.warning("heartbeat of a group that cannot be created", group=group, client=client.client_id)
             return
         joined = peer not in self.consumers.members.of(group)
-        if self.consumers.register(peer, client, data):
+        if self.consumers.register(peer, client, data, minimal=minimal):
             if joined:
                 log.info("consumer joined", group=group, client=client.client_id, address=peer.address)
             self._notify(group)

@@ -1,10 +1,13 @@
 """INVOKE_BROKER_TO_RESET_OFFSET (222): a tool moves a group to a time; the broker notifies its consumers (220),
 which continue from there and commit it. Without consumers the tool gets an error and changes the offsets itself (15).
+A request may name one queue, and the offset in it; that one is moved without consumers too.
 
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, Broker2Client.java.
 """
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -16,7 +19,7 @@ from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import Int64, encode_body
+from rocketmq_formats.json.bodies import Int32, Int64, encode_body
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
 from rocketmq_formats.remoting.headers import Header, decode_header
@@ -27,14 +30,32 @@ from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
 
+ALL_QUEUES: Final = -1
+NO_OFFSET: Final = -1
+"""How tools say that they give no offset."""
+
 
 class ResetOffsetRequestHeader(Header, frozen=True):
-    """Of 222 and 220; `timestamp` in ms, -1 for the end of each queue. Without `is_force` a group only goes back."""
+    """Of 222 and 220; `timestamp` in ms, below 0 for the end of each queue. Without `is_force` a group only goes back.
+
+    `queue_id` below 0 means all queues. Of one queue `offset` counts, where there is one that is not -1.
+    """
 
     topic: TopicName
     group: str
     timestamp: Int64
     is_force: bool = False
+    queue_id: Int32 = ALL_QUEUES
+    offset: Int64 | None = None
+
+    @property
+    def one_queue(self) -> bool:
+        return self.queue_id >= 0
+
+    @property
+    def named_offset(self) -> int | None:
+        """The offset that the request gives for its one queue."""
+        return self.offset if self.one_queue and self.offset != NO_OFFSET else None
 
 
 class OffsetReset:
@@ -67,25 +88,33 @@ class OffsetReset:
         if topic is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
-        return self._lane.answer(command, peer, partial(self._move, command, header, topic.write_queue_nums, peer))
+        if header.queue_id >= topic.read_queue_nums:
+            remark = f"queueId[{header.queue_id}] is illegal, topic {header.topic} has {topic.read_queue_nums} queues"
+            raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
+        # read queues: a topic that is drained has no write queues
+        queues = (header.queue_id,) if header.one_queue else range(topic.read_queue_nums)
+        return self._lane.answer(command, peer, partial(self._move, command, header, queues, peer))
 
     async def _move(
-        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: int, peer: Peer, pace: Pace
+        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: Sequence[int], peer: Peer, pace: Pace
     ) -> RemotingCommand:
         pairs = []
-        for queue_id in range(queues):
+        for queue_id in queues:
             if pace.over:
                 await pace.rest()
             queue = MessageQueue(topic=header.topic, broker_name=self._broker_name, queue_id=queue_id)
             pairs.append((encode_body(queue), b"%d" % self._target(header, queue_id)))
         members = self._consumers.members.of(header.group)
+        body = b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
+        if not members and header.one_queue:
+            self._offsets.commit(header.group, header.topic, header.queue_id, self._target(header, header.queue_id))
+            return response(command, ResponseCode.SUCCESS, None, None, body)
         if not members:
             remark = (
                 f"Consumer not online, so can not reset offset. Group: {header.group} Topic: {header.topic} "
                 f"Timestamp: {header.timestamp}"
             )
             raise RequestRefusedError(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        body = b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
         frame = encode_frame(request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True))
         for member in list(members):
             if pace.over or not member.takes:
@@ -105,8 +134,14 @@ class OffsetReset:
         now = self._offsets.find(header.group, header.topic, queue_id)
         if now is None:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The consumer group <{header.group}> not exist")
-        if header.timestamp == -1:
-            target = self._store.queue_bounds(header.topic, queue_id)[1]
+        smallest, largest = self._store.queue_bounds(header.topic, queue_id)
+        if (named := header.named_offset) is not None:
+            if not smallest <= named <= largest:
+                remark = f"Target offset {named} not in consume queue range [{smallest}-{largest}]"
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
+            return named
+        if header.timestamp < 0:
+            target = largest
         else:
             target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
         return target if header.is_force or target < now else now

@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
+
 from rocketmq_broker.tools.offset_reset import ResetOffsetRequestHeader
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
@@ -210,6 +212,72 @@ async def test_consumers_are_moved_back(tmp_path: Path) -> None:
         assert (await pushes.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         push = await pushes.get()
         assert (push.code, push.body) == (RequestCode.RESET_CONSUMER_CLIENT_OFFSET, answer.body)
+
+
+async def test_one_queue_is_moved_and_no_other(tmp_path: Path) -> None:
+    """resetOffsetByTime -b -q -o sends timestamp 0 with the queue and its offset."""
+
+    def reset(queue_id: int, offset: int | None = None, timestamp: int = 0) -> RemotingCommand:
+        header = ResetOffsetRequestHeader(
+            topic="T", group="G", timestamp=timestamp, queue_id=queue_id, offset=offset, is_force=True
+        )
+        return request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+
+    async with running(tmp_path) as group:
+        for queue_id in (0, 0, 0, 1, 1):
+            await group.send(queue_id=queue_id, default_topic_queue_nums=2)
+        await group.call(commit(3))
+        await group.call(commit(2, queue_id=1))
+        moved = b'{"offsetTable":{{"brokerName":"broker-a","queueId":1,"topic":"T"}:%d}}'
+        assert (await group.call(reset(1, 1))).body == moved % 1, "nobody is online: it is moved at the broker"
+        assert (await group.call(query(queue_id=1))).ext_fields == {"offset": "1"}
+        pushes: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        group.client.on_push = lambda command, _address: pushes.put_nowait(command)
+        await group.call(heartbeat())
+        assert (await group.call(reset(1, 2))).body == moved % 2
+        assert (await pushes.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        assert (await pushes.get()).body == moved % 2
+        assert (await group.call(reset(1, -1))).body == moved % 0, "-1 is no offset: the time counts"
+        assert (await group.call(reset(1, timestamp=-1))).body == moved % 2
+        assert (await group.call(reset(1, 3))).remark == "Target offset 3 not in consume queue range [0-2]"
+        assert (await group.call(reset(2, 0))).code == ResponseCode.INVALID_PARAMETER
+        assert (await group.call(query())).ext_fields == {"offset": "3"}
+
+
+async def test_a_topic_that_is_drained_can_be_reset(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.send(default_topic_queue_nums=1)
+        await group.call(commit(1))
+        await group.call(heartbeat())
+        topic = group.app.topics.get("T")
+        assert topic is not None
+        group.app.topics.put(msgspec.structs.replace(topic, write_queue_nums=0), state_version=1, now_ms=1)
+        header = ResetOffsetRequestHeader(topic="T", group="G", timestamp=0, is_force=True)
+        answer = await group.call(request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header))
+        assert answer.body == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:0}}'
+
+
+async def test_a_minimal_heartbeat_keeps_the_subscriptions(tmp_path: Path) -> None:
+    """RIP-64: a client leaves its subscriptions out when the broker at this address has them already."""
+    async with running(tmp_path) as group:
+        await group.send()
+        await group.call(heartbeat())
+        for subscriptions in ({"subscriptionDataSet": []}, {"subscriptionDataSet": None}, {}):
+            consumer = {"groupName": "G", "consumeType": "CONSUME_PASSIVELY"} | subscriptions
+            minimal = {"clientID": "c1", "heartbeatFingerprint": 7, "withoutSub": True, "consumerDataSet": [consumer]}
+            answer = await group.call(request(RequestCode.HEART_BEAT, None, json.dumps(minimal).encode()))
+            assert (answer.ext_fields or {})["IS_SUB_CHANGE"] == "true", "please send them all next time"
+            assert (await group.pull(0, sys_flag=0, sub_version=1)).code == ResponseCode.SUCCESS
+
+
+async def test_a_client_that_connected_again_counts_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.call(heartbeat("c1"))
+        again = RemotingClient()
+        await again.call(group.address, heartbeat("c1"))
+        await again.call(group.address, heartbeat("c1"))
+        assert await members(group) == ("c1",)
+        await again.close()
 
 
 async def test_names_that_official_brokers_cannot_load_are_refused(tmp_path: Path) -> None:

@@ -114,8 +114,9 @@ class Consumers(Generic[K]):
         found = self._groups.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
-    def register(self, key: K, client: Client, data: ConsumerData) -> bool:
-        """A heartbeat of a member; True if the members or the subscriptions are others now."""
+    def register(self, key: K, client: Client, data: ConsumerData, *, minimal: bool = False) -> bool:
+        """A heartbeat of a member; True if the members or the subscriptions are others now. `minimal`: without
+        subscriptions (RIP-64, heartbeats of version 2), so those that are known stay."""
         joined = self.members.add(data.group_name, key, client)
         if key not in self.members.of(data.group_name):
             return False  # no room
@@ -126,7 +127,7 @@ class Consumers(Generic[K]):
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
-        return _update(group.subscriptions, data.subscription_data_set) or joined
+        return joined if minimal else _update(group.subscriptions, data.subscription_data_set) or joined
 
     def unregister(self, key: K, group: str) -> bool:
         """A member unregisters; True if it was one."""
