@@ -28,6 +28,14 @@ class TestUnregister:
         assert known.clusters == {"c": {"h"}}
         assert {topic: set(queues) for topic, queues in known.topics.items()} == {"U": {"h"}, "V": {"h"}}
 
+    def test_what_left_under_an_old_address_takes_nothing_from_the_new_one(self) -> None:
+        """A pod that came back with another address, and the late word of the one before."""
+        known = RouteTables()
+        register(known, A)
+        register(known, B)
+        routes.unregister(known, broker_name="g", address=A)
+        assert addresses(known, "T") == {0: B}
+
     def test_an_unknown_one_changes_nothing(self) -> None:
         known = RouteTables()
         register(known)

@@ -6,9 +6,10 @@ from typing import cast
 import pytest
 
 from rocketmq_operator.domain.actions import DeleteStatefulSet
-from rocketmq_operator.domain.observed import StatefulSet
+from rocketmq_operator.domain.observed import Claim, StatefulSet
 from rocketmq_operator.domain.plan.groups.state import GroupState
 from rocketmq_operator.domain.plan.groups.storage import ADOPTED_AFTER, grow
+from rocketmq_operator.domain.plan.step import NOTHING
 
 CREATED = 1_795_000_000.0
 
@@ -34,3 +35,14 @@ def test_a_new_stateful_set_is_not_made_again_before_its_pods_are_known_to_be_it
 @pytest.mark.parametrize("age", [ADOPTED_AFTER, 3600.0, -5.0])
 def test_later_it_is(age: float) -> None:
     assert planned(age) == ([DeleteStatefulSet], None, True)
+
+
+def test_a_volume_that_somebody_enlarged_by_hand_stays_so() -> None:
+    spec = SimpleNamespace(storage=SimpleNamespace(size="2", commit_log=None))
+    group = SimpleNamespace(spec=spec, storage_bytes=2, commit_log_bytes=None)
+    present = StatefulSet(name="g", uid="u", replicas=1, claim_sizes={"data": 2}, created=CREATED)
+    larger = Claim(name="data-g-0", volume="data", ordinal=0, uid="c", requested=5)
+    members = (SimpleNamespace(claims=(larger,)),)
+    state = cast("GroupState", SimpleNamespace(stateful_set=present, group=group, members=members))
+
+    assert grow(state, CREATED + 3600) == NOTHING

@@ -1,0 +1,123 @@
+"""What users of official brokers reported, tried at a whole broker (docs/field-reports.md names the reports)."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.json.bodies import encode_body
+from rocketmq_formats.remoting.client import ConsumerData, HeartbeatData, SubscriptionData
+from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.store.batch import BatchMessage, encode_batch
+from rocketmq_runtime.remoting.client import RemotingClient
+from tests.broker.broker_kit import Group, running, send_request
+
+
+def asked(code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
+    """A request whose header is not checked on this side."""
+    return RemotingCommand(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
+
+
+def create(topic: str) -> RemotingCommand:
+    return asked(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        topic=topic,
+        defaultTopic="TBW102",
+        readQueueNums=1,
+        writeQueueNums=1,
+        perm=6,
+        topicFilterType="SINGLE_TAG",
+        order="false",
+    )
+
+
+async def offset_of(group: Group, code: int, **fields: object) -> int:
+    answer = await group.call(asked(code, **({"topic": "T", "queueId": 0} | fields)))
+    assert answer.ext_fields is not None, answer.remark
+    return int(answer.ext_fields.get("offset") or answer.ext_fields["timestamp"])
+
+
+async def test_the_last_property_of_a_batched_message_keeps_its_value(tmp_path: Path) -> None:
+    """Clients since 4.9.1 leave out the last separator."""
+    async with running(tmp_path) as group:
+        batch = encode_batch([BatchMessage(0, b"first", b"TAGS\x01TagA"), BatchMessage(0, b"second", b"TAGS\x01TagB")])
+        sent = await group.send(batch, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, properties="WAIT\x01true")
+        assert sent.code == ResponseCode.SUCCESS
+        found = await group.pull(0, subscription="TagB")
+        assert (b"first" in found.body, b"second" in found.body) == (False, True)
+
+
+async def test_a_delay_level_that_another_layer_spoiled_is_refused_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        spoiled = await group.send(properties="UNIQ_KEY\x01u\x02DELAY\x014Pinpoint-Flags\x01A0")
+        assert (spoiled.code, "DELAY is not a delay level" in (spoiled.remark or "")) == (13, True)
+        assert (await group.send()).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("topic", ["x/y", "..", "a.b", "a b", "", "x" * 128, "\u4e2d\u6587"], ids=ascii)
+async def test_a_name_is_refused_by_tools_and_sends_alike(tmp_path: Path, topic: str) -> None:
+    async with running(tmp_path) as group:
+        assert (await group.call(create(topic))).code == ResponseCode.INVALID_PARAMETER
+        assert (await group.send(topic=topic)).code == ResponseCode.INVALID_PARAMETER
+        assert not (tmp_path / "consumequeue").exists() or not list((tmp_path / "consumequeue").iterdir())
+
+
+async def test_the_longest_names_of_topics_and_groups(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        topic = "x" * 127
+        assert (await group.call(create(topic))).code == ResponseCode.SUCCESS
+        assert (await group.send(topic=topic)).code == ResponseCode.SUCCESS
+        for length, code in ((120, ResponseCode.SUCCESS), (121, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)):
+            assert (await group.pull(0, topic=topic, consumer_group="g" * length)).code == code
+        deletion = asked(RequestCode.DELETE_TOPIC_IN_BROKER, topic="%RETRY%" + "g" * 200)
+        assert (await group.call(deletion)).code == ResponseCode.SUCCESS, "whatever its length"
+
+
+async def test_of_messages_of_one_millisecond_the_first_or_the_last_is_found(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        batch = encode_batch([BatchMessage(0, b"%d" % number, b"") for number in range(5)])
+        await group.send(batch, code=RequestCode.SEND_BATCH_MESSAGE, batch=True, properties="")
+        stored = await offset_of(group, RequestCode.GET_EARLIEST_MSG_STORETIME)
+        search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+        assert await offset_of(group, search, timestamp=stored) == 0
+        assert await offset_of(group, search, timestamp=stored, boundaryType="upper") == 4
+        assert await offset_of(group, search, timestamp=stored + 1) == 5, "after the last one, not one short"
+
+
+async def test_the_latest_heartbeat_says_what_a_group_subscribes_to(tmp_path: Path) -> None:
+    """Two processes of one group must subscribe alike, as with official brokers."""
+
+    def heartbeat(client: str, topic: str) -> RemotingCommand:
+        consumer = ConsumerData(group_name="G", subscription_data_set=(SubscriptionData(topic=topic, sub_version=1),))
+        return request(
+            RequestCode.HEART_BEAT, None, encode_body(HeartbeatData(client_id=client, consumer_data_set=(consumer,)))
+        )
+
+    async with running(tmp_path) as group:
+        await group.send()
+        await group.send(topic="U")
+        await group.call(heartbeat("c1", "T"))
+        other = RemotingClient()
+        await other.call(group.address, heartbeat("c2", "U"))
+        assert (await group.pull(0, sys_flag=0)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        assert (await group.pull(0, topic="U", sys_flag=0)).code == ResponseCode.SUCCESS
+        await other.close()
+
+
+async def test_a_change_of_the_configuration_over_the_network_is_refused_in_words(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        for text in (b"brokerConfigPath=/tmp/x", b"namesrvAddr=127.0.0.1:9876", b"maxMessageSize=-1"):
+            answer = await group.call(asked(RequestCode.UPDATE_BROKER_CONFIG, text))
+            assert (answer.code, "change it there" in (answer.remark or "")) == (ResponseCode.NO_PERMISSION, True)
+
+
+@pytest.mark.parametrize("missing", ["b", "f", "g"])
+async def test_a_header_that_lacks_a_field_names_it(tmp_path: Path, missing: str) -> None:
+    async with running(tmp_path) as group:
+        command = send_request()
+        assert command.ext_fields is not None
+        del command.ext_fields[missing]
+        answer = await group.call(command)
+        assert answer.code != ResponseCode.SUCCESS
+        assert f"`{missing}`" in (answer.remark or "")
+        assert group.app.store.max_offset == 0
