@@ -2,15 +2,13 @@
 
 import re
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.named_tests import NAMED, ROOT, missing
+
 PAGE = (ROOT / "docs" / "rip-map.md").read_text()
 ROW = re.compile(r"^\| (?P<promise>.*) \| (?P<status>works|differs|not yet) \| (?P<why>.*) \|$")
-NAMED = re.compile(r"`?(?P<file>(?:[\w/]+/)?test_(?!differs_)\w+)(?:\.py)?`?(?:: (?P<names>\w+(?:, (?!test_)\w+)*))?")
-FILES = {path: path.read_text() for folder in ("tests", "e2e") for path in (ROOT / folder).rglob("test_*.py")}
 
 
 def _rows() -> dict[str, list[re.Match[str]]]:
@@ -25,24 +23,9 @@ def _rows() -> dict[str, list[re.Match[str]]]:
     return found
 
 
-def _missing(text: str) -> list[str]:
-    """What the tests that `text` names lack: a file, or a test in each file of that name."""
-    missing = []
-    for named in NAMED.finditer(text):
-        files = [content for path, content in FILES.items() if path.as_posix().endswith(f"/{named['file']}.py")]
-        if not files:
-            missing.append(named[0])
-        missing += [
-            f"{named['file']}: {name}"
-            for name in (named["names"] or "").split(", ")
-            if name and not any(re.search(rf"def test_\w*{name}", content) for content in files)
-        ]
-    return missing
-
-
 @pytest.mark.parametrize("line", [line for line in PAGE.splitlines() if "test_" in line])
 def test_the_tests_it_names_exist(line: str) -> None:
-    assert _missing(line) == []
+    assert missing(line) == []
 
 
 def test_what_works_names_a_test_and_the_rest_a_reason() -> None:

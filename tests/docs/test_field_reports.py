@@ -1,0 +1,30 @@
+"""docs/field-reports.md: every report has its source, a result, and a test that exists."""
+
+import re
+
+import pytest
+
+from tests.docs.named_tests import NAMED, ROOT, missing
+
+PAGE = (ROOT / "docs" / "field-reports.md").read_text()
+ROWS = [
+    line[2:-2].split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| report |")
+]
+SOURCE = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+RESULTS = ("held", "mended", "in part")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row[0].partition(":")[0]))
+def test_a_report_has_a_source_a_result_and_a_test_that_exists(row: list[str]) -> None:
+    source, _, result, tests = row
+
+    assert SOURCE.match(source)
+    assert result.startswith(RESULTS)
+    assert NAMED.search(tests)
+    assert missing(tests) == []
+
+
+def test_no_report_is_there_twice() -> None:
+    sources = SOURCE.findall(PAGE)
+    assert len(sources) == len(set(sources))
+    assert len(ROWS) > 20
