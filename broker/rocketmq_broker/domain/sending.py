@@ -152,7 +152,7 @@ def check_in_batch(properties: bytes) -> None:
     """Of one message of a batch: what would need a place of its own cannot be in a batch.
 
     A batch is stored as it is, so such a message would reach consumers at once. Java's client makes no such batch, and
-    its broker does not look. Source: rocketmq-all-5.3.3: MessageBatch.java.
+    its broker does not look. Source: rocketmq-all-5.3.3: SendMessageProcessor.java.
 
     Raises:
         RequestRefusedError: a delayed message, a timer, or a transaction.
