@@ -195,6 +195,7 @@ class Services:
         self._offset_api.commit_answer = self._copies.commit_answer
         offset_reset = OffsetReset(
             broker_name=core.settings.name,
+            role=core.role,
             store=core.store,
             topics=core.topics,
             offsets=tables.offsets,

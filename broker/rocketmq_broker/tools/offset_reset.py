@@ -13,6 +13,7 @@ import structlog
 
 from rocketmq_broker.domain.consuming.members import Consumers
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
@@ -65,6 +66,7 @@ class OffsetReset:
         self,
         *,
         broker_name: str,
+        role: ReplicaRole,
         store: MessageStore,
         topics: TopicTable,
         offsets: ConsumerOffsets,
@@ -72,6 +74,7 @@ class OffsetReset:
         lane: SlowLane,
     ) -> None:
         self._broker_name = broker_name
+        self._role = role
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -107,6 +110,8 @@ class OffsetReset:
         members = self._consumers.members.of(header.group)
         body = b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
         if not members and header.one_queue:
+            if self._role.role is not Role.MASTER or self._role.handing_over:
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
             self._offsets.commit(header.group, header.topic, header.queue_id, self._target(header, header.queue_id))
             return response(command, ResponseCode.SUCCESS, None, None, body)
         if not members:

@@ -23,6 +23,7 @@ from rocketmq_formats.remoting.client import (
     UpdateConsumerOffsetRequestHeader,
 )
 from rocketmq_formats.remoting.command import RemotingCommand, decode_frame, request
+from rocketmq_formats.replica_link import Following, Release
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, decode_config
 from rocketmq_formats.tags import java_hash_code
 from rocketmq_runtime.remoting.client import RemotingClient
@@ -242,6 +243,20 @@ async def test_one_queue_is_moved_and_no_other(tmp_path: Path) -> None:
         assert (await group.call(reset(1, 3))).remark == "Target offset 3 not in consume queue range [0-2]"
         assert (await group.call(reset(2, 0))).code == ResponseCode.INVALID_PARAMETER
         assert (await group.call(query())).ext_fields == {"offset": "3"}
+
+
+async def test_a_slave_moves_no_queue_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await group.send(default_topic_queue_nums=1)
+        await group.call(commit(1))
+        group.sidecar.send(Release())
+        group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
+        while (await group.send()).code == ResponseCode.SUCCESS:
+            pass
+        header = ResetOffsetRequestHeader(topic="T", group="G", timestamp=0, queue_id=0, offset=0)
+        answer = await group.call(request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header))
+        assert answer.remark == "Can not reset offset in slave broker"
+        assert group.app.tables.offsets.find("G", "T", 0) == 1
 
 
 async def test_a_topic_that_is_drained_can_be_reset(tmp_path: Path) -> None:
