@@ -12,7 +12,8 @@ from contextlib import suppress
 def is_cached(fd: int) -> bool:
     """Whether the first page of a file is in the page cache: ask before anything reads or maps it. True where there is
     nothing to read, or where the file system cannot tell (tmpfs). False also for a page that was written to the disk
-    and then evicted. Raises `OSError`."""
+    and then evicted. Only the first answer counts: newer kernels start to read the page when they say that it is not
+    there. Raises `OSError`."""
     if os.fstat(fd).st_size == 0:
         return True
     try:

@@ -28,7 +28,7 @@ def test_what_was_written_is_there_until_it_is_dropped(file: int) -> None:
     drop(file)
     if is_cached(file):
         pytest.skip("the file system of the temporary folder keeps its pages, or cannot tell")
-    assert not is_cached(file), "asking does not read it"
+    # not asked twice: the first question may have started a read
     os.pread(file, 1, 0)
     assert is_cached(file)
 
