@@ -11,24 +11,12 @@ from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import Group, running, send_request
+from tests.topic_requests import topic_request
 
 
 def asked(code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
     """A request whose header is not checked on this side."""
     return RemotingCommand(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
-
-
-def create(topic: str) -> RemotingCommand:
-    return asked(
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        topic=topic,
-        defaultTopic="TBW102",
-        readQueueNums=1,
-        writeQueueNums=1,
-        perm=6,
-        topicFilterType="SINGLE_TAG",
-        order="false",
-    )
 
 
 async def offset_of(group: Group, code: int, **fields: object) -> int:
@@ -57,7 +45,7 @@ async def test_a_delay_level_that_another_layer_spoiled_is_refused_alone(tmp_pat
 @pytest.mark.parametrize("topic", ["x/y", "..", "a.b", "a b", "", "x" * 128, "\u4e2d\u6587"], ids=ascii)
 async def test_a_name_is_refused_by_tools_and_sends_alike(tmp_path: Path, topic: str) -> None:
     async with running(tmp_path) as group:
-        assert (await group.call(create(topic))).code == ResponseCode.INVALID_PARAMETER
+        assert (await group.call(topic_request(topic, queues=1))).code == ResponseCode.INVALID_PARAMETER
         assert (await group.send(topic=topic)).code == ResponseCode.INVALID_PARAMETER
         assert not (tmp_path / "consumequeue").exists() or not list((tmp_path / "consumequeue").iterdir())
 
@@ -65,7 +53,7 @@ async def test_a_name_is_refused_by_tools_and_sends_alike(tmp_path: Path, topic:
 async def test_the_longest_names_of_topics_and_groups(tmp_path: Path) -> None:
     async with running(tmp_path) as group:
         topic = "x" * 127
-        assert (await group.call(create(topic))).code == ResponseCode.SUCCESS
+        assert (await group.call(topic_request(topic, queues=1))).code == ResponseCode.SUCCESS
         assert (await group.send(topic=topic)).code == ResponseCode.SUCCESS
         for length, code in ((120, ResponseCode.SUCCESS), (121, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)):
             assert (await group.pull(0, topic=topic, consumer_group="g" * length)).code == code

@@ -102,17 +102,19 @@ class OffsetReset:
         self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: Sequence[int], peer: Peer, pace: Pace
     ) -> RemotingCommand:
         pairs = []
+        targets: dict[int, int] = {}
         for queue_id in queues:
             if pace.over:
                 await pace.rest()
             queue = MessageQueue(topic=header.topic, broker_name=self._broker_name, queue_id=queue_id)
-            pairs.append((encode_body(queue), b"%d" % self._target(header, queue_id)))
+            targets[queue_id] = self._target(header, queue_id)
+            pairs.append((encode_body(queue), b"%d" % targets[queue_id]))
         members = self._consumers.members.of(header.group)
         body = b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
         if not members and header.one_queue:
             if self._role.role is not Role.MASTER or self._role.handing_over:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
-            self._offsets.commit(header.group, header.topic, header.queue_id, self._target(header, header.queue_id))
+            self._offsets.commit(header.group, header.topic, header.queue_id, targets[header.queue_id])
             return response(command, ResponseCode.SUCCESS, None, None, body)
         if not members:
             remark = (
