@@ -47,7 +47,8 @@ def test_story_holds(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_story_without_controllers_holds(tmp_path: Path) -> None:
-    """Sends continue without controllers for longer than a lease lasts; without a master they stop, and return."""
+    """Sends continue without controllers for longer than a lease lasts; without a master they stop, and return, while
+    consumers read on and delayed messages that are due are delivered."""
     faults = "kill-controllers-for-6s,lose-quorum-and-master"
     result = run("--faults", faults, "--seconds", "0.2", "-o", "json", "--folder", str(tmp_path))
     assert result.returncode == 0, result.stdout + result.stderr
@@ -56,6 +57,7 @@ def test_story_without_controllers_holds(tmp_path: Path) -> None:
     assert away.master_epoch_before == away.master_epoch_after
     assert lost.master_epoch_before < lost.master_epoch_after
     assert (outcome.load.lost, outcome.load.duplicated) == (0, 0)
+    assert "20 of 20 delayed messages were delivered without a master" in [entry.text for entry in outcome.timeline]
     assert outcome.reads is not None
     assert outcome.reads.messages > 0
     assert outcome.reads.rolled_back == 0

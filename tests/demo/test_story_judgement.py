@@ -58,7 +58,7 @@ class FakeEngine:
     brokers = (FakeBroker(),)
 
     def __init__(self, load: FakeLoad, reader: FakeReader | None) -> None:
-        self.load, self.reader = load, reader
+        self.load, self.reader, self.delayed = load, reader, None
 
     def start(self) -> None: ...
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketmq_demo.engines.engine import DelayedResult
 from rocketmq_demo.story.faults import FAULTS, fault_named
 from rocketmq_demo.story.observer import GroupView, ReplicaView, changes, longest_gap
 
@@ -55,3 +56,15 @@ def test_faults_that_there_are(name: str) -> None:
 )
 def test_faults_that_there_are_not(name: str) -> None:
     assert fault_named(name) is None
+
+
+@pytest.mark.parametrize(
+    ("delivered", "early", "problem"),
+    [
+        (20, 0, None),
+        (19, 0, "19 of 20 delayed messages came without a master, 0 of them too early"),
+        (20, 1, "20 of 20 delayed messages came without a master, 1 of them too early"),
+    ],
+)
+def test_delayed_messages_that_stay_or_hurry_are_a_problem(delivered: int, early: int, problem: str | None) -> None:
+    assert DelayedResult(sent=20, delivered=delivered, early=early).problem == problem

@@ -82,6 +82,34 @@ class Reader(Protocol):
         """Stop reading."""
 
 
+class DelayedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Delayed messages: acknowledged, delivered to a consumer (each counted once), and delivered too early."""
+
+    sent: int
+    delivered: int
+    early: int
+
+    @property
+    def problem(self) -> str | None:
+        """What was not kept; None if all came, in time."""
+        if self.delivered == self.sent and not self.early:
+            return None
+        return f"{self.delivered} of {self.sent} delayed messages came without a master, {self.early} of them too early"
+
+
+class Delayed(Protocol):
+    """Delayed messages that become due while their group has no master (RIP-32)."""
+
+    async def start(self) -> None:
+        """Start what delivers them then; harmless to repeat."""
+
+    async def send(self) -> None:
+        """Send some that will be due in a few seconds."""
+
+    async def delivered(self) -> DelayedResult:
+        """What a consumer gets now of all that were sent."""
+
+
 class Load(Protocol):
     """Numbered sends, one after another, to whichever broker is master."""
 
@@ -116,6 +144,10 @@ class Engine(Protocol):
     @property
     def reader(self) -> Reader | None:
         """None: nothing is known about consumers."""
+
+    @property
+    def delayed(self) -> Delayed | None:
+        """None: nothing is known about delayed messages."""
 
     def start(self) -> None:
         """Start the brokers; returns when they listen."""

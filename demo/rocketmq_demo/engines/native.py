@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER
+from rocketmq_demo.engines.native_delayed import NativeDelayed
 from rocketmq_demo.engines.native_load import NativeLoad
 from rocketmq_demo.engines.native_reader import NativeReader
 from rocketmq_demo.ports import PortPool
@@ -29,6 +30,11 @@ class NativeEngine:
         self._nameservers: list[NameServer] = []
         secret = make_secret(folder / "replication.secret")
         addresses = [f"127.0.0.1:{port}" for port in self._nameserver_ports]
+        config = {
+            "haReplicationSecretFile": secret,
+            "enableSlaveActingMaster": True,
+            "enableRemoteEscape": True,
+        }
         self.brokers = [
             Replica(
                 f"broker-{number}",
@@ -38,12 +44,13 @@ class NativeEngine:
                 nameservers=addresses,
                 cluster=CLUSTER,
                 name=BROKER_GROUP,
-                config={"haReplicationSecretFile": secret, "enableSlaveActingMaster": True},
+                config=config,
             )
             for number in range(1, replicas + 1)
         ]
         self.load = NativeLoad(nameservers=addresses)
         self.reader = NativeReader(nameservers=addresses)
+        self.delayed = NativeDelayed(folder, ports=ports, controllers=controllers, nameservers=addresses, config=config)
 
     def start(self) -> None:
         """Start name servers and replicas, all at the same time."""
@@ -61,5 +68,6 @@ class NativeEngine:
         """End everything that was started."""
         for broker in self.brokers:
             broker.close()
+        self.delayed.close()
         for server in self._nameservers:
             server.close()

@@ -112,6 +112,7 @@ class OfficialEngine:
     )
     patience = 90.0
     reader = None
+    delayed = None
 
     def __init__(self, folder: Path, *, ports: PortPool, controllers: Sequence[str], replicas: int) -> None:
         """Choose ports, and build the class path if it is not cached.

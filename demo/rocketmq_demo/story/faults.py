@@ -283,11 +283,17 @@ async def kill_controllers_for(stage: Stage, *, seconds: int) -> tuple[str, Heal
 
 async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
     """kill -9 of most controllers and of the master: nobody can be elected until the controllers are back. A native
-    group has an acting master for consumers (RIP-32).
+    group has an acting master for consumers, and delayed messages that are due leave for another group (RIP-32).
 
     Raises:
-        PromiseBrokenError: sends were acknowledged without a master, or consumers got nothing.
+        PromiseBrokenError: sends were acknowledged without a master, consumers got nothing, or a delayed message was
+            not delivered, or too early.
     """
+    delayed = stage.engine.delayed
+    if delayed is not None:
+        stage.step("another group starts, for delayed messages that are due without a master")
+        await delayed.start()
+        await delayed.send()
     epoch, broker_id, load = stage.group.master_epoch, stage.group.master_id, stage.engine.load
     broker = stage.broker_of(broker_id)
     members = list(stage.controllers.processes)
@@ -303,6 +309,9 @@ async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
         stage.step(f"no master: another consumer gets {found} messages")
     await asyncio.sleep(stage.struck_at + WITHOUT_MASTER - time.monotonic())
     acknowledged = len(load.acknowledgements()) - acknowledged
+    due = None if delayed is None else await delayed.delivered()
+    if due is not None:
+        stage.step(f"{due.delivered} of {due.sent} delayed messages were delivered without a master")
     stage.step(f"{acknowledged} sends acknowledged without a master; the controllers start again")
     await asyncio.to_thread(stage.controllers.start)
     await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)
@@ -312,6 +321,8 @@ async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
         raise PromiseBrokenError(f"{acknowledged} sends acknowledged without a master")
     if found == 0:
         raise PromiseBrokenError("consumers got nothing without a master")
+    if due is not None and due.problem:
+        raise PromiseBrokenError(due.problem)
     return f"{' '.join(lost)} {broker.label}", lambda: stage.restart(broker)
 
 

@@ -8,14 +8,25 @@ import subprocess
 import time
 from collections.abc import Sequence
 
+from rocketmq_client.errors import ClientError
 from rocketmq_demo.engines.engine import BROKER_GROUP, LoadResult, ReadResult
 from rocketmq_demo.processes import ProcessDiedError
 from rocketmq_demo.story.faults import PromiseBrokenError, Stage, fault_named
 from rocketmq_demo.story.observer import longest_gap
 from rocketmq_demo.story.outcome import FaultReport, Outcome
 from rocketmq_demo.story.timeline import Kind
+from rocketmq_runtime.remoting.client import RemotingError
 
-_BROKEN = (PromiseBrokenError, TimeoutError, LookupError, OSError, ProcessDiedError, subprocess.SubprocessError)
+_BROKEN = (
+    PromiseBrokenError,
+    TimeoutError,
+    LookupError,
+    OSError,
+    ProcessDiedError,
+    subprocess.SubprocessError,
+    ClientError,
+    RemotingError,
+)
 """Errors of a group that does not recover; anything else is a bug of the demo."""
 
 WRITABLE_WITHIN = 2.0
