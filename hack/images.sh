@@ -21,14 +21,12 @@ mkdir -p "$logs"
 build() { # shellcheck disable=SC2086 # DOCKER_BUILD_ARGS is a list of words
   if ! "$docker" build --progress plain ${DOCKER_BUILD_ARGS:-} "${arguments[@]}" --target "$1" \
     -t "$repository/$1:$tag" -t "$repository/$1:$version" . > "$logs/$1.log" 2>&1; then
-    grep -v ' \(sha256:\|DONE \|CACHED\)' "$logs/$1.log" | tail -n 30 >&2
+    grep -v ' \(sha256:\|DONE \|CACHED\)' "$logs/$1.log" | tail -n 30 >&2 || true
     echo "image $1 was not built, see $logs/$1.log" >&2
     return 1
   fi
 }
-# The first build makes the layers of all of them; the others only put theirs on top, at the same time.
-build "${names[0]}"
-pids=()
-for name in "${names[@]:1}"; do build "$name" & pids+=($!); done
-for pid in "${pids[@]}"; do wait "$pid"; done
+# The first build makes the layers of all of them; the others only put theirs on top. One after the other: BuildKit panicked
+# ("failed to get edge") and ended the Docker engine when it built all of them at once.
+for name in "${names[@]}"; do build "$name"; done
 for name in "${names[@]}"; do echo "$repository/$name:$tag"; done
