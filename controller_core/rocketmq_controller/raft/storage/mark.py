@@ -12,19 +12,20 @@ FILE_NAME = "journal.mark"
 
 
 class MarkFile:
-    """All methods raise `OSError`."""
+    """What was found is durable after the first `sync`. All methods raise `OSError`."""
 
     def __init__(self, folder: Path, store_id: bytes, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
         self._store_id = store_id
         self._handle = filesystem.open(folder / FILE_NAME, create=True, mode=0o600)
         data = read_all(filesystem, self._handle)
-        if len(data) < 2 * MARK_SLOT_SIZE:  # so that later writes need no space
-            write_all(filesystem, self._handle, bytes(2 * MARK_SLOT_SIZE - len(data)), len(data))
+        # In full, so that later writes need no space. What was found too: the process before may have ended before its
+        # sync, or the sync failed, and then the kernel takes pages for clean that never reached the disk.
+        write_all(filesystem, self._handle, data.ljust(2 * MARK_SLOT_SIZE, b"\0"), 0)
         self.last = decode_marks(data, store_id)
         """The newest mark written or found."""
         self._counter = self.last.counter if self.last else 0
-        self._synced = True
+        self._synced = False
 
     def write(self, sequence: int, offset: int, commit_index: int) -> None:
         """Say that segment `sequence` is durable up to `offset`; only ever call it when that is so."""
