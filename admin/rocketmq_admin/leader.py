@@ -1,8 +1,10 @@
 """Finds the controllers' leader and sends it the request.
 
-As in mqadmin, any controller names the leader (1005), and the request goes there. Unlike mqadmin, which gives up, we
-try the next address after the time-out of a dead controller, and during an election (no leader, or the leader answers
-2007) we try all addresses again for the time that one answer may take. Both are safe: nothing was changed so far.
+All controllers are asked at once who leads (1005), and the request goes to the address at which a controller answered
+that it leads itself. The address that a controller says of the leader may not be reachable from here (NAT, port
+mappings, names of another network). It is asked too, beside the given ones, and counts if the leader answers there. So
+neither a dead controller nor a wrong address delays the request. During an election (nobody leads, or the leader
+answers 2007) all are asked again for the time that one answer may take. That is safe: nothing was changed so far.
 """
 
 import asyncio
@@ -43,10 +45,9 @@ async def call_leader(
     deadline = now() + (caller.timeout if patience is None else patience)
     while True:
         attempt = _Round(caller, command)
-        for address in controllers:
-            answer = await attempt.through(address)
-            if answer is not None:
-                return LeaderAnswer(answer.address, succeeded(answer.address, answer.command))
+        answer = await attempt.answer(controllers)
+        if answer is not None:
+            return LeaderAnswer(answer.address, succeeded(answer.address, answer.command))
         if not attempt.election or now() >= deadline:
             raise attempt.failure()
         await asyncio.sleep(PAUSE_SECONDS)
@@ -70,24 +71,49 @@ class _Round:
         """Some controller answered, but there is no leader now."""
         self._caller = caller
         self._command = command
-        self._tried: set[str] = set()
+        self._asking: dict[asyncio.Task[GetMetaDataResponseHeader], str] = {}
+        self._asked: set[str] = set()
         self._refused: AdminError | None = None
         self._problems: list[AdminError] = []
 
-    async def through(self, address: str) -> LeaderAnswer | None:
-        """The answer of the leader that the controller at `address` names; None to try the next address."""
+    async def answer(self, addresses: Sequence[str]) -> LeaderAnswer | None:
+        """The leader's answer; None if no address leads to a leader that answers as one."""
+        for address in addresses:
+            self._ask(address)
         try:
-            leader = (await get_metadata(self._caller, address)).controller_leader_address
+            while self._asking:
+                await asyncio.wait(self._asking, return_when=asyncio.FIRST_COMPLETED)
+                for task in [task for task in self._asking if task.done()]:
+                    answer = await self._learn(self._asking.pop(task), task)
+                    if answer is not None:
+                        return answer
+        finally:
+            for task in self._asking:
+                task.cancel()
+            await asyncio.gather(*self._asking, return_exceptions=True)
+        return None
+
+    def _ask(self, address: str) -> None:
+        if address not in self._asked:
+            self._asked.add(address)
+            self._asking[asyncio.create_task(get_metadata(self._caller, address))] = address
+
+    async def _learn(self, address: str, task: asyncio.Task[GetMetaDataResponseHeader]) -> LeaderAnswer | None:
+        try:
+            metadata = task.result()
         except AdminError as error:
             self._problems.append(error)
             return None
-        if not leader:
-            self.election = True
-            self._problems.append(UnreachableError(f"{address} reports no leader"))
-            return None
-        if leader in self._tried:
-            return None
-        self._tried.add(leader)
+        if metadata.is_leader:
+            return await self._call(address)
+        self.election = True
+        named = metadata.controller_leader_address
+        if named:
+            self._ask(named)
+        self._problems.append(UnreachableError(f"{address} reports {f'{named} as leader' if named else 'no leader'}"))
+        return None
+
+    async def _call(self, leader: str) -> LeaderAnswer | None:
         try:
             answer = await self._caller.call(leader, self._command)
         except NotSentError as error:

@@ -27,6 +27,14 @@ def recorded(name: str) -> RemotingCommand:
     return decode_frame((GOLDEN_FILES / "remoting" / f"{name}.bin").read_bytes()[4:])
 
 
+def metadata(*, leads: bool) -> RemotingCommand:
+    """The recorded answer to 1005 of a controller that leads, or of another."""
+    command = recorded("1005-get-metadata-info-response")
+    assert command.ext_fields is not None
+    command.ext_fields["isLeader"] = str(leads).lower()
+    return command
+
+
 def answer(
     code: int = 0, remark: str | None = None, header: Header | None = None, body: object = None
 ) -> RemotingCommand:
@@ -78,7 +86,7 @@ class FakeCluster:
             self.processes[address] = process
             self._ports[address] = f"127.0.0.1:{self._run(process.start())}"
         for address in CONTROLLERS:
-            self.processes[address].scripts[1005] = recorded("1005-get-metadata-info-response")
+            self.processes[address].scripts[1005] = metadata(leads=address == N1)
         self.processes[NAME_SERVER].scripts[106] = recorded("106-get-broker-cluster-info-response")
 
     def kill(self, *addresses: str) -> None:

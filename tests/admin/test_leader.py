@@ -15,6 +15,8 @@ from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from tests.runtime.remoting.remoting_kit import Recorder, calling, serving
 
 DEAD = "127.0.0.1:1"
+UNKNOWN = "controller-0.invalid:9878"
+OTHER = "another controller's"
 
 
 class Controller(Recorder):
@@ -23,9 +25,11 @@ class Controller(Recorder):
     def __init__(self) -> None:
         super().__init__(self._respond)
         self.leaders: list[str | None] = [None]
-        self.leading = [True]
-        """One per request for the leader, the last for ever."""
+        self.leading: list[bool | None] = [True]
+        """One per request for the leader, the last for ever. None: no answer."""
         self.hung = False
+        self.said: str | None = None
+        """The address that it says of itself; None: the one that reaches it."""
         self.server: RemotingServer | None = None
 
     @property
@@ -38,8 +42,12 @@ class Controller(Recorder):
             return None
         if asked.code == 1005:
             named = self.leaders.pop(0) if len(self.leaders) > 1 else self.leaders[0]
-            return response(asked, 0, header=GetMetaDataResponseHeader(controller_leader_address=named))
+            leads = named == (self.said or self.address)
+            header = GetMetaDataResponseHeader(controller_leader_address=named, is_leader=leads)
+            return response(asked, 0, header=header)
         leading = self.leading.pop(0) if len(self.leading) > 1 else self.leading[0]
+        if leading is None:
+            return None
         return response(asked, 0, "done") if leading else response(asked, 2007, "The controller is not in leader state")
 
 
@@ -64,7 +72,7 @@ async def ask(addresses: Sequence[str], *, timeout: float = 30.0, patience: floa
 
 
 async def test_a_follower_sends_us_to_the_leader(controllers: list[Controller]) -> None:
-    controllers[0].leaders = [controllers[2].address]
+    controllers[0].leaders = controllers[2].leaders = [controllers[2].address]
     answer = await ask([controllers[0].address])
     assert (answer.address, answer.command.remark) == (controllers[2].address, "done")
     assert [asked.code for asked in controllers[0].requests] == [1005]
@@ -84,16 +92,17 @@ async def test_a_hung_address_costs_its_time_out_only(controllers: list[Controll
 
 async def test_who_still_believes_in_a_dead_leader_does_not_stop_us(controllers: list[Controller]) -> None:
     controllers[0].leaders = [DEAD]
-    controllers[1].leaders = [controllers[2].address]
+    controllers[1].leaders = controllers[2].leaders = [controllers[2].address]
     answer = await ask([controllers[0].address, controllers[1].address])
     assert answer.address == controllers[2].address
 
 
 async def test_an_election_is_waited_for(controllers: list[Controller]) -> None:
     controllers[0].leaders = [None, None, controllers[1].address]
+    controllers[1].leaders = [controllers[1].address]
     controllers[1].leading = [False, True]  # elected, but its first entry is not committed yet
     assert (await ask([controllers[0].address])).address == controllers[1].address
-    assert [asked.code for asked in controllers[1].requests] == [1002, 1002]
+    assert [asked.code for asked in controllers[1].requests if asked.code != 1005] == [1002, 1002]
 
 
 async def test_a_leader_named_by_many_is_asked_once_a_round(controllers: list[Controller]) -> None:
@@ -122,8 +131,39 @@ async def test_no_controller_there_is_reported_at_once() -> None:
 
 
 async def test_an_unanswered_request_is_not_made_again(controllers: list[Controller]) -> None:
-    controllers[0].leaders = controllers[1].leaders = [controllers[2].address]
-    controllers[2].hung = True
+    for controller in controllers:
+        controller.leaders = [controllers[2].address]
+    controllers[2].leading = [None]
     with pytest.raises(UnreachableError, match="no answer"):
         await ask([controllers[0].address, controllers[1].address], timeout=1)
-    assert len(controllers[2].requests) == 1
+    assert [asked.code for asked in controllers[2].requests] == [1005, 1002]
+
+
+@pytest.mark.parametrize("said", [DEAD, UNKNOWN, OTHER])
+async def test_a_leader_is_asked_where_it_was_reached(controllers: list[Controller], said: str) -> None:
+    """Whatever address the controllers name: a dead one, an unknown name, or one that is another controller's here."""
+    if said is OTHER:
+        said = controllers[1].address
+    controllers[2].said = said
+    for controller in controllers:
+        controller.leaders = [said]
+    controllers[1].said = "10.0.0.2:9878"
+    answer = await ask([controller.address for controller in controllers], patience=0)
+    assert answer.address == controllers[2].address
+    assert [asked.code for asked in controllers[1].requests] in ([1005], [])
+
+
+@pytest.mark.timeout(300)
+async def test_a_said_address_that_hangs_delays_nothing(controllers: list[Controller]) -> None:
+    controllers[0].hung = True
+    controllers[1].leaders = [controllers[0].address]
+    controllers[2].leaders = [controllers[0].address]
+    controllers[2].said = controllers[0].address
+    answer = await ask([controllers[1].address, controllers[2].address], timeout=3600)
+    assert answer.address == controllers[2].address
+
+
+async def test_a_said_address_that_nobody_reaches_is_named(controllers: list[Controller]) -> None:
+    controllers[0].leaders = [DEAD]
+    with pytest.raises(UnreachableError, match=rf"reports {DEAD} as leader; cannot connect to {DEAD}"):
+        await ask([controllers[0].address], patience=0)

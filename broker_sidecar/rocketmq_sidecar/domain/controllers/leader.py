@@ -2,6 +2,10 @@
 
 A leader is given up when it answers that it does not lead (2007), when its connection breaks, and when it has not
 answered for a while. The others name a controller that hangs for some time, so then only its own answer counts.
+
+Controllers name the leader by the address that they know, which may lead nowhere from here, or to another of them (NAT,
+port mappings, names of another network). So a name that is not configured is asked only when the configured addresses
+had their chance, and leads only by its own answer. So does a configured one that has denied that it leads.
 """
 
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
@@ -19,6 +23,8 @@ class LeaderFinder:
         self._interval = interval
         self._asked: dict[str, Request] = {}
         self._suspects: set[str] = set()
+        self._denied: set[str] = set()
+        """Configured addresses whose controller answered that it does not lead, though others may say so."""
         self._named: str | None = None
         self._round_at = float("-inf")
 
@@ -36,12 +42,17 @@ class LeaderFinder:
 
     def requests(self, now: float) -> tuple[Request, ...]:
         """The requests that are due now."""
-        if self.leader is None and self._named is not None and now >= self._round_at:
-            self.leader, self._named = self._named, None
-        if self.leader is not None or now < self._round_at:
+        if self.leader is not None:
             return ()
-        self._round_at = now + self._interval
-        requests = tuple(metadata(address, now) for address in self._controllers if address not in self._asked)
+        addresses: tuple[str, ...] = ()
+        if now >= self._round_at:
+            self._round_at = now + self._interval
+            addresses = self._controllers
+        elif self._asked:
+            return ()  # the leader may answer under a configured address
+        if self._named is not None:
+            addresses, self._named = (*addresses, self._named), None
+        requests = tuple(metadata(address, now) for address in addresses if address not in self._asked)
         self._asked.update((request.address, request) for request in requests)
         return requests
 
@@ -53,17 +64,18 @@ class LeaderFinder:
         if answer is None:
             return
         self.on_response(request.address)
-        named = answer.controller_leader_address or None
         if self.leader is not None:
             return
+        named = answer.controller_leader_address
         if answer.is_leader:
             self.leader, self._named = request.address, None
-        elif named is not None and named not in self._suspects:
-            if named in self._controllers:
-                self.leader = named
-            else:
-                # This may be a configured controller under another name, whose own answer is under way.
-                self._named = named
+            self._denied.discard(request.address)
+        elif not named or named in self._suspects or named in self._denied:
+            return
+        elif named in self._controllers:
+            self.leader, self._named = named, None
+        elif named != request.address:
+            self._named = named
 
     def on_response(self, address: str) -> None:
         """It answered, so it does not hang."""
@@ -71,6 +83,8 @@ class LeaderFinder:
 
     def not_leader(self, address: str) -> None:
         """It answered that it does not lead."""
+        if address in self._controllers:
+            self._denied.add(address)
         self._give_up(address)
 
     def suspect(self, address: str) -> None:
@@ -83,6 +97,7 @@ class LeaderFinder:
         self.leader = self._named = None
         self._asked.clear()
         self._suspects.clear()
+        self._denied.clear()
         self._round_at = float("-inf")
 
     def _give_up(self, address: str) -> None:

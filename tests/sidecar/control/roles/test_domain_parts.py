@@ -123,12 +123,53 @@ def test_leader_by_another_name_than_the_configured_ones_is_taken_by_the_configu
     assert (finder.leader, finder.addresses) == ("a:1", ("a:1", "b:1"))
 
 
-def test_a_leader_under_an_unknown_name_is_accepted_after_a_round() -> None:
+def test_a_leader_under_an_unknown_name_is_taken_if_it_answers_there() -> None:
     finder = LeaderFinder(("a:1",), interval=0.1)
     (one,) = finder.requests(0.0)
     answer(finder, one, "b:1")
-    assert finder.requests(0.1) == ()
+    (there,) = finder.requests(0.01)
+    assert (there.address, finder.leader) == ("b:1", None)
+    answer(finder, there, "b:1", is_leader=True)
     assert (finder.leader, finder.addresses) == ("b:1", ("a:1", "b:1"))
+
+
+def test_a_said_address_that_leads_nowhere_delays_nothing() -> None:
+    finder = LeaderFinder(("a:1", "b:1"), interval=0.1)
+    one, two = finder.requests(0.0)
+    answer(finder, two, "nowhere:1")
+    assert finder.requests(0.05) == ()  # a:1 may be the leader
+    answer(finder, one, None)
+    assert [ask.address for ask in finder.requests(0.06)] == ["nowhere:1"]  # which never answers
+    one, two = finder.requests(0.1)
+    answer(finder, two, "nowhere:1")
+    answer(finder, one, "nowhere:1", is_leader=True)
+    assert (finder.leader, finder.addresses) == ("a:1", ("a:1", "b:1"))
+
+
+def test_a_controller_that_hangs_leaves_a_said_address_waiting_for_one_round() -> None:
+    finder = LeaderFinder(("a:1", "b:1"), interval=0.1)
+    _, two = finder.requests(0.0)
+    answer(finder, two, "c:1")
+    assert [ask.address for ask in finder.requests(0.1)] == ["b:1", "c:1"]
+
+
+def test_a_configured_address_that_denies_to_lead_leads_only_by_its_own_word() -> None:
+    """Port mappings: the leader calls itself a:1, which is another controller from here."""
+    finder = LeaderFinder(("a:1", "b:1"), interval=0.1)
+    one, two = finder.requests(0.0)
+    answer(finder, one, "a:1")
+    assert finder.leader == "a:1"
+    answer(finder, two, "a:1", is_leader=True)
+    finder.not_leader("a:1")
+    one, two = finder.requests(0.1)
+    answer(finder, one, "a:1")
+    assert finder.leader is None
+    answer(finder, two, "a:1", is_leader=True)
+    assert finder.leader == "b:1"
+    finder.not_leader("b:1")
+    one, two = finder.requests(0.2)
+    answer(finder, one, "a:1", is_leader=True)
+    assert finder.leader == "a:1"
 
 
 # Mandate
