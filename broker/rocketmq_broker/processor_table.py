@@ -42,6 +42,11 @@ class ProcessorTable:
         assert not twice, f"two processors for {sorted(twice)}"
         self._processors.update(processors)
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """Request codes that have a processor."""
+        return frozenset(self._processors)
+
     def on_peer_closed(self, listener: CloseListener) -> None:
         """`listener` is called for every connection that closes."""
         self._close_listeners.append(listener)

@@ -75,6 +75,11 @@ class RemotingApi:
         self._closed: set[int] = set()
         """Those of them that are closed."""
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """Request codes that have a route."""
+        return frozenset(self._routes)
+
     def on_request(self, request: RemotingCommand, peer: server.Peer) -> server.Answer:
         """Answer one request; see `server.Handler`."""
         route = self._routes.get(request.code)

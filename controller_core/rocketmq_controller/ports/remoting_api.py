@@ -64,6 +64,11 @@ class RemotingApi:
             RequestCode.CONTROLLER_APPLY_BROKER_ID: self._apply_broker_id,
         }
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """Request codes that have a route."""
+        return frozenset(self._routes)
+
     def on_request(self, request: RemotingCommand, peer: server.Peer) -> server.Answer:
         """Answer one request; see `server.Handler`."""
         began = self._now()
