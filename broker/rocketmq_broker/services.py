@@ -20,6 +20,7 @@ from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.escape import RemoteEscape
 from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.sending.reply import ReplyProcessor
 from rocketmq_broker.sending.send import SendProcessor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.escaped_sync import EscapedSync
@@ -101,7 +102,14 @@ class Services:
             in_order=locks.any_held,
             on_appended=replica.log_grew,
         )
+        replies = ReplyProcessor(
+            settings=core.settings,
+            address=core.address,
+            sends=self.sends,
+            find_producer=core.clients.producers.find,
+        )
         core.processor_table.register(self.sends.processors)
+        core.processor_table.register(replies.processors)
 
     def _serve_consumers(self, writer: InnerWriter, locks: LockApi) -> None:
         core = self._core

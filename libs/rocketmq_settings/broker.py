@@ -81,6 +81,9 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     default_topic_queue_nums: Annotated[Count, key("Queues of a topic that a send creates.")] = 8
     trace_on: Annotated[bool, key("Clients trace messages.")] = True
     region_id: Annotated[str, key("Region that clients put into their traces.")] = "DefaultRegion"
+    store_reply_message_enable: Annotated[
+        bool, key("Replies to requests of producers are stored too, in the topic CLUSTER_REPLY_TOPIC.")
+    ] = True
     long_polling_enable: Annotated[bool, key("Pulls without messages are held until one arrives.")] = True
     short_polling_time_mills: Annotated[Millis, key("Time that a pull is held with longPollingEnable=false.")] = 1000
     slave_read_enable: Annotated[bool, key("Slaves serve consumers that are far behind.")] = False

@@ -122,12 +122,7 @@ class SendProcessor:
             outgoing, appended = append(header, target, queue_id, request.body, peer)
         except (StoreError, OSError) as error:
             raise self._store_refused(error) from error
-        self._role.appended(appended.end, now)
-        if target.missing:  # only now: a refused send must not create topics
-            self._targets.make(target)
-        stored_in = header.topic if outgoing.topic is target.topic and not target.dead else outgoing.topic.decode()
-        traffic.put(stored_in, appended.count, appended.end - appended.offset)
-        self._on_appended()
+        self._stored(header, outgoing, appended, target, now)
         # encoded now, so that the wait keeps neither the request nor its body
         frame = self._encode_answer(request, outgoing, queue_id, appended)
         # WAIT=false asks for an answer without copies, but a strict PUT_OK always promises them
@@ -148,7 +143,38 @@ class SendProcessor:
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
         )
 
+    # for replies, which go to their requesters first
+
+    def place_reply(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[Target, int]:
+        """Topic and queue, by the same checks as a send's. Raises `RequestRefusedError`."""
+        return self._place(header, peer)
+
+    def store_reply(
+        self, header: SendMessageRequestHeader, target: Target, queue_id: int, body: bytes, peer: Peer
+    ) -> Appended | None:
+        """Append it where sends are accepted; nobody waits for its copies, as its requester has it. None: refused."""
+        now = self._clock()
+        if self.stopping or self._role.refusal(now) is not None or self._waiting.full:
+            return None
+        try:
+            outgoing, appended = self._append(header, target, queue_id, body, peer)
+        except (RequestRefusedError, StoreError, OSError) as error:
+            log.warning("reply not stored", topic=header.topic, reason=str(error))
+            return None
+        self._stored(header, outgoing, appended, target, now)
+        return appended
+
     # the parts
+
+    def _stored(
+        self, header: SendMessageRequestHeader, outgoing: Outgoing, appended: Appended, target: Target, now: float
+    ) -> None:
+        self._role.appended(appended.end, now)
+        if target.missing:  # only now: a refused send must not create topics
+            self._targets.make(target)
+        stored_in = header.topic if outgoing.topic is target.topic and not target.dead else outgoing.topic.decode()
+        self._traffic.put(stored_in, appended.count, appended.end - appended.offset)
+        self._on_appended()
 
     def _place(self, header: SendMessageRequestHeader, peer: Peer) -> tuple[Target, int]:
         """The message's topic and queue; the topic may still have to be created."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+import msgspec
 import structlog
 
 from rocketmq_formats.addresses import format_address
@@ -32,6 +33,8 @@ SMALL_BODY = 4096
 """Bodies of at most this number of bytes are not counted while their requests wait for an answer."""
 BACKLOG_FACTOR = 8
 """Bytes of memory that a byte of a received request may take, at most."""
+MAX_CALLS: Final = 4096
+"""Requests of ours to one peer that wait for its answer."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
 
@@ -48,6 +51,18 @@ request. Where thousands of requests a second are answered in runs, it saves a f
 
 Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
 """At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
+
+
+class PeerCallError(Exception):
+    """A request of ours to a peer got no answer; whether it was acted on is unknown, unless a subclass says so."""
+
+
+class PeerBusyError(PeerCallError):
+    """The peer is gone, or does not take what it is sent: nothing was sent."""
+
+
+class PeerTimeoutError(PeerCallError):
+    """No answer in time. The connection stays."""
 
 
 class Handler(Protocol):
@@ -122,6 +137,9 @@ class Peer(asyncio.Protocol):
         self._pinned = 0
         """Bytes of what was written since the peer fell behind: a transport frees a piece when all of it was taken."""
         self._when_it_takes: Callable[[], None] | None = None
+        self._calls: dict[int, asyncio.Future[RemotingCommand | None]] = {}
+        """By opaque, our requests without an answer; None is that of a connection that ended."""
+        self._last_opaque = 0
         self._transport: asyncio.Transport | None = None
 
     # asyncio.Protocol
@@ -187,6 +205,9 @@ class Peer(asyncio.Protocol):
         self._backlog.clear()
         self._frames = RemotingConnection()
         self._memory.remove(self)
+        for waiting in self._calls.values():
+            if not waiting.done():
+                waiting.set_result(None)
         self._server.closed(self)
 
     # for handlers
@@ -206,6 +227,31 @@ class Peer(asyncio.Protocol):
         """As `send`, of a frame that many peers are sent: all of them share its bytes."""
         if not self._closing:
             self._queue(frame)
+
+    async def call(self, command: RemotingCommand, seconds: float) -> RemotingCommand:
+        """Ask the peer; its answer, whatever its code. The opaque of `command` is not used.
+
+        Raises:
+            PeerBusyError, PeerTimeoutError: see there.
+            PeerCallError: the connection ended before the answer.
+            ValueError: `command` does not fit a frame.
+        """
+        if not self.takes or len(self._calls) >= MAX_CALLS:
+            raise PeerBusyError(f"{self.address} is gone or does not read")
+        self._last_opaque = opaque = (self._last_opaque + 1) & 0x7FFFFFFF
+        self.send(msgspec.structs.replace(command, opaque=opaque))
+        waiting: asyncio.Future[RemotingCommand | None] = self._server.loop.create_future()
+        self._calls[opaque] = waiting
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await waiting
+        except TimeoutError as error:
+            raise PeerTimeoutError(f"no answer from {self.address} within {seconds:g} s") from error
+        finally:
+            del self._calls[opaque]
+        if answer is None:
+            raise PeerCallError(f"{self.address} closed the connection")
+        return answer
 
     def answer_frame(self, frame: bytes) -> None:
         """Queue `frame`, the whole answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
@@ -331,7 +377,9 @@ class Peer(asyncio.Protocol):
                     break
                 left -= 1
                 command = backlog.popleft()
-                if not command.is_response:
+                if command.is_response:
+                    self._called(command)
+                else:
                     self._dispatch(command)
                     if self._out_bytes >= FLUSH_BYTES:
                         self.flush()
@@ -376,6 +424,11 @@ class Peer(asyncio.Protocol):
             self._queue(answer)
         else:
             self._answer(request, answer)
+
+    def _called(self, answer: RemotingCommand) -> None:
+        waiting = self._calls.get(answer.opaque)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
 
     def _promised(self, request: RemotingCommand, answer: "asyncio.Future[RemotingCommand]") -> None:
         self._in_flight += 1

@@ -19,7 +19,18 @@ from rocketmq_runtime.remoting.hosts import Hosts
 from rocketmq_runtime.remoting.limits import ServerLimits
 from rocketmq_runtime.remoting.open_files import OpenFiles
 from rocketmq_runtime.remoting.open_files import raise_file_limit as _raise_file_limit
-from rocketmq_runtime.remoting.peer import DEFERRED, MAX_REMARK, REQUESTS_PER_TURN, Answer, Deferred, Handler, Peer
+from rocketmq_runtime.remoting.peer import (
+    DEFERRED,
+    MAX_REMARK,
+    REQUESTS_PER_TURN,
+    Answer,
+    Deferred,
+    Handler,
+    Peer,
+    PeerBusyError,
+    PeerCallError,
+    PeerTimeoutError,
+)
 from rocketmq_runtime.remoting.server_memory import ServerMemory
 
 __all__ = [
@@ -30,6 +41,9 @@ __all__ = [
     "Deferred",
     "Handler",
     "Peer",
+    "PeerBusyError",
+    "PeerCallError",
+    "PeerTimeoutError",
     "RemotingServer",
     "ServerLimits",
     "server_memory",

@@ -38,6 +38,8 @@ class Members(Generic[K]):
     def __init__(self) -> None:
         self._groups: dict[str, dict[K, Client]] = {}
         self._of_key: dict[K, set[str]] = {}
+        self._of_id: dict[str, dict[K, None]] = {}
+        """By client id its connections, the newest last."""
         self._count = 0
 
     def groups(self) -> list[str]:
@@ -45,6 +47,16 @@ class Members(Generic[K]):
 
     def of(self, group: str) -> Mapping[K, Client]:
         return self._groups.get(group, {})
+
+    def find(self, client_id: str) -> K | None:
+        """The newest connection of a client."""
+        keys = self._of_id.get(client_id)
+        return None if keys is None else next(reversed(keys))
+
+    def find_in(self, group: str, client_id: str) -> tuple[K, Client] | None:
+        """The newest connection of a member."""
+        members = self._groups.get(group, {})
+        return next(((key, found) for key, found in reversed(members.items()) if found.client_id == client_id), None)
 
     def add(self, group: str, key: K, client: Client) -> bool:
         """True if the connection is new to the group, or has another client id now."""
@@ -60,12 +72,16 @@ class Members(Generic[K]):
             members = self._groups[group] = {}
         members[key] = client
         self._of_key.setdefault(key, set()).add(group)
+        self._of_id.setdefault(client.client_id, {})[key] = None
+        if before is not None:
+            self._drop_id(before.client_id, key)
         return before is None or before.client_id != client.client_id
 
     def remove(self, group: str, key: K) -> bool:
         """True if it was a member."""
         members = self._groups.get(group)
-        if members is None or members.pop(key, None) is None:
+        client = None if members is None else members.pop(key, None)
+        if members is None or client is None:
             return False
         self._count -= 1
         if not members:
@@ -74,6 +90,7 @@ class Members(Generic[K]):
         groups.discard(group)
         if not groups:
             del self._of_key[key]
+        self._drop_id(client.client_id, key)
         return True
 
     def remove_all(self, key: K) -> list[str]:
@@ -82,6 +99,15 @@ class Members(Generic[K]):
         for group in groups:
             self.remove(group, key)
         return groups
+
+    def _drop_id(self, client_id: str, key: K) -> None:
+        """Unless another group still has this client at this connection."""
+        if any(self._groups[group][key].client_id == client_id for group in self._of_key.get(key, ())):
+            return
+        keys = self._of_id[client_id]
+        del keys[key]
+        if not keys:
+            del self._of_id[client_id]
 
 
 class ConsumerGroup(msgspec.Struct):
