@@ -81,7 +81,10 @@ class BrokerCore:
 
 
 def store_settings(settings: BrokerSettings) -> StoreSettings:
-    """The store's part of the settings."""
+    """The store's part of the settings.
+
+    The bounds of what part of the disk may be used are MessageStoreConfig.java's and DefaultMessageStore.java's.
+    """
     return StoreSettings(
         root=settings.root,
         commit_log=settings.commit_log_path,
@@ -91,9 +94,9 @@ def store_settings(settings: BrokerSettings) -> StoreSettings:
         delay_levels=settings.message_delay_level,
         file_reserved_hours=settings.file_reserved_time,
         delete_when=settings.delete_when,
-        disk_max_used_ratio=settings.disk_max_used_space_ratio,
-        disk_refuse_ratio=settings.disk_space_warning_level_ratio,
-        disk_clean_ratio=settings.disk_space_clean_forcibly_ratio,
+        disk_max_used_ratio=min(max(settings.disk_max_used_space_ratio, 10), 95),
+        disk_refuse_ratio=min(max(settings.disk_space_warning_level_ratio, 35), 90) / 100,
+        disk_clean_ratio=min(max(settings.disk_space_clean_forcibly_ratio, 30), 85) / 100,
         in_memory_ratio=settings.access_message_in_memory_max_ratio,
         max_bytes_in_memory=settings.max_transfer_bytes_on_message_in_memory,
         max_count_in_memory=settings.max_transfer_count_on_message_in_memory,

@@ -13,7 +13,7 @@ from rocketmq_settings.replica import ReplicaKeys
 
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=15 * 1024 * 1024)]
 """Of what goes into one frame; frames end at 16 MiB."""
-Ratio = Annotated[float, msgspec.Meta(ge=0.1, le=1.0)]
+Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 
 class BrokerKeys(ReplicaKeys, frozen=True):
@@ -131,12 +131,23 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         "04"
     )
     disk_max_used_space_ratio: Annotated[
-        int, msgspec.Meta(ge=10, le=95), key("Per cent of the disk above which expired files are deleted at any hour.")
+        Percent,
+        key(
+            "Per cent of the disk above which expired files are deleted at any hour; less than 10 counts as 10, more "
+            "than 95 as 95."
+        ),
     ] = 75
     disk_space_clean_forcibly_ratio: Annotated[
-        Ratio, key("Part of the disk above which the oldest files are deleted before their time.")
-    ] = 0.85
-    disk_space_warning_level_ratio: Annotated[Ratio, key("Part of the disk above which sends are refused.")] = 0.9
+        Percent,
+        key(
+            "Per cent of the disk above which the oldest files are deleted before their time; less than 30 counts as "
+            "30, more than 85 as 85."
+        ),
+    ] = 85
+    disk_space_warning_level_ratio: Annotated[
+        Percent,
+        key("Per cent of the disk above which sends are refused; less than 35 counts as 35, more than 90 as 90."),
+    ] = 90
     access_message_in_memory_max_ratio: Annotated[
         int,
         msgspec.Meta(ge=1, le=100),

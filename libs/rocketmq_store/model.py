@@ -32,10 +32,10 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True):
     """(deleteWhen) hours of the day, separated by `;`."""
     disk_max_used_ratio: int = _KEYS.disk_max_used_space_ratio
     """(diskMaxUsedSpaceRatio) percent: above it expired files go at any hour."""
-    disk_refuse_ratio: float = _KEYS.disk_space_warning_level_ratio
-    """(diskSpaceWarningLevelRatio) at and above it writes are refused."""
-    disk_clean_ratio: float = _KEYS.disk_space_clean_forcibly_ratio
-    """(diskSpaceCleanForciblyRatio) at and above it the oldest files go before their time."""
+    disk_refuse_ratio: float = _KEYS.disk_space_warning_level_ratio / 100
+    """(diskSpaceWarningLevelRatio) part of the disk; at and above it writes are refused."""
+    disk_clean_ratio: float = _KEYS.disk_space_clean_forcibly_ratio / 100
+    """(diskSpaceCleanForciblyRatio) part of the disk; at and above it the oldest files go before their time."""
     in_memory_ratio: int = _KEYS.access_message_in_memory_max_ratio
     """(accessMessageInMemoryMaxRatio) percent of the machine's memory that is taken to be in the page cache."""
     max_bytes_in_memory: int = _KEYS.max_transfer_bytes_on_message_in_memory

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_broker.core import BrokerCore
+from rocketmq_broker.core import BrokerCore, store_settings
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.store.message_id import decode_host
 from rocketmq_runtime.config.settings import SettingsError, build_settings
@@ -32,6 +32,7 @@ JAVA = {
 }
 
 
+DISK = ("diskMaxUsedSpaceRatio", "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio")
 ALONE = {"enableControllerMode": "false"}
 
 
@@ -43,6 +44,28 @@ def test_a_java_file_is_understood() -> None:
     assert (settings.fast_port, settings.ha_port) == (30909, 30912)
     assert (settings.broker_ip1, settings.copies_needed) == ("127.0.0.1", 2)
     assert str(settings.socket_path) == "/tmp/x/sidecar.sock"
+
+
+@pytest.mark.parametrize(
+    ("written", "used", "clean", "refuse"),
+    [
+        ({}, 75, 0.85, 0.9),
+        (dict.fromkeys(DISK, "60"), 60, 0.6, 0.6),
+        (dict.fromkeys(DISK, "0"), 10, 0.3, 0.35),
+        (dict.fromkeys(DISK, "100"), 95, 0.85, 0.9),
+    ],
+)
+def test_parts_of_the_disk_are_per_cent_with_java_s_bounds(
+    written: dict[str, str], used: int, clean: float, refuse: float
+) -> None:
+    store = store_settings(build_settings(BrokerSettings, {**JAVA, **written}).settings)
+    assert (store.disk_max_used_ratio, store.disk_clean_ratio, store.disk_refuse_ratio) == (used, clean, refuse)
+
+
+def test_a_part_of_the_disk_as_a_fraction_is_refused() -> None:
+    for name in DISK:
+        with pytest.raises(SettingsError, match=name):
+            build_settings(BrokerSettings, {**JAVA, name: "0.9"})
 
 
 def test_copies_needed() -> None:
