@@ -1,7 +1,8 @@
-"""Writes the tables of docs/configuration.md and docs/operator.md from the declarations of the keys; `--check` fails
-when they are out of date (make check).
+"""Writes the tables of docs/configuration.md, docs/operator.md and docs/java-keys.md from the declarations of the keys;
+`--check` fails when they are out of date (make check).
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from pathlib import Path
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.declare import Settings
+from rocketmq_settings.java_keys import verdict
 from rocketmq_settings.name_server import NameServerKeys
 from rocketmq_settings.operator import OperatorKeys
 from rocketmq_settings.replica import ReplicaKeys
@@ -18,7 +20,8 @@ from rocketmq_settings.table import Row, keys, rows
 from rocketmq_settings.verify import VerifyKeys
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = (DOCS / "configuration.md", DOCS / "operator.md")
+PAGES = (DOCS / "configuration.md", DOCS / "operator.md", DOCS / "java-keys.md")
+JAVA_KEYS = DOCS.parent / "tests" / "golden" / "keys" / "java_keys.json"
 TABLES: dict[str, type[Settings]] = {
     "replica": ReplicaKeys,
     "broker": BrokerKeys,
@@ -29,6 +32,7 @@ TABLES: dict[str, type[Settings]] = {
     "operator": OperatorKeys,
 }
 MARKS = re.compile(r"(<!-- keys: (.+?) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
+JAVA_MARKS = re.compile(r"(<!-- Java keys: (.+?) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 
 
 def table(name: str) -> str:
@@ -86,8 +90,26 @@ def _meaning(row: Row) -> str:
     return f"{row.meaning} Equal on all replicas." if row.group_wide else row.meaning
 
 
+def java_table(name: str) -> str:
+    """The verdicts on the keys of one of Java's classes."""
+    lines = ["| key | Java's default | verdict | by, or why not |", "| --- | --- | --- | --- |"]
+    for owner, key, _type, default in json.loads(JAVA_KEYS.read_text()):
+        if owner == name:
+            found = verdict(owner, key)
+            text = found.text
+            if found.honoured is not None and _default(found.honoured) != _java_default(found.honoured, default):
+                text = f"{text}; default here: {_default(found.honoured)}"
+            lines.append(f"| {key} | {default or ''} | {found.kind} | {text.replace('|', '&#124;')} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _java_default(row: Row, default: str | None) -> str | None:
+    return f"{default} {row.unit}" if default is not None and row.unit else default
+
+
 def written(page: str) -> str:
     """The page with its tables replaced."""
+    page = JAVA_MARKS.sub(lambda found: found[1] + java_table(found[2]) + found[3], page)
     return MARKS.sub(lambda found: found[1] + table(found[2]) + found[3], page)
 
 

@@ -12,6 +12,7 @@ from rocketmq_resources.decoding import SpecError
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.controller import ControllerKeys
 from rocketmq_settings.declare import OPERATOR
+from rocketmq_settings.java_keys import missing_store
 from rocketmq_settings.name_server import NameServerKeys
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_settings.table import creation_only, set_elsewhere
@@ -47,8 +48,12 @@ def check_promises(config: Mapping[str, str]) -> None:
     """Refuse what would refuse the start of every pod.
 
     Raises:
-        SpecError: a key switches a protection on that the processes do not have.
+        SpecError: a key switches a protection on, or names a store, that the processes do not have.
     """
+    missing = missing_store(config)
+    if missing is not None:
+        key, _, why = missing.partition("=")
+        raise SpecError(f"spec.config.{key}", why)
     promised = promised_protection(config)
     if promised is not None:
         raise SpecError(

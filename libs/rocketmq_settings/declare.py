@@ -8,13 +8,16 @@ OPERATOR: Final = "the operator"
 """For `set_by`."""
 
 OTHER_NAMES: Final = {
+    "bindAddress": "controllerListenHost",
     "controllerAddress": "controllerAddr",
     "enableUncleanMasterElect": "enableElectUncleanMaster",
     "haMaxTimeSlaveNotCatchUp": "haMaxTimeSlaveNotCatchup",
     "isAsyncLearner": "asyncLearner",
+    "processReadEvent": "isProcessReadEvent",
 }
-"""Other spellings, RIP-44's among them, of keys that 5.3.3 reads under the second name; that one wins in a file with
-both."""
+"""Other names of keys, for processes that do not have a key of the first name: RIP-44's spellings, and 5.3.3's names
+where they are not ours (a Java controller's file has bindAddress and processReadEvent). The second name wins in a file
+with both."""
 
 Change = Literal["at once", "next start"]
 """When a value that a tool has changed takes effect (updateControllerConfig, updateNamesrvConfig)."""

@@ -22,6 +22,7 @@ from rocketmq_formats import properties
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.security_keys import IGNORE_SECURITY_KEYS, SECURITY_KEYS, promised_protection
 from rocketmq_settings.declare import OTHER_NAMES, Settings
+from rocketmq_settings.java_keys import missing_store, reason
 from rocketmq_settings.table import group_wide, without_effect
 
 log = structlog.get_logger(__name__)
@@ -99,9 +100,13 @@ def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> 
 
 
 def report_unknown(keys: Iterable[str], file: str) -> None:
-    """Log that these keys are ignored."""
+    """Log that these keys are ignored; of Java's own keys, why."""
     for key in keys:
-        log.warning("configuration key is not known and ignored", key=key, file=file)
+        because = reason(key)
+        if because is None:
+            log.warning("configuration key is not known and ignored", key=key, file=file)
+        else:
+            log.info("configuration key has no effect", key=key, because=because, file=file)
 
 
 def report_without_effect(settings: Settings, file: str) -> None:
@@ -140,7 +145,7 @@ def build_settings(
 
     Raises:
         SettingsError: a value does not parse, is out of range, contradicts another, or promises a protection that is
-            not there (`security_keys`); the text has the key's name.
+            not there (`security_keys`) or a store that is not (`java_keys`); the text has the key's name.
     """
     known = set(spec.__struct_encode_fields__)
     merged, places = _merge(layers, {name: key for name, key in OTHER_NAMES.items() if key in known})
@@ -161,6 +166,9 @@ def build_settings(
 
 
 def _check_promises(unknown: Mapping[str, str]) -> None:
+    missing = missing_store(unknown)
+    if missing is not None:
+        raise ValueError(missing)
     promised = promised_protection(unknown)
     if promised is not None:
         raise ValueError(
