@@ -71,6 +71,7 @@ class BrokerApp:
             settings=settings,
             role=core.role,
             topics=core.topics,
+            permission=core.permission,
             client=core.client,
             address=core.address,
             ha_address=core.ha_address,
@@ -140,6 +141,7 @@ class BrokerApp:
             await server.stop()
         await self.services.stop()
         await self.core.topics_file.close()
+        await self.core.permission_file.close()
         await self.core.client.close()
         await self.flusher.stop()
         await self.log_scrubber.stop()

@@ -5,10 +5,12 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from rocketmq_broker.consuming.clients import ClientManager
 from rocketmq_broker.consuming.long_polling import HeldPulls
 from rocketmq_broker.domain.member_group import MemberGroup
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import numeric, own_address
@@ -16,14 +18,18 @@ from rocketmq_broker.processor_table import ProcessorTable
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
-from rocketmq_broker.tables.table_file import TableFile, load_table
+from rocketmq_broker.tables.table_file import TableDamagedError, TableFile, load_table
 from rocketmq_broker.traffic import Traffic
+from rocketmq_formats import properties
 from rocketmq_formats.addresses import format_address, parse_host
+from rocketmq_formats.errors import BodyError
 from rocketmq_formats.store.config_files import TOPICS_FILE, EntryTexts, TopicsFile
 from rocketmq_formats.store.message_id import encode_host
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import StoreSettings
+
+PERMISSION_FILE: Final = "brokerPermission.properties"
 
 
 class BrokerCore:
@@ -39,6 +45,8 @@ class BrokerCore:
         """As records have it."""
         self.store = MessageStore(store_settings(settings))
         self.role = ReplicaRole(settings.put_ok)
+        self.permission = BrokerPermission(settings.broker_permission)
+        self.permission_file = TableFile(settings.root / "config" / PERMISSION_FILE, self._permission_snapshot)
         self.members = MemberGroup()
         self.traffic = Traffic()
         self.topics = TopicTable(
@@ -64,7 +72,7 @@ class BrokerCore:
         self.processor_table = ProcessorTable()
 
     def load_tables(self) -> None:
-        """Read topics, groups and offsets.
+        """Read topics, groups, offsets and what a tool has set brokerPermission to.
 
         Raises:
             TableDamagedError, OSError: see `load_table`.
@@ -74,6 +82,16 @@ class BrokerCore:
             self.topics.load(file.data_version, file.topic_config_table.values())
         self.topics.on_change(self.topics_file.changed)
         self.tables.load()
+        path = self.settings.root / "config" / PERMISSION_FILE
+        if path.is_file():
+            try:
+                self.permission.take(properties.parse(path.read_bytes()))
+            except (BodyError, ValueError) as error:
+                raise TableDamagedError(f"{path}: {error}; delete it, and brokerPermission counts") from error
+        self.permission.on_change(self.permission_file.changed)
+
+    def _permission_snapshot(self) -> Callable[[], bytes]:
+        return partial(properties.dump, self.permission.kept())
 
     def _topics_snapshot(self) -> Callable[[], bytes]:
         frame = TopicsFile(data_version=self.topics.version)

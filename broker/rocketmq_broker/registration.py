@@ -9,7 +9,9 @@ Source: rocketmq-all-5.3.3: BrokerController.java, BrokerOuterAPI.java; docs/pro
 import asyncio
 
 import structlog
+from msgspec import structs
 
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.settings import BrokerSettings
@@ -46,6 +48,7 @@ class Registrar:
         settings: BrokerSettings,
         role: ReplicaRole,
         topics: TopicTable,
+        permission: BrokerPermission,
         client: RemotingClient,
         address: str,
         ha_address: str,
@@ -54,6 +57,7 @@ class Registrar:
         self._settings = settings
         self._role = role
         self._topics = topics
+        self._permission = permission
         self._client = client
         self._address = address
         self._ha_address = ha_address
@@ -70,6 +74,7 @@ class Registrar:
         self._body = b""
         self._body_version: DataVersion | None = None
         topics.on_change(self.register_now)
+        permission.on_change(self._permission_changed)
         client.on_lost = self._lost
 
     def start(self) -> None:
@@ -82,6 +87,10 @@ class Registrar:
         """Register at once: something changed."""
         for changed in self._servers.values():
             changed.set()
+
+    def _permission_changed(self) -> None:
+        self._body_version = None
+        self.register_now()
 
     def unregistered(self) -> str | None:
         """Why no name server has taken a registration for UNREGISTERED_SECONDS; None if one has, or if this broker does
@@ -193,7 +202,11 @@ class Registrar:
         """The body, made once per version of the table."""
         version = self._topics.version
         if self._body_version != version:
-            wrapper = TopicConfigSerializeWrapper(topic_config_table=self._topics.table, data_version=version)
+            table = self._topics.table
+            if self._permission.limits:
+                allowed = self._permission.value
+                table = {name: structs.replace(topic, perm=topic.perm & allowed) for name, topic in table.items()}
+            wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
             self._body = encode_registration(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
             self._body_version = version
         return self._body

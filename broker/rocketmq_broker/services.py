@@ -94,6 +94,7 @@ class Services:
             settings=core.settings,
             store_host=core.store_host,
             role=core.role,
+            permission=core.permission,
             store=core.store,
             topics=core.topics,
             groups=core.tables.groups,
@@ -131,6 +132,7 @@ class Services:
         self.pulls = PullProcessor(
             settings=core.settings,
             role=core.role,
+            permission=core.permission,
             store=core.store,
             topics=core.topics,
             groups=core.tables.groups,
@@ -146,6 +148,7 @@ class Services:
         )
         send_back = SendBack(
             role=core.role,
+            permission=core.permission,
             store=core.store,
             topics=core.topics,
             groups=core.tables.groups,
@@ -215,6 +218,9 @@ class Services:
         runtime_info = RuntimeInfo(
             settings=core.settings,
             role=core.role,
+            permission=core.permission,
+            permission_file=core.permission_file,
+            topics=core.topics,
             store=core.store,
             waiting=core.waiting,
             traffic=core.traffic,

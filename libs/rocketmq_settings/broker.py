@@ -62,7 +62,12 @@ class BrokerKeys(ReplicaKeys, frozen=True):
 
     # Permissions
     broker_permission: Annotated[
-        int, msgspec.Meta(ge=0, le=7), key("Permissions of this broker in routes: 4 for reads and 2 for writes.")
+        int,
+        msgspec.Meta(ge=0, le=7),
+        key(
+            "Permissions of this broker: 4 for reads and 2 for writes, in routes and for sends and pulls. "
+            "updateBrokerConfig changes it at once; that stays, until this key gets another value."
+        ),
     ] = 6
 
     # Topics and requests

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_broker import registration
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import Durability, ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.registration import Registrar
@@ -181,6 +182,7 @@ async def test_a_name_server_that_hangs_up_after_each_answer_is_not_asked_all_th
         settings=settings_for(tmp_path, namesrvAddr="127.0.0.1:1"),
         role=role,
         topics=TopicTable(cluster="C", broker_name="b", auto_create=True, default_queue_nums=8),
+        permission=BrokerPermission(6),
         client=client,
         address="127.0.0.1:10",
         ha_address="127.0.0.1:11",
@@ -215,6 +217,7 @@ async def test_a_broker_that_no_name_server_lists_says_so_after_a_while(tmp_path
         settings=settings_for(tmp_path, namesrvAddr="a:1;b:1"),
         role=role,
         topics=TopicTable(cluster="C", broker_name="b", auto_create=True, default_queue_nums=8),
+        permission=BrokerPermission(6),
         client=client,
         address="127.0.0.1:10",
         ha_address="127.0.0.1:11",

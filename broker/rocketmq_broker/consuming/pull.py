@@ -17,6 +17,7 @@ import structlog
 from rocketmq_broker.consuming.long_polling import HeldPull, HeldPulls
 from rocketmq_broker.domain.consuming.subscription import wanted_codes
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
@@ -35,7 +36,7 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.topics import PERM_READ, TopicConfig
+from rocketmq_formats.topics import TopicConfig
 from rocketmq_runtime.remoting.server import DEFERRED, MAX_REMARK, Answer, Peer
 from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
@@ -73,6 +74,7 @@ class PullProcessor:
         *,
         settings: BrokerSettings,
         role: ReplicaRole,
+        permission: BrokerPermission,
         store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
@@ -85,6 +87,7 @@ class PullProcessor:
         """`clock`: seconds that grow within a turn of the loop."""
         self._settings = settings
         self._role = role
+        self._permission = permission
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -269,7 +272,7 @@ class PullProcessor:
 
     def _check(self, header: PullMessageRequestHeader, peer: Peer) -> None:
         """Group, topic and queue."""
-        if not self._settings.broker_permission & PERM_READ:
+        if not self._permission.readable:
             remark = f"the broker[{self._settings.broker_ip1}] pulling message is forbidden"
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark)
         group = self._groups.find(header.consumer_group)

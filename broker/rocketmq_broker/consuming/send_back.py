@@ -12,6 +12,7 @@ import structlog
 from rocketmq_broker.domain.consuming.retries import Retry, place_of, retry_of, retry_properties
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.flow_stats import FlowStats
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import Refusal, ReplicaRole
 from rocketmq_broker.domain.sending import stored_flags
 from rocketmq_broker.domain.tables.topics import TopicTable
@@ -47,6 +48,7 @@ class SendBack:
         self,
         *,
         role: ReplicaRole,
+        permission: BrokerPermission,
         store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
@@ -58,6 +60,7 @@ class SendBack:
     ) -> None:
         """`delay_levels`: how many there are. `host`: brokerIP1."""
         self._role = role
+        self._permission = permission
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -79,6 +82,10 @@ class SendBack:
         if group is None:
             remark = f"subscription group not exist, {header.group} {FAQ}"
             raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not self._permission.writable:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._host}] sending message is forbidden"
+            )
         if group.retry_queue_nums <= 0:
             return response(request, ResponseCode.SUCCESS)
         view = self._store.record_at(header.offset)

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import Refusal, ReplicaRole, Role
 from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, check_in_batch, stored_flags
 from rocketmq_broker.domain.tables.topics import TopicTable
@@ -63,6 +64,7 @@ class SendProcessor:
         settings: BrokerSettings,
         store_host: bytes,
         role: ReplicaRole,
+        permission: BrokerPermission,
         store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
@@ -88,7 +90,9 @@ class SendProcessor:
         self._completer = Completer(marks)
         self._unique_ids = UniqueIds(store_host[:-4])
         self._turn = itertools.count()
-        self._targets = Targets(settings=settings, role=role, topics=topics, groups=groups, in_order=in_order)
+        self._targets = Targets(
+            settings=settings, role=role, permission=permission, topics=topics, groups=groups, in_order=in_order
+        )
         self._known = self._targets.known
         self.stopping = False
 

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable, forbidden_to_producers, name_problem
 from rocketmq_broker.host import now_ms
@@ -18,7 +19,7 @@ from rocketmq_broker.tables.consumer_protocols import GroupTable
 from rocketmq_formats.codes import FAQ, ResponseCode
 from rocketmq_formats.remoting.send import SendMessageRequestHeader
 from rocketmq_formats.store.message import SysFlag
-from rocketmq_formats.topics import DLQ_PREFIX, MAX_TOPIC_LENGTH, PERM_WRITE, RETRY_PREFIX, TopicConfig
+from rocketmq_formats.topics import DLQ_PREFIX, MAX_TOPIC_LENGTH, RETRY_PREFIX, TopicConfig
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +47,7 @@ class Targets:
         *,
         settings: BrokerSettings,
         role: ReplicaRole,
+        permission: BrokerPermission,
         topics: TopicTable,
         groups: GroupTable,
         in_order: Callable[[str], bool],
@@ -54,10 +56,12 @@ class Targets:
         self._in_order = in_order
         self._settings = settings
         self._role = role
+        self._permission = permission
         self._topics = topics
         self._groups = groups
         self._known: dict[str, Target] = {}
         topics.on_change(self._known.clear)
+        permission.on_change(self._known.clear)
 
     @property
     def known(self) -> Mapping[str, Target]:
@@ -68,7 +72,8 @@ class Targets:
         """The target of a send whose topic is not in `known`. Raises `RequestRefusedError`."""
         name = header.topic
         config = self._topics.get(name)
-        if not self._settings.broker_permission & PERM_WRITE and config is not None and config.order:
+        if not self._permission.writable:
+            # Java refuses ordered topics only; its other sends end when the clients' routes have followed
             remark = f"the broker[{self._settings.broker_ip1}] sending message is forbidden"
             raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark)
         problem = name_problem(name)

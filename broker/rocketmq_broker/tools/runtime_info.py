@@ -1,11 +1,12 @@
 """What tools show of this broker: GET_BROKER_RUNTIME_INFO (28) for clusterList and brokerStatus, its configuration
-(26), which cannot be changed while it runs (25).
+(26), of which brokerPermission can be changed while it runs (25).
 
 Keys that Java fills from parts we do not have (thread pools, timer wheel) are given as empty where clusterList reads
 them, and left out where it does not.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, StoreStatsService.java.
 """
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Final
@@ -13,11 +14,14 @@ from typing import Final
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.permission import KEY, BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables.table_file import TableFile, answer_when_durable, no_barrier
 from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats import properties
@@ -62,6 +66,9 @@ class RuntimeInfo:
         *,
         settings: BrokerSettings,
         role: ReplicaRole,
+        permission: BrokerPermission,
+        permission_file: TableFile,
+        topics: TopicTable,
         store: MessageStore,
         waiting: WaitingSends,
         traffic: Traffic,
@@ -69,6 +76,9 @@ class RuntimeInfo:
     ) -> None:
         self._settings = settings
         self._role = role
+        self._permission = permission
+        self._permission_file = permission_file
+        self._topics = topics
         self._store = store
         self._waiting = waiting
         self._traffic = traffic
@@ -153,17 +163,32 @@ class RuntimeInfo:
             values["brokerId"] = str(outward)
             values["brokerRole"] = "SYNC_MASTER" if self._role.role is Role.MASTER else "SLAVE"
         values["brokerName"] = self._settings.name
+        values[KEY] = str(self._permission.value)
         header = GetBrokerConfigResponseHeader(version=encode_body(self._version).decode())
         return response(request, ResponseCode.SUCCESS, None, header, properties.dump(values))
 
     def _update_config(self, request: RemotingCommand, peer: Peer) -> Answer:
         try:
-            keys = ", ".join(sorted(properties.parse(request.body)))[:200]
+            values = properties.parse(request.body)
         except BodyError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the body is not a list of keys: {error}") from error
+        if values.keys() == {KEY}:
+            return self._change_permission(request, peer, values[KEY].strip())
+        keys = ", ".join(sorted(values))[:200]
         log.warning("change of the configuration refused: set it in the file", keys=keys, by=peer.address)
         remark = f"{keys or 'nothing'}: this broker's configuration is its file's; change it there and restart"
         raise RequestRefusedError(ResponseCode.NO_PERMISSION, remark)
+
+    def _change_permission(self, request: RemotingCommand, peer: Peer, text: str) -> Answer:
+        try:
+            changed = self._permission.change(text)
+        except ValueError as error:
+            raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        if changed:
+            log.warning("brokerPermission changed", value=self._permission.value, by=peer.address)
+            if self._role.role is Role.MASTER:
+                self._topics.next_version(self._role.epoch, now_ms())  # name servers take no table of the same version
+        return asyncio.ensure_future(answer_when_durable(request, self._permission_file, no_barrier()))
 
 
 def _used(path: Path) -> str:

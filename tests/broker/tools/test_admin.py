@@ -218,7 +218,7 @@ async def test_configuration_is_shown_and_not_changed(tmp_path: Path) -> None:
         official = golden("26-get-broker-config-response.bin")
         assert (answer.ext_fields or {}).keys() == (official.ext_fields or {}).keys()
         assert json.loads((answer.ext_fields or {})["version"]).keys() == {"counter", "stateVersion", "timestamp"}
-        refused = await group.call(request(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4\n"))
+        refused = await group.call(request(RequestCode.UPDATE_BROKER_CONFIG, None, b"maxMessageSize=4\n"))
         assert refused.code == ResponseCode.NO_PERMISSION
 
 
