@@ -214,7 +214,7 @@ class Services:
             lane=lane,
         )
         self._stats = TrafficStats(core.traffic)
-        self._flows = Flows(core.traffic.flows)
+        self._flows = Flows(core.traffic, core.settings.broker_cluster_name)
         runtime_info = RuntimeInfo(
             settings=core.settings,
             role=core.role,
@@ -225,6 +225,7 @@ class Services:
             waiting=core.waiting,
             traffic=core.traffic,
             stats=self._stats,
+            delays=tables.delays,
         )
         slave_tables = SlaveTables(tables, lane, self._delay.before_next_master)
         for api in (group_admin, topic_info, topic_admin, topic_deletion, self._copies, offset_reset, slave_tables):

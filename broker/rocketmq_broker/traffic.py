@@ -1,24 +1,38 @@
 """Counters of the send and pull paths; read by statistics and by the sidecar's metrics."""
 
 from bisect import bisect_left
+from typing import Final
 
 from rocketmq_broker.domain.flow_stats import FlowStats
 from rocketmq_formats.replica_link import ANSWER_SECONDS, Counts
 
+SEND_BOUNDS: Final = tuple(sorted({*ANSWER_SECONDS, 0.2, 2.0, 4.0, 5.0, 10.0}))
+"""Seconds: those of our metrics and those of Java's statistics."""
+_METRIC: Final = (*(bisect_left(ANSWER_SECONDS, bound) for bound in SEND_BOUNDS), len(ANSWER_SECONDS))
+
 
 class Traffic:
-    """Totals since the start, and `flows`, by topic and group."""
+    """Totals since the start, and `flows`, by topic and group.
 
-    __slots__ = ("counts", "flows")
+    `sends` counts those that were answered PUT_OK by `SEND_BOUNDS` and longer. `slowest_send` and `slowest_read` are in
+    seconds.
+    """
+
+    __slots__ = ("counts", "flows", "sends", "slowest_read", "slowest_send")
 
     def __init__(self) -> None:
         self.counts = Counts()
         self.flows = FlowStats()
+        self.sends = [0] * (len(SEND_BOUNDS) + 1)
+        self.slowest_send = self.slowest_read = 0.0
 
     def answered(self, seconds: float) -> None:
         """Count a send that was answered PUT_OK `seconds` after it was appended."""
-        self.counts.answers[bisect_left(ANSWER_SECONDS, seconds)] += 1
+        place = bisect_left(SEND_BOUNDS, seconds)
+        self.sends[place] += 1
+        self.counts.answers[_METRIC[place]] += 1
         self.counts.answer_seconds += seconds
+        self.slowest_send = max(self.slowest_send, seconds)
 
     def put(self, topic: str, messages: int, size: int) -> None:
         """Count messages stored in a topic; `size` in bytes as stored."""

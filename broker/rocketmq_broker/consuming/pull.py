@@ -261,7 +261,8 @@ class PullProcessor:
         pull.peer.answer_later(pull.request, response(pull.request, ResponseCode.SYSTEM_ERROR, remark))
 
     def _get(self, header: PullMessageRequestHeader, offset: int, tag_codes: Collection[int]) -> GetResult:
-        return self._store.get(
+        began = time.perf_counter()
+        result = self._store.get(
             header.topic,
             header.queue_id,
             offset,
@@ -269,6 +270,8 @@ class PullProcessor:
             max_bytes=DEFAULT_MAX_MSG_BYTES if header.max_msg_bytes is None else header.max_msg_bytes,
             tag_codes=tag_codes,
         )
+        self._traffic.slowest_read = max(self._traffic.slowest_read, time.perf_counter() - began)
+        return result
 
     def _check(self, header: PullMessageRequestHeader, peer: Peer) -> None:
         """Group, topic and queue."""

@@ -85,12 +85,17 @@ class FlowStats:
         self._puts: dict[str, Counter] = {}
         self._gets: dict[str, Counter] = {}
         self._back: dict[str, Counter] = {}
+        self._broker_puts: dict[str, Counter] = {}
+        self._broker_gets: dict[str, Counter] = {}
+        """By cluster; this broker's alone, without the number of operations, as in Java."""
         self._names: Mapping[str, tuple[dict[str, Counter], int]] = {
             "TOPIC_PUT_NUMS": (self._puts, 1),
             "TOPIC_PUT_SIZE": (self._puts, 2),
             "GROUP_GET_NUMS": (self._gets, 1),
             "GROUP_GET_SIZE": (self._gets, 2),
             "SNDBCK_PUT_NUMS": (self._back, 1),
+            "BROKER_PUT_NUMS": (self._broker_puts, 1),
+            "BROKER_GET_NUMS": (self._broker_gets, 1),
         }
         self._number = 0
 
@@ -113,7 +118,8 @@ class FlowStats:
         self._add(self._back, f"{topic}@{group}", 1, 0)
 
     def stats(self, name: str, key: str) -> StatsData | None:
-        """What Java calls statistics `name` of `key`: a topic, or `topic@group`; None without any."""
+        """What Java calls statistics `name` of `key`: a topic, `topic@group`, or of a broker the cluster; None without
+        any."""
         counters, what = self._names.get(name, ({}, 1))
         counter = counters.get(key)
         return None if counter is None else counter.snapshots(what)
@@ -122,6 +128,13 @@ class FlowStats:
         """Messages a second in the last minute."""
         stats = self.stats("GROUP_GET_NUMS", f"{topic}@{group}")
         return 0.0 if stats is None else stats.minute.tps
+
+    def sample_broker(self, cluster: str, put: int, got: int, now: float) -> None:
+        """Before each call of `samplers`: what this broker took and gave since its start."""
+        for counters, messages in ((self._broker_puts, put), (self._broker_gets, got)):
+            counter = counters.setdefault(cluster, Counter())
+            counter.messages = messages
+            counter.sample(self._number + 1, now)
 
     def samplers(self, now: float) -> list[Callable[[], None]]:
         """To be called soon, in any turns of the loop: each samples one portion of the counters."""

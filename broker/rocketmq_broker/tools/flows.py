@@ -6,8 +6,9 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, BrokerStatsManager.java.
 import asyncio
 
 from rocketmq_broker.domain.errors import RequestRefusedError
-from rocketmq_broker.domain.flow_stats import SAMPLE_SECONDS, FlowStats, Snapshot
+from rocketmq_broker.domain.flow_stats import SAMPLE_SECONDS, Snapshot
 from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import BrokerStatsData, BrokerStatsItem, ViewBrokerStatsDataRequestHeader
@@ -17,10 +18,13 @@ from rocketmq_runtime.remoting.server import Answer, Peer
 
 
 class Flows:
-    """Samples `stats` and answers from it."""
+    """Samples the statistics and answers from them."""
 
-    def __init__(self, stats: FlowStats) -> None:
-        self._stats = stats
+    def __init__(self, traffic: Traffic, cluster: str) -> None:
+        """`cluster`: the key of what the whole broker took and gave."""
+        self._traffic = traffic
+        self._stats = traffic.flows
+        self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -38,6 +42,8 @@ class Flows:
 
     def _sample(self) -> None:
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)
+        counts = self._traffic.counts
+        self._stats.sample_broker(self._cluster, counts.put_messages, counts.got_messages, self._loop.time())
         for number, sampler in enumerate(self._stats.samplers(self._loop.time())):
             self._loop.call_later(number * 0.01, sampler)
 

@@ -1,8 +1,8 @@
 """What tools show of this broker: GET_BROKER_RUNTIME_INFO (28) for clusterList and brokerStatus, its configuration
 (26), of which brokerPermission can be changed while it runs (25).
 
-Keys that Java fills from parts we do not have (thread pools, timer wheel) are given as empty where clusterList reads
-them, and left out where it does not.
+Every key of Java's is there, because tools and exporters read them without a look whether they are. Those that Java
+fills from parts we do not have (thread pools, timer wheel, buffers) say that nothing is in there.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, StoreStatsService.java.
 """
 
@@ -21,7 +21,9 @@ from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_broker.tables.table_file import TableFile, answer_when_durable, no_barrier
+from rocketmq_broker.tools.send_times import distribution, percentile
 from rocketmq_broker.tools.stats import TrafficStats
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats import properties
@@ -32,7 +34,7 @@ from rocketmq_formats.remoting.broker_admin import GetBrokerConfigResponseHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.nameserver import KVTable
 from rocketmq_formats.store.message import Record, read_record
-from rocketmq_formats.topics import DataVersion
+from rocketmq_formats.topics import SCHEDULE_TOPIC, DataVersion
 from rocketmq_runtime.config.settings import to_text_values
 from rocketmq_runtime.files.filesystem import used_ratio
 from rocketmq_runtime.remoting.server import Answer, Peer
@@ -41,7 +43,16 @@ from rocketmq_store.message_store import MessageStore
 log = structlog.get_logger(__name__)
 
 _NOTHING_HERE: Final = {
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    "ackThreadPoolQueueCapacity": "0",
+    "dispatchMaxBuffer": "0",
+    "litePullThreadPoolQueueCapacity": "0",
+    "litePullThreadPoolQueueHeadWaitTimeMills": "0",
+    "litePullThreadPoolQueueSize": "0",
     "pageCacheLockTimeMills": "0",
+    "queryThreadPoolQueueCapacity": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",
     "sendThreadPoolQueueHeadWaitTimeMills": "0",
     "pullThreadPoolQueueSize": "0",
     "pullThreadPoolQueueHeadWaitTimeMills": "0",
@@ -55,7 +66,7 @@ _NOTHING_HERE: Final = {
     "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0",
 }
-"""clusterList reads them and prints a row without values where one is missing."""
+"""No queues of thread pools, no timer wheel; without a pool of buffers Java has no bound of them either."""
 
 
 class RuntimeInfo:
@@ -73,6 +84,7 @@ class RuntimeInfo:
         waiting: WaitingSends,
         traffic: Traffic,
         stats: TrafficStats,
+        delays: DelayOffsets,
     ) -> None:
         self._settings = settings
         self._role = role
@@ -83,6 +95,7 @@ class RuntimeInfo:
         self._waiting = waiting
         self._traffic = traffic
         self._stats = stats
+        self._delays = delays
         self._version = DataVersion(timestamp=stats.boot_timestamp)
 
     @property
@@ -124,20 +137,30 @@ class RuntimeInfo:
             "consumeQueueDiskRatio": _used(settings.root),
             "commitLogDirCapacity": _capacity(settings.commit_log_path),
             **self._traffic_table(),
+            **self._delay_table(),
         }
 
     def _traffic_table(self) -> dict[str, str]:
         traffic, stats = self._traffic, self._stats
-        average = traffic.counts.put_bytes / traffic.counts.put_messages if traffic.counts.put_messages else 0.0
+        counts, sends = traffic.counts, stats.sends
+        average = counts.put_bytes / counts.put_messages if counts.put_messages else 0.0
+        transferred = stats.rates(lambda sample: sample.got)
         table = {
             "putTps": stats.rates(lambda sample: sample.put),
-            "getTransferredTps": stats.rates(lambda sample: sample.got),
+            "getTransferredTps": transferred,
+            "getTransferedTps": transferred,  # as the official exporter spells it
             "getFoundTps": stats.rates(lambda sample: sample.found),
             "getMissTps": stats.rates(lambda sample: sample.missed),
             "getTotalTps": stats.rates(lambda sample: sample.found + sample.missed),
-            "putMessageTimesTotal": str(traffic.counts.put_messages),
-            "putMessageSizeTotal": str(traffic.counts.put_bytes),
+            "putMessageTimesTotal": str(counts.put_messages),
+            "putMessageFailedTimes": str(counts.sends_refused + counts.sends_timed_out),
+            "putMessageSizeTotal": str(counts.put_bytes),
             "putMessageAverageSize": f"{average:.1f}",
+            "putMessageDistributeTime": distribution(sends),
+            "putMessageEntireTimeMax": str(int(traffic.slowest_send * 1000)),
+            "putLatency99": percentile(sends, 0.99, traffic.slowest_send),
+            "putLatency999": percentile(sends, 0.999, traffic.slowest_send),
+            "getMessageEntireTimeMax": str(int(traffic.slowest_read * 1000)),
         }
         for name, totals in (
             ("YesterdayMorning", stats.yesterday_morning),
@@ -147,6 +170,13 @@ class RuntimeInfo:
             table[f"msgPutTotal{name}"] = str(totals.put)
             table[f"msgGetTotal{name}"] = str(totals.got)
         return table
+
+    def _delay_table(self) -> dict[str, str]:
+        """Of each level: what was delivered, and what there is."""
+        return {
+            f"scheduleMessageOffset_{level}": f"{offset},{self._store.queue_bounds(SCHEDULE_TOPIC, level - 1)[1]}"
+            for level, offset in self._delays.table.items()
+        }
 
     def _earliest(self) -> int:
         """Store time of the log's first message in ms, -1 without one."""

@@ -45,10 +45,18 @@ class TrafficStats:
         self._loop = asyncio.get_running_loop()
         self._samples: deque[Sample] = deque([self._sample()], maxlen=WINDOWS[-1] + 1)
         self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._sends = list(traffic.sends)
+        self._minute: list[int] | None = None
         self.boot_timestamp = time.time_ns() // 1_000_000
         self.yesterday_morning = Totals()
         self.today_morning = Totals()
         """Totals when the day began."""
+
+    @property
+    def sends(self) -> list[int]:
+        """As `Traffic.sends`: of the last whole minute, of the first one as far as it has come."""
+        return self._traffic.sends if self._minute is None else self._minute
 
     @property
     def now(self) -> Totals:
@@ -76,6 +84,10 @@ class TrafficStats:
     def _tick(self) -> None:
         self._timer = self._loop.call_later(1.0, self._tick)
         self._samples.append(self._sample())
+        self._ticks += 1
+        if self._ticks % 60 == 0:
+            self._minute = [now - then for now, then in zip(self._traffic.sends, self._sends, strict=True)]
+            self._sends = list(self._traffic.sends)
         day = self._today()
         if day != self._day:
             self._day = day

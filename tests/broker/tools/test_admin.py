@@ -69,6 +69,7 @@ CLUSTER_LIST_KEYS = {
     "msgGetTotalTodayNow",
 }
 """What clusterList reads, with -m too."""
+PREFIXES = ("commitLogDiskRatio_", "scheduleMessageOffset_")
 
 
 def golden(name: str) -> RemotingCommand:
@@ -92,11 +93,15 @@ async def test_runtime_info_has_what_official_tools_read(tmp_path: Path) -> None
         assert before["earliestMessageTimeStamp"] == "-1"
         await group.send()
         await group.pull(0)
+        group.app.tables.delays.record(group.app.store.max_offset, {3: 0})
         table = decode_body(KVTable, (await ask(group, RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
     official = decode_body(KVTable, golden("28-get-broker-runtime-info-response.bin").body).table
     assert table.keys() >= CLUSTER_LIST_KEYS
-    ours_alone = {key for key in table.keys() - official.keys() if not key.startswith("commitLogDiskRatio_")}
-    assert not ours_alone
+    assert {key for key in table.keys() - official.keys() if not key.startswith(PREFIXES)} == {"getTransferedTps"}
+    assert not {key for key in official.keys() - table.keys() if not key.startswith(PREFIXES)}
+    assert sum(int(part.split(":")[1]) for part in table["putMessageDistributeTime"].split()) == 1
+    assert (table["scheduleMessageOffset_3"], table["putMessageFailedTimes"]) == ("0,0", "0")
+    assert float(table["putLatency99"]) <= int(table["putMessageEntireTimeMax"]) + 1
     assert (table["brokerVersionDesc"], table["brokerVersion"], table["brokerActive"]) == ("V5_3_3", "479", "true")
     assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("1", "1")
     assert float(table["putTps"].split()[0]) > 0

@@ -6,6 +6,8 @@ import pytest
 
 from rocketmq_broker.domain import flow_stats
 from rocketmq_broker.domain.flow_stats import FlowStats, Snapshot
+from rocketmq_broker.tools.send_times import distribution, percentile
+from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import (
@@ -47,6 +49,33 @@ async def test_what_went_in_and_out_can_be_asked_for(tmp_path: Path) -> None:
                 ResponseCode.SYSTEM_ERROR,
                 f"The stats <{name}> <{key}> not exist",
             )
+
+
+async def test_what_the_whole_broker_took_and_gave_has_the_name_of_its_cluster(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        for _ in range(20):
+            await group.send()
+        await group.pull(0, max_msg_nums=8)
+        counts, flows = group.app.core.traffic.counts, group.app.core.traffic.flows
+        flows.sample_broker("C", counts.put_messages, counts.got_messages, 1000.0)
+        for name, total in (("BROKER_PUT_NUMS", 20), ("BROKER_GET_NUMS", 8)):
+            data = decode_body(BrokerStatsData, (await view(group, name, "C")).body)
+            assert (data.stats_minute.sum, data.stats_minute.tps, data.stats_minute.avgpt) == (total, total / 10, 0.0)
+        assert (await view(group, "BROKER_PUT_NUMS", "broker-a")).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_times_of_sends_are_counted_as_in_java() -> None:
+    traffic = Traffic()
+    for seconds in (0.0, 0.001, 0.002, 0.15, 0.24, 0.3, 1.5, 3.5, 11.0):
+        traffic.answered(seconds)
+    assert distribution(traffic.sends) == (
+        "[<=0ms]:2 [0~10ms]:1 [10~50ms]:0 [50~100ms]:0 [100~200ms]:1 [200~500ms]:2 [500ms~1s]:0 [1~2s]:1 [2~3s]:0 "
+        "[3~4s]:1 [4~5s]:0 [5~10s]:0 [10s~]:1 "
+    )
+    assert sum(traffic.counts.answers) == 9
+    assert traffic.counts.answers[-1] == 2, "longer than 3 s"
+    assert (percentile(traffic.sends, 0.5, 11.0), percentile(traffic.sends, 0.99, 11.0)) == ("250.00", "11000.00")
+    assert percentile(Traffic().sends, 0.99, 0.0) == "0.00"
 
 
 async def test_a_groups_progress_has_what_it_pulled_and_not_yet_consumed(tmp_path: Path) -> None:
