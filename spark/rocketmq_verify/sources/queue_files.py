@@ -19,7 +19,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rocketmq_commitlog.errors import AbsentError, LogReadError
+from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import LogPaths
+from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 from rocketmq_verify.domain.model import Extent, ReplicaName
@@ -34,6 +37,7 @@ from rocketmq_verify.domain.records.queues import (
     check_queue,
     checkable,
 )
+from rocketmq_verify.domain.records.records import MAGICS
 from rocketmq_verify.sources.source import FILES
 from rocketmq_verify.sources.work import Place
 
@@ -236,25 +240,49 @@ class _Store:
         if data is None:
             return nothing
         begin, packed = data
-        if _plain(packed, begin, records, extent):
+        units = list(_units(packed[max(last + 1 - begin, 0) * UNIT_SIZE :], max(last + 1, begin)))
+        nowhere = self._nowhere(units, extent)
+        if not nowhere and _plain(packed, begin, records, extent):
             check = QueueCheck(units=len(records), lag=0)
             return _QueueState(check, extent, (), records[-1], records[-1].physical_offset)
         units = list(_units(packed, begin))
+        nowhere = self._nowhere(units, extent)
         end = units[-1].queue_offset if units else -1
         there = {unit[:2] for unit in units}
         return _QueueState(
-            check_queue(units, records, extent),
+            check_queue(units, records, extent, nowhere=nowhere),
             extent,
             [record for record in records if record.queue_offset > end],
             units[-1] if units else None,
             max((unit.physical_offset for unit in records if unit[:2] in there), default=-1),
         )
 
+    def _nowhere(self, units: Iterable[Unit], extent: Extent) -> set[int]:
+        """Where those of these units lead that point beyond `extent` and to no record of its own log."""
+        beyond = {unit.physical_offset for unit in units if unit.physical_offset >= extent.end}
+        if not beyond:
+            return set()
+        try:
+            with LogFolder(self._log) as log:
+                return {offset for offset in beyond if not _has_record(log, offset)}
+        except LogReadError:
+            return set()  # nothing is known
+
+
+def _has_record(log: LogFolder, offset: int) -> bool:
+    """Whether a record starts there, by its head; raises `LogReadError` where that cannot be read."""
+    try:
+        _, magic, place = heads.unpack_place(log.read(offset, heads.PLACE_SIZE), 0)
+    except AbsentError:
+        return False
+    return magic in MAGICS and place == offset
+
 
 def _plain(units: bytes, start: int, records: list[Unit], extent: Extent) -> bool:
     """Whether exactly the units of these records are there, and the neighbours point elsewhere."""
     first = records[0].queue_offset
-    if records[-1].queue_offset - first + 1 != len(records) or first < start:
+    # each number: of 76, 76, 78 count and ends fit, too
+    if first < start or any(record.queue_offset != number for number, record in enumerate(records, first)):
         return False
     codes = [record.tags_code for record in records]
     if None in codes:

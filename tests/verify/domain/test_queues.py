@@ -82,10 +82,12 @@ def test_a_topic_that_was_deleted_and_created_again() -> None:
     assert check_queue(new, old, Extent(1000, 5000)) == QueueCheck(units=0, lag=2, superseded=3)
 
 
-def test_a_unit_beyond_the_end_of_the_log() -> None:
+def test_a_unit_that_leads_nowhere() -> None:
     units = [*records(0), Unit(1, 9500, 101, 1)]
-    assert faults(check_queue(units, records(0, 1), EXTENT, log_end=9501)) == []
-    assert faults(check_queue(units, records(0, 1), EXTENT, log_end=9500)) == [(1, 9500, QueueReason.NO_RECORD)]
+    assert faults(check_queue(units, records(0, 1), EXTENT)) == []
+    assert faults(check_queue(units, records(0, 1), EXTENT, nowhere={9500})) == [(1, 9500, QueueReason.NO_RECORD)]
+    between = [*units, *records(2)]
+    assert faults(check_queue(between, records(0, 2), EXTENT, nowhere={9500})) == [(1, 9500, QueueReason.NO_RECORD)]
 
 
 def test_a_pre_blank_at_the_start_of_a_log_is_no_message() -> None:

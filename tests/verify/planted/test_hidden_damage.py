@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.inquiry import ends
 from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.repair import repairs
@@ -113,6 +114,31 @@ def test_a_log_that_is_behind_with_nothing_or_another_history_there_is_behind(in
         other.fill(40)
         b.data[end:] = other.master.data[end : len(b.data)]
     assert mismatches(made.replicas) == []
+
+
+@pytest.mark.parametrize("who", ["a", "b", "c"])
+@pytest.mark.parametrize("near", [256, 1024])
+def test_a_hole_of_zeros_larger_than_the_first_look_hides_no_damage(
+    monkeypatch: pytest.MonkeyPatch, who: str, near: int
+) -> None:
+    monkeypatch.setattr(ends, "NEAR", near)
+    made = Group().fill(60)
+    hole = made.messages[30:34]
+    made[who].data[hole[0].offset : hole[-1].end] = bytes(hole[-1].end - hole[0].offset)
+    made[who].end = made[who].confirm = hole[0].offset
+    assert hole[-1].end - hole[0].offset > near
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, (who,), hole[0].offset)]
+
+
+def test_a_record_larger_than_the_first_look_and_damaged_late_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "NEAR", 1024)
+    made = Group().fill(40)
+    made.put(3000)
+    made.fill(10)
+    message, b = made.messages[40], made["b"]
+    b.flip(message.end - 3)
+    b.end = b.confirm = message.offset
+    assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), message.offset)]
 
 
 def test_a_log_that_grows_past_what_looks_broken_is_not_damaged() -> None:

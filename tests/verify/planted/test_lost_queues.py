@@ -37,8 +37,10 @@ def columns(group: Group) -> list[Columns]:
     return [made._replace(topic=topics, queue_offset=numbers)]
 
 
-def records(group: Group) -> list[Batch]:
-    return [Batch(made, group.master.end) for made in columns(group)]
+def records(group: Group, until: int) -> list[Batch]:
+    (made,) = columns(group)
+    kept = sum(offset < until for offset in made.physical_offset)
+    return [Batch(Columns(*(column[:kept] for column in made)), until)]
 
 
 def stores(group: Group, root: Path) -> dict[str, Path]:
@@ -63,9 +65,10 @@ def stores(group: Group, root: Path) -> dict[str, Path]:
     return found
 
 
-def check(group: Group, root: Path) -> dict[tuple[str, str], QueueResult]:
+def check(group: Group, root: Path, until: int | None = None) -> dict[tuple[str, str], QueueResult]:
+    until = group.master.end if until is None else until
     places = [Place(ReplicaName(one.name), f"files:{root / one.name}") for one in group.replicas]
-    found = check_queues(records(group), Extent(0, group.master.end), places, sleep=lambda _: None)
+    found = check_queues(records(group, until), Extent(0, until), places, sleep=lambda _: None)
     return {(one.replica, one.topic): one for one in found}
 
 
@@ -105,6 +108,24 @@ def test_a_queue_that_was_emptied(group: Group, tmp_path: Path, how: str) -> Non
     assert faulty(check(group, tmp_path)) == {("c", TOPIC): 29 + (len(group.messages) > 59)}
 
 
+def test_records_with_one_number_twice_and_one_never_are_faults(group: Group, tmp_path: Path) -> None:
+    """The same wrong number in all replicas: count and ends of the numbers are those of a whole queue."""
+    stores(group, tmp_path)
+    (made,) = columns(group)
+    numbers = list(made.queue_offset)
+    at = numbers.index(11)
+    numbers[at] = 10
+    places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
+    wrong = [Batch(made._replace(queue_offset=numbers), group.master.end)]
+    found = check_queues(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
+    faults = {one.replica: one.check.faults for one in found if one.topic == made.topic[at]}
+    for name in "abc":
+        assert [(fault.queue_offset, fault.reason) for fault in faults[ReplicaName(name)]] == [
+            (10, QueueReason.NO_UNIT),
+            (11, QueueReason.NO_RECORD),
+        ]
+
+
 def test_a_deleted_topic_has_lost_nothing(group: Group, tmp_path: Path) -> None:
     made = stores(group, tmp_path)
     shutil.rmtree(made["a"].parent)
@@ -118,10 +139,30 @@ def test_a_deleted_topic_has_lost_nothing(group: Group, tmp_path: Path) -> None:
 
 def test_a_topic_created_again_has_lost_nothing(group: Group, tmp_path: Path) -> None:
     """Its first messages are behind the extent."""
-    for folder in stores(group, tmp_path).values():
-        units = [(group.master.end + 1000 * number, 500, 0) for number in range(5)]
+    made = stores(group, tmp_path)
+    later = group.messages[-5:]
+    for folder in made.values():
+        units = [(message.offset, message.size, 0) for message in later]
         (folder / f"{0:020d}").write_bytes(pack_units(units).ljust(4000, b"\0"))
-    assert faulty(check(group, tmp_path)) == {}
+    assert faulty(check(group, tmp_path, until=later[0].offset)) == {}
+
+
+@pytest.mark.parametrize("where", ["behind the last one", "in place of the last one"])
+@pytest.mark.parametrize("offset", [900 << 20, SEGMENT + 8])
+def test_units_that_lead_nowhere(group: Group, tmp_path: Path, where: str, offset: int) -> None:
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    until = group.messages[40].offset
+    assert faulty(check(group, tmp_path, until=until)) == {}
+    (made,) = columns(group)
+    rows = zip(made.topic, made.queue_offset, made.physical_offset, strict=True)
+    number = sum(topic == TOPIC and at < until for topic, _, at in rows) - (where != "behind the last one")
+    target = offset if offset > until else group.messages[50].offset + 8
+    data = file.read_bytes()[: number * 20] + pack_units([(target, 500, 0)])
+    file.write_bytes(data.ljust(4000, b"\0"))
+    found = check(group, tmp_path, until=until)
+    (fault,) = found["b", TOPIC].check.faults
+    assert (fault.queue_offset, fault.physical_offset, fault.reason) == (number, target, QueueReason.NO_RECORD)
+    assert {key for key, one in found.items() if one.check.fault_count} == {("b", TOPIC)}
 
 
 def test_what_is_not_dispatched_yet_is_late(group: Group, tmp_path: Path) -> None:
@@ -180,6 +221,6 @@ def test_what_expires_while_it_is_checked_has_lost_nothing(group: Group, tmp_pat
             (tmp_path / "b" / "commitlog" / f"{0:020d}").unlink()
 
     places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
-    found = check_queues(records(group), Extent(0, group.master.end), places, sleep=sleep)
+    found = check_queues(records(group, group.master.end), Extent(0, group.master.end), places, sleep=sleep)
     assert looks == queue_files.ATTEMPTS - 1, "pauses are for all queues together"
     assert faulty({(one.replica, one.topic): one for one in found}) == {}

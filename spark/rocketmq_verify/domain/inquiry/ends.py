@@ -18,10 +18,20 @@ from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, in_parts
 from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage, Zone
 from rocketmq_verify.domain.planning.table_findings import missing_segment
-from rocketmq_verify.domain.records.records import LARGEST_RECORD, RecordKind, name_record, record_start, same_put, walk
+from rocketmq_verify.domain.records.records import (
+    LARGEST_RECORD,
+    RecordKind,
+    name_record,
+    next_record_start,
+    record_start,
+    same_put,
+    walk,
+)
 
 REACH: Final = 2 * LARGEST_RECORD
 """Bytes beyond an end that are searched for an equal record."""
+PROBE: Final = 1 << 20
+"""Bytes of each further look: after that, at the next file's start, and where the other log ends."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -68,40 +78,68 @@ def damage_at(end: End, lineage: Lineage) -> Requests[Found | Finding | None]:
         return None  # that file may not have been created yet
     if there is None:  # files are created with their full length
         return missing_segment(end.replica, Extent(end.offset, min(file_end, end.reach)), size)
+    record: Extent | None = None
     for reach in (NEAR, REACH):
         # a slave may end within a record
         extent = Extent(max(end.offset - reach, file_end - size), min(end.offset + reach, file_end, end.reach))
         window = yield from _window(extent, (end.replica, end.partner))
         if len(window.copies) < 2:
             return None
-        ours, theirs = window.copies[end.replica], window.copies[end.partner]
-        at = first_difference(ours, theirs, end.offset - extent.start)
-        if at is None or not any(ours[at:]):
-            return None
-        start = record_start(theirs, extent.start, extent.start + at, segment_size=size)
-        if start is None or start < extent.start:
-            continue
-        pieces = [
-            (place, length)
-            for place, length, kind in walk(theirs, extent.start, start, extent.end, segment_size=size)
-            if kind is RecordKind.RECORD
-        ]
-        if not pieces or pieces[0][0] != start:
-            continue
-        record = Extent(start, start + pieces[0][1])
-        mine, other = window.of(end.replica, record), window.of(end.partner, record)
-        # only its head is broken: of the last record, behind which there is nothing
-        same = mine[V4_HEAD_SIZE:] == other[V4_HEAD_SIZE:] and same_put(mine, other)
-        rests = (Extent(place, place + length) for place, length in pieces)
-        if same or any(window.of(end.replica, rest) == window.of(end.partner, rest) for rest in rests):
-            name = name_record(theirs, extent.start, start, segment_size=size)
-            others = tuple(zone.replica for zone in lineage.zones if zone.replica not in window.copies)
-            more = yield from _window(record, tuple(o for o in others if _has(lineage, o, record)))
-            copies = {copy: window.of(copy, record) for copy in window.copies} | more.copies
-            return Found(extent=record, kind=RecordKind.RECORD, name=name, window=Window(start, copies))
+        at = first_difference(window.copies[end.replica], window.copies[end.partner], end.offset - extent.start)
+        rests = [] if at is None else _records_from(window, end.partner, extent.start + at, size)
+        if rests:
+            record = rests[0]
+            mine, other = window.of(end.replica, record), window.of(end.partner, record)
+            # only its head is broken: of the last record, behind which there is nothing
+            same = mine[V4_HEAD_SIZE:] == other[V4_HEAD_SIZE:] and same_put(mine, other)
+            if same or _any_equal(window, end, rests):
+                return (yield from _damaged(record, end, lineage))
         if extent.end in {file_end, end.reach}:
             break
+    for start in (extent.end, file_end, end.reach - PROBE):  # a hole may be larger than what was read
+        probe = Extent(max(start, extent.end), min(start + PROBE, end.reach))
+        if record is not None and probe.length:
+            window = yield from _window(probe, (end.replica, end.partner))
+            if len(window.copies) == 2 and _any_equal(window, end, _records_in(window, end.partner, size)):
+                return (yield from _damaged(record, end, lineage))
     return None
+
+
+def _damaged(record: Extent, end: End, lineage: Lineage) -> Requests[Found | None]:
+    """This record of the partner's, as all have it."""
+    others = (zone.replica for zone in lineage.zones if zone.replica not in {end.replica, end.partner})
+    asked = (end.replica, end.partner, *(other for other in others if _has(lineage, other, record)))
+    window = yield from _window(record, asked)
+    if end.partner not in window.copies:
+        return None
+    name = name_record(window.copies[end.partner], record.start, record.start, segment_size=lineage.segment_size)
+    return Found(extent=record, kind=RecordKind.RECORD, name=name, window=window)
+
+
+def _records_from(window: Window, replica: ReplicaName, offset: int, size: int) -> list[Extent]:
+    """The record of this copy that covers `offset`, and those behind it; none if no whole one does."""
+    data = window.copies[replica]
+    start = record_start(data, window.start, offset, segment_size=size)
+    if start is None or start < window.start:
+        return []
+    found = _walked(window, replica, start, size)
+    return found if found and found[0].start == start else []
+
+
+def _records_in(window: Window, replica: ReplicaName, size: int) -> list[Extent]:
+    """The whole records of this copy."""
+    start = next_record_start(window.copies[replica], window.start, window.start, segment_size=size)
+    return [] if start is None else _walked(window, replica, start, size)
+
+
+def _walked(window: Window, replica: ReplicaName, start: int, size: int) -> list[Extent]:
+    data = window.copies[replica]
+    pieces = walk(data, window.start, start, window.start + len(data), segment_size=size)
+    return [Extent(at, at + length) for at, length, kind in pieces if kind is RecordKind.RECORD]
+
+
+def _any_equal(window: Window, end: End, records: list[Extent]) -> bool:
+    return any(window.of(end.replica, record) == window.of(end.partner, record) for record in records)
 
 
 def _has(lineage: Lineage, replica: ReplicaName, extent: Extent) -> bool:

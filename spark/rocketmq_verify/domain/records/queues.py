@@ -11,6 +11,7 @@ and created again its numbers start at 0 again: a record whose number a later on
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -84,13 +85,13 @@ def check_queue(
     records: Iterable[Unit],
     extent: Extent,
     *,
-    log_end: int | None = None,
+    nowhere: AbstractSet[int] = frozenset(),
     max_faults: int = MAX_FAULTS,
 ) -> QueueCheck:
     """Compare one queue with the log's records in `extent`, from whose whole length `records` were taken.
 
     `units` are real ones (`consume_queue.is_unit`), pre-blanks among them or not; all of those that point into
-    `extent`. `log_end` is where the log ended after they were read: no unit points there or beyond.
+    `extent`. `nowhere`: physical offsets beyond `extent` to which units point, and where the log has no record.
 
     Raises:
         ValueError: units or records are not sorted by queue offset, or two units have one number.
@@ -103,7 +104,7 @@ def check_queue(
             continue
         compared += _inside(unit, extent)
         superseded += sum(_is_superseded(record, unit) for record in found)
-        for fault in _judge(unit, before, found, extent, log_end):
+        for fault in _judge(unit, before, found, extent, nowhere):
             fault_count += 1
             if len(faults) < max_faults:
                 faults.append(fault)
@@ -130,11 +131,12 @@ def _merge(units: Iterable[Unit], records: Iterable[Unit]) -> Iterator[tuple[Uni
 
 
 def _judge(
-    unit: Unit, before: Unit | None, found: list[Unit], extent: Extent, log_end: int | None
+    unit: Unit, before: Unit | None, found: list[Unit], extent: Extent, nowhere: AbstractSet[int]
 ) -> Iterator[QueueFault]:
     here = [record for record in found if record.queue_offset == unit.queue_offset]
     inside = _inside(unit, extent)
-    if before is not None and inside and before.physical_offset >= extent.end:  # units are in the log's order
+    if before is not None and inside and before.physical_offset >= extent.end and before.physical_offset not in nowhere:
+        # units are in the log's order
         detail = f"the unit points to {before.physical_offset}, the next one to {unit.physical_offset}"
         yield QueueFault(before.queue_offset, before.physical_offset, QueueReason.NO_RECORD, detail)
     for record in found[: len(found) - len(here)]:
@@ -143,8 +145,8 @@ def _judge(
         missing = unit.queue_offset - before.queue_offset - 1
         if inside and (_inside(before, extent) or _is_pre_blank(before)):
             yield QueueFault(before.queue_offset + 1, None, QueueReason.GAP, f"{missing} units are missing")
-    if log_end is not None and unit.physical_offset >= log_end:
-        detail = f"the unit points to {unit.physical_offset}, the log ends at {log_end}"
+    if unit.physical_offset in nowhere:
+        detail = f"the unit points to {unit.physical_offset}, where its log has no record"
         yield QueueFault(unit.queue_offset, unit.physical_offset, QueueReason.NO_RECORD, detail)
     twin = next((record for record in here if record.physical_offset == unit.physical_offset), None)
     others = [record for record in here if record is not twin and not _is_superseded(record, unit)]
