@@ -14,7 +14,7 @@ import msgspec
 
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.planning.chunks import ALL, Piece
+from rocketmq_verify.domain.planning.chunks import ALL, Piece, common, covered
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.records.queues import QueueCheck
 from rocketmq_verify.domain.records.shapes import bad_queues, bad_structure, joined
@@ -33,8 +33,10 @@ MOST_WINDOWS: Final = 1024
 
 
 def witness(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding]) -> Place | None:
-    """The replica whose log is checked: files before sidecars, the common history before others, then the longest."""
-    zones = {zone.replica: zone.extent.length for zone in lineage.zones}
+    """The replica whose log is checked: files before sidecars, the common history before others, then the one that has
+    most of what was compared."""
+    both = covered(zone.extent for zone in lineage.zones)
+    zones = {zone.replica: sum(part.length for part in common([zone.extent], both)) for zone in lineage.zones}
     apart = {replica for finding in found if finding.kind is Kind.STALE_TAIL for replica in finding.replicas}
     there = [place for place in places if place.name in zones]
     return max(there, key=lambda place: (place.has_files, place.name not in apart, zones[place.name]), default=None)

@@ -56,6 +56,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """The replicas it names are aligned up to it at most."""
     names_end: bool = False
     """It begins where the log of a replica ends."""
+    ends_early: bool = False
+    """The replicas it names end there, before others or before what they have noted."""
 
 
 class Kind(StrEnum):
@@ -122,6 +124,21 @@ class Kind(StrEnum):
         ),
     )
     """A consume queue's unit does not point to its record."""
+    LOST_CONFIRMED = (
+        "lostConfirmed",
+        Traits(
+            severity=Severity.MISMATCH,
+            title="confirmed bytes lost",
+            advice="Keep the disks of {who} as they are and let nothing expire. Look for these bytes in backups and "
+            "snapshots of the volumes, and in replicas that were not read; else send the messages again from their "
+            "producers. A rebuild does not bring them back.",
+            explains_difference=False,
+            covers_extent=False,
+            names_end=True,
+            ends_early=True,
+        ),
+    )
+    """A replica has noted bytes as confirmed and has lost them; no other has them, or that note was a promise."""
     UNREACHABLE = (
         "unreachable",
         Traits(
@@ -134,6 +151,20 @@ class Kind(StrEnum):
         ),
     )
     """A replica could not be read; nothing is known about it."""
+    LOST_COPY = (
+        "lostCopy",
+        Traits(
+            severity=Severity.UNVERIFIED,
+            title="confirmed copy lost",
+            advice="Do not make {who} the master. It copies these bytes again when it connects to its master; verify "
+            "again after that, and find out why it lost them (a power cut, a disk, a file that was deleted).",
+            explains_difference=False,
+            covers_extent=False,
+            names_end=True,
+            ends_early=True,
+        ),
+    )
+    """A replica has noted bytes as confirmed and has lost them; others are that long."""
     LAGGING = (
         "lagging",
         Traits(
@@ -143,6 +174,7 @@ class Kind(StrEnum):
             explains_difference=False,
             covers_extent=False,
             names_end=True,
+            ends_early=True,
         ),
     )
     """A replica ends before what the group has confirmed; what it has was compared."""

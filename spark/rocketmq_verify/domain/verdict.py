@@ -5,7 +5,7 @@ changes its meaning or is removed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -122,14 +122,16 @@ def verdict(
         lasting: the part of it that an earlier run could not settle either: not verified.
     """
     ordered = in_order(findings)
-    up_to = _aligned_up_to(lineage, tally, ordered, unsettled)
+    reach, limit = _reach(lineage, tally, ordered)
+    up_to = _aligned_up_to(lineage, reach, limit, unsettled)
     mismatches = [finding for finding in ordered if finding.severity is Severity.MISMATCH]
-    unread = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED]
+    unread = [finding for finding in ordered if finding.kind is Kind.UNREACHABLE]
+    unsure = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED and finding not in unread]
     strange = _strangers(lineage, ordered)
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
-    elif (up_to is None and not empty) or (unread and not allow_unreachable) or strange or lasting:
+    elif (up_to is None and not empty) or (unread and not allow_unreachable) or unsure or strange or lasting:
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
@@ -141,10 +143,10 @@ def verdict(
         exit_code=EXIT_CODES[result],
         summary=_summary(
             result,
-            up_to=up_to,
-            epoch=epoch,
+            where=None if up_to is None else _where(up_to, epoch, lineage, reach),
             mismatches=mismatches,
             unread=unread,
+            unsure=unsure,
             strange=strange,
             lasting=lasting,
             logs=logs,
@@ -166,10 +168,8 @@ def verdict(
     )
 
 
-def _aligned_up_to(
-    lineage: Lineage, tally: Tally, findings: Iterable[Finding], unsettled: Sequence[Extent]
-) -> int | None:
-    """The end of what is equal in at least two replicas, at most up to the first mismatch."""
+def _reach(lineage: Lineage, tally: Tally, findings: Iterable[Finding]) -> tuple[dict[ReplicaName, int], int | None]:
+    """How far each replica was compared, and where the first mismatch is."""
     reach = {zone.replica: zone.extent.end for zone in lineage.zones}
     limit: int | None = None
     for finding in findings:
@@ -183,10 +183,31 @@ def _aligned_up_to(
         # what was read, and has expired since, is in front of the zone
         for lack in common(tally.missing.get(zone.replica, ()), [zone.extent])[:1]:
             reach[zone.replica] = min(reach[zone.replica], lack.start)
+    return reach, limit
+
+
+def _aligned_up_to(
+    lineage: Lineage, reach: Mapping[ReplicaName, int], limit: int | None, unsettled: Sequence[Extent]
+) -> int | None:
+    """The end of what is equal in at least two replicas, at most up to the first mismatch."""
     both = covered(Extent(zone.extent.start, reach[zone.replica]) for zone in lineage.zones)
     if not both:
         return None if limit is None or not reach else min(limit, max(reach.values()))
     return min([both[-1].end, *([] if limit is None else [limit]), *(extent.start for extent in unsettled)])
+
+
+def _where(up_to: int, epoch: int | None, lineage: Lineage, reach: Mapping[ReplicaName, int]) -> str:
+    """Which replicas are aligned, each up to its own end: one that ends before others does not count beyond that."""
+    own = {zone.replica: Extent(zone.extent.start, reach[zone.replica]) for zone in lineage.zones}
+    both = covered(own.values())
+    alone = sorted(name for name, extent in own.items() if not common([extent], both))
+    ends = {name: min(extent.end, up_to) for name, extent in own.items() if name not in alone}
+    whole = sorted(name for name, end in ends.items() if end == up_to)
+    shorter = [f"{name} up to offset {end}" for name, end in sorted(ends.items()) if end < up_to]
+    shorter += [f"{name} was compared with no other" for name in alone]
+    who = f"{len(whole)} replicas" if not shorter else " and ".join(whole)
+    at_epoch = "" if epoch is None else f" at epoch {epoch}"
+    return "; ".join([f"{who} aligned up to offset {up_to}{at_epoch}", *shorter])
 
 
 def _strangers(lineage: Lineage, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:
@@ -224,23 +245,22 @@ def _replica(log: ReplicaLog, lineage: Lineage) -> ReplicaReport:
 def _summary(
     result: Result,
     *,
-    up_to: int | None,
-    epoch: int | None,
+    where: str | None,
     mismatches: Sequence[Finding],
     unread: Sequence[Finding],
+    unsure: Sequence[Finding],
     strange: Sequence[ReplicaName],
     lasting: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
 ) -> str:
-    where = f"aligned up to offset {up_to}" + ("" if epoch is None else f" at epoch {epoch}")
     if result is Result.MISMATCH:
         first = mismatches[0]
         more = len(mismatches) - 1
         tail = "" if not more else f" (and {more} more finding{'s' if more > 1 else ''})"
         return f"mismatch: {first.detail}{tail}"
     if result is Result.ALIGNED:
-        if up_to is None:
+        if where is None:
             return f"{len(logs)} replicas, all without messages"
         apart = (
             ""
@@ -248,28 +268,20 @@ def _summary(
             else f"; not read: {', '.join(sorted(name for finding in unread for name in finding.replicas))}"
         )
         moved = f"; not judged, because it changed during the run: {', '.join(lineage.moved)}" if lineage.moved else ""
-        return f"{len(lineage.zones)} replicas {where}{apart}{moved}"
-    if lasting and not unread:
-        others = "" if up_to is None else f"; the replicas are {where}"
-        return (
-            f"not verified: the bytes from {lasting[0].start} to {lasting[0].end} differ in every run and change while "
-            f"they are read{others}"
-        )
-    return f"not verified: {_why_not(where if up_to is not None else None, unread, strange, logs, lineage)}"
+        return f"{where}{apart}{moved}"
+    why = (*unread, *unsure)[0].detail if unread or unsure else _why_not(strange, lasting, logs, lineage)
+    return f"not verified: {why}" + ("" if where is None else f"; {where}")
 
 
 def _why_not(
-    where: str | None,
-    unread: Sequence[Finding],
-    strange: Sequence[ReplicaName],
-    logs: Sequence[ReplicaLog],
-    lineage: Lineage,
+    strange: Sequence[ReplicaName], lasting: Sequence[Extent], logs: Sequence[ReplicaLog], lineage: Lineage
 ) -> str:
-    others = "" if where is None else f"; the others are {where}"
-    if unread:
-        return f"{unread[0].detail}{others}"
-    if strange and where is not None:
-        return f"{' and '.join(strange)} and {lineage.reference} have no history in common{others}"
+    if lasting:
+        return (
+            f"the bytes from {lasting[0].start} to {lasting[0].end} differ in every run and change while they are read"
+        )
+    if strange and len(lineage.zones) > 1:
+        return f"{' and '.join(strange)} and {lineage.reference} have no history in common"
     if len(logs) < 2:
         return f"{len(logs)} replica could be read; a comparison needs two"
     moved = f"; during the run {', '.join(lineage.moved)} was rebuilt, emptied or deleted" if lineage.moved else ""

@@ -90,10 +90,41 @@ def test_a_replica_that_is_behind_at_both_looks_lags() -> None:
     assert found.extent == Extent(900, 1000)
 
 
-def test_a_replica_that_lost_what_it_had_noted_is_lagging() -> None:
-    (found,) = lineage([log("a", end=1000, confirm=600), log("b", end=800, confirm=900)]).findings
-    assert (found.kind, found.replicas, found.extent) == (Kind.LAGGING, (B,), Extent(800, 900))
-    assert "its own confirm offset is 900: it lost" in found.detail
+@pytest.mark.parametrize(("strict", "kind"), [(False, Kind.LOST_COPY), (True, Kind.LOST_CONFIRMED)])
+def test_a_replica_that_lost_what_it_had_noted_and_others_have(strict: bool, kind: Kind) -> None:
+    whole, short = log("a", end=1000, confirm=600), log("b", end=800, confirm=900, strict=strict)
+    for looks in (([whole, short],), ([whole, short], [whole, short])):
+        (found,) = lineage(*looks).findings
+        assert (found.kind, found.replicas, found.extent) == (kind, (B,), Extent(800, 900))
+        assert "b ends at 800 and has noted 900 as confirmed: it lost" in found.detail
+
+
+def test_a_replica_that_was_cut_or_caught_up_between_two_looks_has_lost_nothing() -> None:
+    others = [log("a", end=1000, confirm=900)]
+    cut = lineage([*others, log("b")], [*others, log("b", end=950, confirm=950)])
+    assert cut.findings == ()
+    caught_up = lineage([*others, log("b", end=800, confirm=900)], [*others, log("b", end=920, confirm=900)])
+    assert caught_up.findings == ()
+
+
+@pytest.mark.parametrize("ends", [(600, 600, 600), (600, 700, 600), (0, 0, 0)])
+def test_bytes_that_were_confirmed_and_that_no_replica_has_are_lost(ends: tuple[int, int, int]) -> None:
+    logs = [log(name, end=end, confirm=1000) for name, end in zip("abc", ends, strict=True)]
+    for looks in ((logs,), (logs, logs)):
+        found = lineage(*looks).findings
+        assert (found[0].kind, found[0].replicas) == (Kind.LOST_CONFIRMED, (A, B, C))
+        assert found[0].extent == Extent(max(ends), 1000)
+        assert [(one.kind, one.replicas) for one in found[1:]] == [
+            (Kind.LOST_COPY, (name,)) for name, end in zip((A, B, C), ends, strict=True) if end < max(ends)
+        ]
+
+
+def test_of_lost_bytes_those_that_noted_them_are_named() -> None:
+    logs = [log("a", end=600, confirm=1000), log("b", end=600, confirm=600), log("c", end=500, confirm=500)]
+    assert [(one.kind, one.replicas, one.extent) for one in lineage(logs).findings] == [
+        (Kind.LOST_CONFIRMED, (A,), Extent(600, 1000)),
+        (Kind.LAGGING, (C,), Extent(500, 600)),
+    ]
 
 
 def test_a_replica_beyond_the_end_of_a_newer_epoch_has_a_stale_tail() -> None:

@@ -43,6 +43,7 @@ def test_a_lagging_replica_does_not_hold_back_the_others() -> None:
     found = verdict_of([log("a"), log("b"), log("c", end=300)])
     assert (found.result, found.aligned_up_to) == (Result.ALIGNED, 1000)
     assert found.counts["lagging"] == 1
+    assert found.summary == "a and b aligned up to offset 1000 at epoch 1; c up to offset 300"
     assert verdict_of([log("a"), log("c", end=300)]).aligned_up_to == 300
 
 
@@ -59,7 +60,7 @@ def test_unreachable_replicas() -> None:
     found = verdict_of([log("a"), log("b")], gone)
     assert (found.result, found.exit_code, found.aligned_up_to) == (Result.UNVERIFIED, 3, 1000)
     assert found.summary == (
-        "not verified: c could not be read: connection refused; the others are aligned up to offset 1000 at epoch 1"
+        "not verified: c could not be read: connection refused; 2 replicas aligned up to offset 1000 at epoch 1"
     )
     found = verdict_of([log("a"), log("b")], gone, allow=True)
     assert (found.exit_code, found.summary) == (0, "2 replicas aligned up to offset 1000 at epoch 1; not read: c")
@@ -73,6 +74,35 @@ def test_nothing_to_compare() -> None:
     assert verdict_of([log("a", [], 0), log("b", [], 0)]).summary == "2 replicas, all without messages"
     apart = verdict_of([log("a", end=1000), log("b", [(1, 0)], begin=1000, end=1000, confirm=1000)])
     assert apart.result is Result.UNVERIFIED
+
+
+def test_a_replica_counts_only_for_what_was_compared_with_another() -> None:
+    found = verdict_of([log("a", end=3000), log("b", end=3000), log("c", end=500, begin=0), log("d", end=2500)])
+    assert found.summary == "a and b aligned up to offset 3000 at epoch 1; c up to offset 500; d up to offset 2500"
+    apart = verdict_of([log("a", end=3000, begin=1000), log("b", end=3000, begin=1000), log("c", end=500)])
+    assert apart.summary == "a and b aligned up to offset 3000 at epoch 1; c was compared with no other", (
+        "its bytes have expired in the others"
+    )
+    tail = verdict_of([log("a"), log("b"), log("c")], finding(Kind.STALE_TAIL, 500, C))
+    assert tail.summary == "a and b aligned up to offset 1000 at epoch 1; c up to offset 500"
+
+
+def test_lost_bytes_are_not_aligned() -> None:
+    logs = [log(name, end=600, confirm=1000) for name in "abc"]
+    found = verdict_of(logs)
+    assert (found.result, found.exit_code, found.aligned_up_to) == (Result.MISMATCH, 1, 600)
+    assert found.summary == (
+        "mismatch: the bytes from 600 to 1000 are lost: a and b and c noted them as confirmed, and no replica that was "
+        "read has them (a ends at 600, b ends at 600, c ends at 600)"
+    )
+    assert verdict_of([log(name, [], 0, confirm=1000) for name in "ab"]).exit_code == 1
+    one = verdict_of([log("a"), log("b"), log("c", end=600, confirm=900)])
+    assert (one.result, one.exit_code, one.aligned_up_to) == (Result.UNVERIFIED, 3, 1000)
+    assert one.summary == (
+        "not verified: c ends at 600 and has noted 900 as confirmed: it lost the bytes in between (cut, or a crash); "
+        "the log of a and b is longer; a and b aligned up to offset 1000 at epoch 1; c up to offset 600"
+    )
+    assert verdict_of([log("a"), log("b"), log("c", end=600, confirm=900)], allow=True).exit_code == 3
 
 
 def test_what_expired_meanwhile_does_not_hold_back() -> None:

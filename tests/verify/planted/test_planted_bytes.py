@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.verdict import Result
-from tests.verify.planted.faults import SEGMENT, verify
+from tests.verify.planted.faults import SEGMENT, Group, verify
 from tests.verify.planted.planted_kit import deterministic, group, kinds, only, part
 
 PARTS = ["size", "magic", "crc", "head", "place", "times", "lengths", "body", "tail"]
@@ -183,9 +183,20 @@ def test_a_missing_or_cut_file_is_reported_once(who: str, left: int) -> None:
     assert run.verdict.result is Result.MISMATCH
 
 
-def test_a_log_cut_at_its_end_is_behind() -> None:
-    made = group()
+@pytest.mark.parametrize(("known_strict", "kind", "code"), [(False, Kind.LOST_COPY, 3), (True, Kind.LOST_CONFIRMED, 1)])
+def test_a_log_cut_below_what_it_has_noted_has_lost_it(known_strict: bool, kind: Kind, code: int) -> None:
+    made = Group(known_strict=known_strict).fill()
     made["b"].end = made.messages[50].end
+    run = verify(made.replicas)
+    found = only(run)
+    assert (found.kind, found.replicas) == (kind, ("b",))
+    assert found.extent == Extent(made.messages[50].end, made.master.end)
+    assert run.verdict.exit_code == code
+
+
+def test_a_log_that_ends_early_is_behind() -> None:
+    made = group()
+    made["b"].end = made["b"].confirm = made.messages[50].end
     run = verify(made.replicas)
     found = only(run)
     assert (found.kind, found.replicas) == (Kind.LAGGING, ("b",))

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from rocketmq_formats.store.walk import V4_HEAD_SIZE
-from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.narrow import Requests, first_difference
 from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, in_parts
 from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
@@ -54,7 +54,7 @@ def early_ends(lineage: Lineage) -> Iterator[End]:
 
     seen: set[ReplicaName] = set()
     for finding in lineage.findings:
-        if finding.kind is Kind.LAGGING:
+        if finding.kind.traits.ends_early:
             replica, partner = finding.replicas[0], longest(finding.extent.start)
         elif finding.kind.traits.names_end and lineage.reference is not None:
             replica = lineage.reference

@@ -24,7 +24,7 @@ from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import consistent_point, settled, table
-from rocketmq_verify.domain.planning.table_findings import contradictions, lagging, longer, missing
+from rocketmq_verify.domain.planning.table_findings import contradictions, early_ends, longer, missing
 
 
 class SegmentSizeError(Exception):
@@ -96,7 +96,7 @@ def lineage(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
             confirm_offset=0,
             segment_size=size,
             zones=(),
-            findings=(),
+            findings=tuple(early_ends(before, latest, gone, 0)),
             moved=tuple(sorted(gone)),
         )
     reference = max(filled, key=lambda log: (table(log).last_epoch, log.max_offset, log.master))
@@ -109,7 +109,7 @@ def lineage(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
     findings = [
         *contradictions(filled, confirm),
         *(finding for log in filled for finding in missing(log)),
-        *lagging(before, latest, gone, confirm),
+        *early_ends(before, latest, gone, confirm),
         *longer(before, latest, gone, reference, looks=1 if after is None else 2),
     ]
     return Lineage(

@@ -100,26 +100,49 @@ def missing_segment(replica: ReplicaName, extent: Extent, segment_size: int) -> 
     )
 
 
-def lagging(
+def early_ends(
     before: Sequence[ReplicaLog], latest: Mapping[ReplicaName, ReplicaLog], gone: AbstractSet[ReplicaName], confirm: int
 ) -> Iterator[Finding]:
-    """Replicas that still end before what was confirmed at the beginning of the run."""
-    for log in before:
-        if log.name in gone:
-            continue
-        end = latest[log.name].max_offset
-        limit = max(confirm, log.confirm_offset)
-        if end >= limit:
-            continue
-        why = ""
-        if log.confirm_offset > end:
-            why = f"; its own confirm offset is {log.confirm_offset}: it lost the bytes in between (cut, or a crash)"
-        yield Finding(
-            kind=Kind.LAGGING,
-            replicas=(log.name,),
-            extent=Extent(end, limit),
-            detail=f"{log.name} ends at {end}, {limit - end} bytes before the confirm offset {limit}{why}",
-        )
+    """Replicas that still end before what was confirmed at the beginning of the run.
+
+    What a replica has noted as confirmed it had: if it ends before its note, at both looks, it has lost the rest.
+    """
+    logs = [log for log in before if log.name not in gone]
+    ends = {log.name: latest[log.name].max_offset for log in logs}
+    notes = {log.name: min(log.confirm_offset, latest[log.name].confirm_offset) for log in logs}
+    longest = max(ends.values(), default=0)
+    if losers := [log for log in logs if notes[log.name] > longest]:
+        yield _lost_confirmed(losers, ends, longest, max(notes.values()))
+    for log in logs:
+        end, noted = ends[log.name], min(notes[log.name], longest)
+        if end < noted:
+            others = " and ".join(sorted(other for other in ends if ends[other] >= noted))
+            yield Finding(
+                kind=Kind.LOST_CONFIRMED if log.strict else Kind.LOST_COPY,
+                replicas=(log.name,),
+                extent=Extent(end, noted),
+                detail=f"{log.name} ends at {end} and has noted {notes[log.name]} as confirmed: it lost the bytes in "
+                f"between (cut, or a crash); the log of {others} is longer",
+            )
+        elif end < confirm and end >= notes[log.name]:
+            yield Finding(
+                kind=Kind.LAGGING,
+                replicas=(log.name,),
+                extent=Extent(end, confirm),
+                detail=f"{log.name} ends at {end}, {confirm - end} bytes before the confirm offset {confirm}",
+            )
+
+
+def _lost_confirmed(losers: Sequence[ReplicaLog], ends: Mapping[ReplicaName, int], longest: int, noted: int) -> Finding:
+    names = tuple(sorted(log.name for log in losers))
+    own = ", ".join(f"{name} ends at {ends[name]}" for name in names)
+    return Finding(
+        kind=Kind.LOST_CONFIRMED,
+        replicas=names,
+        extent=Extent(longest, noted),
+        detail=f"the bytes from {longest} to {noted} are lost: {' and '.join(names)} noted them as confirmed, and no "
+        f"replica that was read has them ({own})",
+    )
 
 
 def longer(
