@@ -80,12 +80,13 @@ def check_queues(
     plan = msgspec.structs.replace(work.plan, pieces=pieces)
     queued = msgspec.structs.replace(work, plan=plan, queues_of=own, per_task=work.per_task // 4)
     found, _ = scan.queues(spark, place, queued, at_once=at_once)
-    rows: list[tuple[ReplicaName, str, int, QueueCheck]] = [
-        (faulty.replica, faulty.topic, faulty.queue_id, faulty.check) for faulty in found.faulty
+    rows: list[tuple[ReplicaName, str, int, Extent, QueueCheck]] = [
+        (faulty.replica, faulty.topic, faulty.queue_id, faulty.extent, faulty.check) for faulty in found.faulty
     ]
     return Checked(
         findings=tuple(bad_queues(rows, lineage, known)),
         queues=QueueSummary(units=found.units, lag=found.lag, superseded=found.superseded, faults=found.faults),
+        suspects=found.suspects,
     )
 
 

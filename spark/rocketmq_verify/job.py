@@ -162,7 +162,10 @@ class _Job:
                     ),
                 )
             self._checked = msgspec.structs.replace(
-                self._checked, findings=(*self._checked.findings, *queues.findings), queues=queues.queues
+                self._checked,
+                findings=(*self._checked.findings, *queues.findings),
+                queues=queues.queues,
+                suspects=queues.suspects,
             )
         self._replicas.travelled += self._checked.travelled
         return self._checked.findings
@@ -187,6 +190,7 @@ class _Job:
             plan=what,
             tally=tally,
             unsettled=(*dropped, *everywhere),
+            suspects=self._checked.suspects,
             now_ms=self._now_ms(),
         )
 

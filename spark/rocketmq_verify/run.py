@@ -7,7 +7,7 @@ import msgspec
 from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import Repair
@@ -81,6 +81,8 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """Only a sample of the new bytes was checked."""
     queues: QueueSummary | None = None
     """None: not checked."""
+    suspects: tuple[Extent, ...] = ()
+    """Where consume queues have faults: the next run checks them there again."""
     travelled: int = 0
     """Bytes read for it through sidecars."""
 

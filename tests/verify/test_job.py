@@ -85,6 +85,23 @@ def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
     assert done.verdict.exit_code == 1
 
 
+def test_a_bad_queue_is_found_again_until_it_is_repaired(engine: Engine, tmp_path: Path) -> None:
+    places = save_all(Group().fill(120), tmp_path / "stores")
+    queue = tmp_path / "stores" / "a" / "consumequeue" / "Orders" / "3" / f"{0:020d}"
+    whole = queue.read_bytes()
+    queue.write_bytes(whole[: 7 * 20 + 7] + bytes([whole[7 * 20 + 7] ^ 1]) + whole[7 * 20 + 8 :])
+    history = str(tmp_path / "history")
+    for _ in range(2):
+        done = run(engine, places, history_path=history, sample=0.0)
+        assert done.verdict.exit_code == 1
+        assert {finding.kind for finding in done.findings} == {Kind.QUEUE_MISMATCH}
+    queue.write_bytes(whole)
+    for _ in range(2):
+        done = run(engine, places, history_path=history, sample=0.0)
+        assert done.verdict.result is Result.ALIGNED
+    assert done.verdict.compared_bytes == 0
+
+
 def test_bytes_that_are_equally_wrong_everywhere(engine: Engine, tmp_path: Path) -> None:
     damaged = Group().fill(40)
     message = damaged.messages[11]

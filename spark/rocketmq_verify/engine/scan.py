@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.inquiry.compare import Tally, compare
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaName
+from rocketmq_verify.domain.planning.chunks import Plan, merged
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.records.queues import QueueCheck
 from rocketmq_verify.domain.records.structure import Structure
@@ -48,6 +48,8 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
     superseded: int = 0
     faults: int = 0
     faulty: tuple[QueueResult, ...] = ()
+    suspects: tuple[Extent, ...] = ()
+    """Ranges of the log with faults: the checks of a later run find them again if they begin and end there."""
 
 
 def frame(
@@ -141,11 +143,12 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
             F.sum("lag").alias("lag"),
             F.sum("superseded").alias("superseded"),
             F.sum("faults").alias("faults"),
-            F.first(F.struct("replica", "topic", "queueId", "check", "error")).alias("queue"),
+            F.first(F.struct("replica", "topic", "queueId", "start", "end", "check", "error")).alias("queue"),
         )
     )
     errors: Errors = {}
     faulty: list[QueueResult] = []
+    suspects: tuple[Extent, ...] = ()
     units = lag = superseded = faults = 0
     for row in totals.toLocalIterator():
         one = row["queue"]
@@ -154,8 +157,12 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
             continue
         units, lag = units + row["units"], lag + row["lag"]
         superseded, faults = superseded + row["superseded"], faults + row["faults"]
-        if row["key"] is not None and len(faulty) < MOST_FAULTY_QUEUES:
+        if row["key"] is None:
+            continue
+        extent = Extent(one["start"], one["end"])
+        suspects = merged([*suspects, extent])
+        if len(faulty) < MOST_FAULTY_QUEUES:
             check = msgspec.json.decode(one["check"], type=QueueCheck)
-            faulty.append(QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], check))
-    found = Queues(units=units, lag=lag, superseded=superseded, faults=faults, faulty=tuple(faulty))
+            faulty.append(QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], extent, check))
+    found = Queues(units=units, lag=lag, superseded=superseded, faults=faults, faulty=tuple(faulty), suspects=suspects)
     return found, errors

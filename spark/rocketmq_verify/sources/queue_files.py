@@ -59,6 +59,8 @@ class QueueResult(msgspec.Struct, frozen=True):
     replica: ReplicaName
     topic: str
     queue_id: int
+    extent: Extent
+    """Of the log, whose records were looked for."""
     check: QueueCheck
 
 
@@ -107,7 +109,7 @@ def check_queues(
             if lost and (_was_cut(state.last, lost[0]) or _was_emptied(state, lost[0], elsewhere, stores[name], topic)):
                 check = _with_lost(check, lost)
         if check is not None:
-            found.append(QueueResult(name, topic, queue_id, check))
+            found.append(QueueResult(name, topic, queue_id, extent, check))
     return found
 
 

@@ -73,6 +73,16 @@ def test_suspects_are_read_again_until_they_are_equal() -> None:
     assert run(marks, logs).suspects == ()
 
 
+def test_places_with_faults_of_queues_are_read_again() -> None:
+    logs = [log("a"), log("b")]
+    seen = lineage(logs)
+    what = plan(seen, [zone.extent for zone in seen.zones], chunk_size=4096)
+    marks = advanced(
+        Watermarks(), logs, seen, plan=what, tally=Tally(), suspects=[Extent(200, 700), Extent(900, 5000)], now_ms=5
+    )
+    assert fresh(marks, logs, seen) == (Extent(200, 700), Extent(900, 1000))
+
+
 def test_suspects_are_bounded() -> None:
     logs = [log("a", end=1_000_000), log("b", end=1_000_000)]
     tally = Tally()

@@ -111,6 +111,7 @@ def advanced(
     plan: Plan,
     tally: Tally,
     unsettled: Iterable[Finding] = (),
+    suspects: Iterable[Extent] = (),
     now_ms: int,
 ) -> Watermarks:
     """The marks after a run whose chunks were all read.
@@ -119,11 +120,13 @@ def advanced(
         logs: the first look, which the plan was made from.
         latest: of both looks; what it does not contain was not settled.
         unsettled: findings that `still_true` dropped.
+        suspects: other places that have to be read again.
     """
     again = [result.chunk.extent for result in tally.results()]
     again += [extent for extents in tally.missing.values() for extent in extents]
     again += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
     again += [finding.extent for finding in unsettled]
+    again += suspects
     known = {mark.replica: mark for mark in marks.replicas}
     replicas = []
     for log in logs:

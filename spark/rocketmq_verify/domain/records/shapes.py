@@ -60,29 +60,33 @@ def _bad_structure(fault: Fault, lineage: Lineage) -> Finding:
 
 
 def bad_queues(
-    found: Iterable[tuple[ReplicaName, str, int, QueueCheck]], lineage: Lineage, reported: Sequence[Extent]
+    found: Iterable[tuple[ReplicaName, str, int, Extent, QueueCheck]], lineage: Lineage, reported: Sequence[Extent]
 ) -> list[Finding]:
-    """Queues that do not point to their messages, without records that are already reported as damaged."""
+    """Queues that do not point to their messages, without records that are already reported as damaged.
+
+    Args:
+        found: replica, topic, queue id, the range of the log that was checked, the result.
+    """
     findings: list[Finding] = []
     queues: dict[ReplicaName, int] = {}
-    rest: dict[ReplicaName, int] = {}
-    for replica, topic, queue_id, check in found:
+    rest: dict[ReplicaName, list[int]] = {}
+    for replica, topic, queue_id, extent, check in found:
         faults = [
             fault
             for fault in check.faults
             if fault.physical_offset is None
-            or not any(extent.start <= fault.physical_offset < extent.end for extent in reported)
+            or not any(other.start <= fault.physical_offset < other.end for other in reported)
         ]
         if not faults:
             continue
         queues[replica] = queues.get(replica, 0) + 1
-        if queues[replica] > MOST_QUEUES:
-            rest[replica] = rest.get(replica, 0) + len(faults)
-            continue
-        rest[replica] = rest.get(replica, 0) + len(faults) - len(faults[:MOST_NAMED])
-        for fault in faults[:MOST_NAMED]:
+        named = MOST_NAMED if queues[replica] <= MOST_QUEUES else 0
+        for number, fault in enumerate(faults):
             offset = fault.physical_offset
-            at = max(offset or 0, 0)
+            at = extent.start if offset is None else max(offset, 0)
+            if number >= named:
+                rest.setdefault(replica, []).append(at)
+                continue
             findings.append(
                 Finding(
                     kind=Kind.QUEUE_MISMATCH,
@@ -97,14 +101,15 @@ def bad_queues(
                     f"({fault.reason.value})",
                 )
             )
-    for replica, count in sorted(rest.items()):
-        if count:
-            findings.append(
-                Finding(
-                    kind=Kind.QUEUE_MISMATCH,
-                    replicas=(replica,),
-                    extent=Extent(0, 0),
-                    detail=f"{replica}: {count} more units of consume queues do not point to their messages",
-                )
+    for replica, places in sorted(rest.items()):
+        last = max(*places, *(finding.extent.start for finding in findings if replica in finding.replicas))
+        findings.append(
+            Finding(
+                kind=Kind.QUEUE_MISMATCH,
+                replicas=(replica,),
+                extent=Extent(last, last),  # a finding that has a name comes first
+                detail=f"{replica}: {len(places)} more units of consume queues do not point to their messages, from "
+                f"offset {min(places)} on",
             )
+        )
     return findings
