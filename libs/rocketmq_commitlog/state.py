@@ -71,6 +71,8 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     segment_size: int
     """0 without files."""
     segments: tuple[int, ...]
+    short: tuple[tuple[int, int], ...] = ()
+    """Files that are shorter than `segment_size`: start, length."""
     epochs: EpochList
 
 
@@ -106,6 +108,11 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
         max_offset=end,
         segment_size=log.segment_size,
         segments=tuple(log.segments),
+        short=tuple(
+            (start, length)
+            for start, length in zip(log.segments, log.lengths, strict=True)
+            if length < log.segment_size
+        ),
         epochs=_epochs(paths, sleep),
     )
 

@@ -64,6 +64,7 @@ class FileSource(Opened):
             max_offset=state.max_offset,
             segment_size=state.segment_size,
             segments=state.segments,
+            short=state.short,
             epochs=state.epochs,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from rocketmq_verify.domain.findings import Kind
@@ -80,6 +81,16 @@ def test_missing_files_are_reported_as_ranges() -> None:
         (Kind.MISSING_SEGMENT, (B,), Extent(7000, 8000)),
     ]
     assert lineage([log("a", end=9500), log("b", end=9500, begin=8000)]).findings == ()
+
+
+def test_files_that_end_early_are_reported_without_reading_them() -> None:
+    short = msgspec.structs.replace(log("b", end=9500), short=((2000, 300), (9000, 600)))
+    whole = [log("a", end=9500), log("c", end=9500)]
+    (found,) = lineage([*whole, short]).findings
+    assert (found.kind, found.replicas, found.extent) == (Kind.MISSING_SEGMENT, (B,), Extent(2300, 3000))
+    assert found.segment == 2000
+    assert lineage([*whole, short], [*whole, short]).findings == (found,)
+    assert lineage([*whole, short], [*whole, log("b", end=9500)]).findings == (), "it was being copied"
 
 
 def test_a_replica_that_is_behind_at_both_looks_lags() -> None:

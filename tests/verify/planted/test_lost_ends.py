@@ -9,6 +9,7 @@ import pytest
 
 from rocketmq_verify.checks import witness
 from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.work import Place, parse_place
@@ -58,6 +59,18 @@ def test_all_files_of_all(tmp_path: Path) -> None:
         for file in last_file(place).parent.iterdir():
             file.unlink()
     assert [one.kind for one in described(places).findings] == [Kind.LOST_CONFIRMED]
+
+
+@pytest.mark.parametrize(("number", "left"), [(1, 1000), (-1, 100)])
+def test_a_file_that_was_cut_is_found_without_reading_it(tmp_path: Path, number: int, left: int) -> None:
+    made = Group().fill(100)
+    places = save_all(made, tmp_path)
+    file = sorted(last_file(places[1]).parent.iterdir())[number]
+    file.write_bytes(file.read_bytes()[:left])
+    (found,) = described(places).findings
+    start = int(file.name)
+    assert (found.kind, found.replicas, found.segment) == (Kind.MISSING_SEGMENT, ("b",), start)
+    assert found.extent == Extent(start + left, min(start + SEGMENT, made.master.end))
 
 
 def test_the_log_that_is_checked_has_most_of_what_was_compared() -> None:

@@ -54,6 +54,7 @@ def settled(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog]) -> tuple[
                 confirm_offset=min(log.confirm_offset, end),
                 # a file is missing only if both looks lack it
                 segments=tuple(sorted({*log.segments, *later.segments})),
+                short=tuple(file for file in log.short if file in later.short),
                 epochs=log.epochs.truncate_suffix(end + 1),
                 strict=log.strict and later.strict,
             )

@@ -71,8 +71,8 @@ def _contradict(epoch: int, one: ReplicaLog, other: ReplicaLog, confirm: int) ->
 
 
 def missing(log: ReplicaLog) -> Iterator[Finding]:
-    """Missing files between the first one and the log's end, neighbours as one. Takes as many steps as there are files,
-    whatever their names are."""
+    """Missing files between the first one and the log's end, neighbours as one, and files that end early. Takes as many
+    steps as there are files, whatever their names are."""
     size = log.segment_size
     if not log.extent.length or not size:
         return
@@ -83,6 +83,9 @@ def missing(log: ReplicaLog) -> Iterator[Finding]:
             yield missing_segment(log.name, Extent(expected, end), size)
             reported += 1
         expected = max(expected, segment + size)
+    lacks = (Extent(start + length, min(start + size, log.max_offset)) for start, length in log.short)
+    for extent in [extent for extent in lacks if extent.length][:MOST_FINDINGS]:
+        yield missing_segment(log.name, extent, size)
 
 
 def missing_segment(replica: ReplicaName, extent: Extent, segment_size: int) -> Finding:
