@@ -6,37 +6,31 @@ by 105), one that uses 904 and 901. A third, plain master registers at both name
 Each slave starts with a copy of its master's tables, as a replica that an operator makes, because official slaves copy
 them for the first time after a minute."""
 
-import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketmq_demo.apache import servers
 from rocketmq_demo.apache.processes import JavaProcess
-from rocketmq_demo.calls import call, http_get
+from rocketmq_demo.calls import http_get
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import NameServer
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import DelayOffsetWrapper
-from rocketmq_formats.remoting.client import (
-    GetMaxOffsetRequestHeader,
-    OffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-)
-from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.remoting.nameserver import GetRouteInfoRequestHeader, TopicRouteData
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
 from tests.interop import logs
+from tests.interop.asking import ANSWER, QUEUES, START, ask, done, ends, log_end, route, wait
 from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, JavaBroker
 from tests.lab.clients import PushConsumer
-from tests.processes.kit import wait_until
 from tests.topic_requests import topic_request
 
 COMPATIBLE, NEWER = "322-105", "904-901"
@@ -48,15 +42,11 @@ pytestmark = [
 ]
 
 OTHER = "other"
-QUEUES = 4
 COUNT = 10
 """Delayed messages."""
 DELAY = int(patient(10))
 """Seconds: the master is dead before they are due."""
 TABLES = ("topics.json", "consumerOffset.json", "delayOffset.json")
-ANSWER = 20.0
-"""Seconds: while JVMs start, an answer may take some."""
-_START = 120.0
 
 
 class Group:
@@ -128,15 +118,7 @@ class Group:
 
     def route(self, topic: str) -> tuple[dict[int, str], int] | None:
         """The addresses of this group in a topic's route, and the topic's permission there."""
-        header = GetRouteInfoRequestHeader(topic=topic)
-        command = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        answer = call(self.name_server.address, command, timeout=patient(ANSWER))
-        if answer.code != ResponseCode.SUCCESS:
-            return None
-        route = decode_body(TopicRouteData, answer.body)
-        brokers = {one.broker_name: dict(one.broker_addrs) for one in route.broker_datas}
-        perms = {one.broker_name: one.perm for one in route.queue_datas}
-        return (brokers[self.name], perms[self.name]) if self.name in brokers else None
+        return route(self.name_server, topic, self.name)
 
     def wait_both(self) -> None:
         """Wait until the route has master and slave, and producers may send."""
@@ -195,7 +177,7 @@ class World:
         )
         for group in groups:
             for broker in (group.master, self.other):
-                broker.process.wait_port(patient(_START))
+                broker.process.wait_port(patient(START))
                 done(broker, topic_request(group.delayed, QUEUES))
             done(group.master, topic_request(group.topic, QUEUES))
         for group in groups:
@@ -232,38 +214,6 @@ def start(folder: Path, port: int, name_servers: list[NameServer], name: str, co
         },
         options=JAVA_BROKER,
     )
-
-
-def wait(what: str, condition: Callable[[], bool]) -> None:
-    wait_until(condition, what, patient(_START))
-
-
-def ask(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
-    """The broker's answer."""
-    return call(broker.address, command, timeout=patient(ANSWER))
-
-
-def done(broker: JavaBroker, command: RemotingCommand) -> RemotingCommand:
-    """The broker's answer, which must be success."""
-    answer = ask(broker, command)
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-    return answer
-
-
-def ends(broker: JavaBroker, topic: str) -> list[int]:
-    """The max offset of each queue there."""
-    found = []
-    for queue in range(QUEUES):
-        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue)
-        answer = done(broker, request(RequestCode.GET_MAX_OFFSET, header))
-        found.append(decode_header(OffsetResponseHeader, answer.ext_fields or {}).offset)
-    return found
-
-
-def log_end(broker: JavaBroker) -> int:
-    """The max offset of its commit log."""
-    answer = done(broker, request(RequestCode.GET_BROKER_RUNTIME_INFO))
-    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
 
 
 def consumers(topic: str) -> str:

@@ -167,6 +167,16 @@ def test_the_sidecar_of_an_official_broker_observes_it(acting: str) -> None:
     assert str(loaded.settings.epoch_file) == file["storePathEpochFile"]
 
 
+def test_an_official_broker_without_a_role_has_no_id_that_others_take_for_a_masters() -> None:
+    """Java's default is 0: it would take the place of the slave that acts."""
+    objects = cases.group_objects(cases.group(cases.GROUPS["group-apache"]))
+    broker = cases.container(objects, "broker")
+    for ordinal in range(3):
+        file = cases.config_file(objects, broker, cases.environment(broker, pod=f"broker-a-{ordinal}"))
+        assert file["brokerId"] == str(1_000_000 + ordinal)
+    assert "brokerId" not in replica_file({}), "native replicas have none without a role"
+
+
 def test_strict_is_translated_for_an_official_broker() -> None:
     """The gate is minInSyncReplicas, the copies are those of the whole set with allAckInSyncStateSet
     (rocketmq-all-5.3.3: CommitLog.java)."""

@@ -31,6 +31,8 @@ GROUP = GroupStatus(
 )
 MASTER = msgspec.structs.replace(STATUS, outward_id=0, active=True)
 SLAVE = msgspec.structs.replace(STATUS, outward_id=2)
+WITHOUT_ROLE = msgspec.structs.replace(STATUS, outward_id=1_000_001)
+"""With the id that the operator writes into the file."""
 
 
 def judged(**changes: Any) -> Standing:
@@ -86,6 +88,7 @@ def test_controllers_that_are_silent_do_not_make_a_serving_broker_unready() -> N
         ({"broker_id": 9}, Role.NONE, "do not know brokerId 9"),
         ({"broker_id": 2}, Role.NONE, "becoming slave of 1"),
         ({"broker_id": 2, "broker": msgspec.structs.replace(STATUS, outward_id=0)}, Role.NONE, "becoming slave of 1"),
+        ({"broker_id": 2, "broker": WITHOUT_ROLE}, Role.NONE, "becoming slave of 1"),
         # elected, or started again: it does not take sends yet
         ({"broker": msgspec.structs.replace(STATUS, outward_id=0)}, Role.NONE, "becoming master"),
         ({"broker": STATUS}, Role.NONE, "becoming master"),

@@ -32,7 +32,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str
     broker_name: str
     outward_id: int
-    """0: it acts as master, or is not registered yet (see `serves_as_master`); else its brokerId."""
+    """0 for the master, else its brokerId. Before it has a role the id in its file: 0, or the operator's."""
     active: bool
     """Whether a master's services are running in it (`brokerActive`)."""
     min_offset: int

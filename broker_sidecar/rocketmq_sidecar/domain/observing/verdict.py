@@ -104,7 +104,7 @@ def _between_roles(
         return "the controllers receive no heartbeats: the broker has not registered since it started, or is cut off"
     if group.master_id is None:
         return "the group has no master"
-    if broker.outward_id == 0 or group.master_id == broker_id:
+    if broker.outward_id != broker_id or group.master_id == broker_id:
         return (
             controllers_error
             or f"becoming {'master' if group.master_id == broker_id else f'slave of {group.master_id}'}"

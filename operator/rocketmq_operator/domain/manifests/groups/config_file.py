@@ -15,6 +15,9 @@ COMMIT_LOG_FILE_SIZE: Final = 256 * 1024 * 1024
 on nothing that can: neither on the volume, which grows, nor on the version. Java's 1 GiB would leave a volume of a few
 GiB no room to forget old files in; files of 256 MiB serve large ones as well."""
 
+WITHOUT_ROLE: Final = 1_000_000
+"""brokerId of the first official broker until it has a role: no controller counts that far."""
+
 _ACTING: Final[Mapping[ActingMaster, Mapping[str, PropertyValue]]] = {
     "off": {},
     "reads": {"enableSlaveActingMaster": True},
@@ -110,8 +113,15 @@ def _priority(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
 
 
 def _role(group: BrokerGroup, ordinal: int) -> dict[str, PropertyValue]:
-    """With failover the controllers decide it. SYNC_MASTER, because an ASYNC_MASTER with durability relaxed ignores
-    inSyncReplicas, allAckInSyncStateSet and minInSyncReplicas, which users may set; without them it is the same."""
-    if group.fails_over:
-        return {}
-    return {"brokerId": ordinal, "brokerRole": "SLAVE" if ordinal else "SYNC_MASTER"}
+    """With failover the controllers decide it; without, the file. SYNC_MASTER, because an ASYNC_MASTER with durability
+    relaxed ignores inSyncReplicas, allAckInSyncStateSet and minInSyncReplicas, which users may set; without them it is
+    the same.
+
+    An official broker has the id of the file until the controllers give it a role, and Java's default is the master's
+    id, 0. A broker that restarts while they are away would take the place of the slave that acts for the master, and
+    have it cut its log to its own end. So the id is neither 0 nor the lowest of a group.
+    Source: rocketmq-all-5.3.3: BrokerPreOnlineService.java, ReplicasManager.java.
+    """
+    if not group.fails_over:
+        return {"brokerId": ordinal, "brokerRole": "SLAVE" if ordinal else "SYNC_MASTER"}
+    return {"brokerId": WITHOUT_ROLE + ordinal} if group.spec.engine == "apache" else {}
