@@ -24,7 +24,7 @@ NOT_SHOWN = {
     "rocketmq_broker_log_checked_bytes_total": "of interest to who looks at one broker",
     "rocketmq_broker_log_damaged": "an alert says so",
     "rocketmq_broker_queue_units_repaired_total": "repaired already; of interest to who looks at one broker's disk",
-    "rocketmq_broker_unregistered": "`/readyz` and GetReplica say so, and what the name servers answered",
+    "rocketmq_broker_unregistered": "an alert says so",
     "rocketmq_controller_groups": "rocketmq_sidecar_role is counted",
     "rocketmq_controller_raft_election_timeout_seconds": "of interest to who asks why a failover took long",
     "rocketmq_controller_raft_last_index": "commit and applied index are shown",
