@@ -16,7 +16,7 @@ from rocketmq_commitlog.errors import SmallFileError, UnreadableError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.log_end import find_end
 from rocketmq_formats import broker_identity
-from rocketmq_formats.broker_identity import IdentityError, decode_identity
+from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError, decode_identity
 from rocketmq_formats.store import checkpoint, epoch_file
 from rocketmq_formats.store.checkpoint import CheckpointError, decode_checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, decode_epochs
@@ -61,6 +61,8 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
 
     broker_id: int | None
     """None without an identity file."""
+    group: str = ""
+    """`clusterName/brokerName` of that file."""
     min_offset: int
     confirm_offset: int
     """As the replica has noted it; `max_offset` where it has noted nothing. More than `max_offset` if it lost what it
@@ -101,8 +103,10 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
     confirmed = _confirmed(paths)
     log.refresh()
     end = find_end(log, confirmed)
+    identity = _identity(paths)
     return LogState(
-        broker_id=_broker_id(paths),
+        broker_id=None if identity is None else identity.broker_id,
+        group="" if identity is None else f"{identity.cluster_name}/{identity.broker_name}",
         min_offset=log.min_offset,
         confirm_offset=max(confirmed, log.min_offset) if confirmed else end,
         max_offset=end,
@@ -151,12 +155,12 @@ def _confirmed(paths: LogPaths) -> int:
         return 0
 
 
-def _broker_id(paths: LogPaths) -> int | None:
+def _identity(paths: LogPaths) -> BrokerIdentity | None:
     for path in paths.identities:
         data = _small(path, broker_identity.MAX_LENGTH)
         if data is not None:
             try:
-                return decode_identity(data).broker_id
+                return decode_identity(data)
             except IdentityError:
                 return None
     return None

@@ -76,6 +76,7 @@ def verify(options: Options) -> "Run":
         KeyboardInterrupt: its text is what the run waited for, if that is known.
     """
     from rocketmq_verify import job  # noqa: PLC0415 - --help need not wait for Arrow
+    from rocketmq_verify.domain.planning.identities import StrangersError  # noqa: PLC0415
     from rocketmq_verify.domain.planning.lineage import SegmentSizeError  # noqa: PLC0415
     from rocketmq_verify.engine.session import Engine, SessionError  # noqa: PLC0415
     from rocketmq_verify.history.store import HistoryError  # noqa: PLC0415
@@ -89,7 +90,7 @@ def verify(options: Options) -> "Run":
             return job.run(request, engine, NoProgress())
         with Watched() as progress:
             return job.run(request, engine, progress)
-    except (SpecError, SegmentSizeError, HistoryError) as error:
+    except (SpecError, StrangersError, SegmentSizeError, HistoryError) as error:
         raise _FailedError(str(error), EXIT_USAGE) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(engine.trouble) from None

@@ -19,6 +19,7 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, u
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, plan
+from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.domain.planning.table_findings import unreachable
 from rocketmq_verify.domain.repair import Repair, repairs
@@ -50,6 +51,7 @@ def run(
 
     Raises:
         SpecError: a replica's place has no log.
+        StrangersError: the same replica twice, or one of another group.
         SegmentSizeError: logs of different configurations.
         SessionError: Spark does not start.
         HistoryError: the history cannot be read.
@@ -80,6 +82,7 @@ class _Job:
         request, replicas = self._request, self._replicas
         self._progress.phase(f"reading the states of {len(request.places)} replicas")
         before = self._timed("states", replicas.describe)
+        check_identities(before)
         first = lineage(before)
         marks = Watermarks()
         what = plan(first, (), chunk_size=request.chunk_size)

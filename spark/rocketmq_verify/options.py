@@ -15,7 +15,8 @@ from rocketmq_runtime.version import __version__
 from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, SAMPLE
 from rocketmq_verify.settings import VerifySettings
 from rocketmq_verify.sizes import parse_size
-from rocketmq_verify.sources.source import SIDECAR, SourceOptions, SpecError
+from rocketmq_verify.sources.same_store import check_stores
+from rocketmq_verify.sources.source import FILES, SIDECAR, SourceOptions, SpecError
 from rocketmq_verify.sources.work import Place, parse_place, parse_places
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _read(
 
 def _places(replicas: Sequence[str], sidecars: Sequence[str], configured: str) -> tuple[Place, ...]:
     places = [parse_place(text) for text in replicas] + [parse_place(text, SIDECAR) for text in sidecars]
-    places = places or list(parse_places(configured))
+    places = [_absolute(place) for place in places or parse_places(configured)]
     names = [place.name for place in places]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -196,12 +197,21 @@ def _places(replicas: Sequence[str], sidecars: Sequence[str], configured: str) -
     for place in places:
         if (other := specs.setdefault(place.spec.rstrip("/"), place.name)) != place.name:
             raise SpecError(f"{other} and {place.name} are the same place: a log always agrees with itself")
+    check_stores(places)
     if len(places) < 2:
         raise SpecError(
             "a comparison needs two replicas: give --replica NAME=DIRECTORY (a storePathRootDir) or --sidecar "
             "NAME=HOST:PORT at least twice, or the key replicas"
         )
     return tuple(places)
+
+
+def _absolute(place: Place) -> Place:
+    """Executors of Spark run in other folders."""
+    if not place.has_files:
+        return place
+    path = Path(place.spec.removeprefix(f"{FILES}:")).expanduser()
+    return Place(place.name, f"{FILES}:{path.absolute()}")
 
 
 def request_of(options: Options) -> "Request":

@@ -44,6 +44,7 @@ def test_everything_that_is_known(tmp_path: Path, written: Log, name: str) -> No
     save_small(root, broker_id=2)
     assert state(root / name) == LogState(
         broker_id=7,
+        group="C/a",
         min_offset=SEGMENT,
         confirm_offset=written.records[-2],
         max_offset=written.end,

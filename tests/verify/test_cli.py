@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,6 +76,56 @@ def test_print_config(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_log_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["-q", "--replica", f"a={tmp_path}/x", "--replica", f"b={tmp_path}/y"]) == 2
     assert "there is no such folder" in capsys.readouterr().err
+
+
+def linked(store: Path, other: Path) -> Path:
+    other.symlink_to(store)
+    return other
+
+
+def hard_links(store: Path, other: Path) -> Path:
+    (other / "commitlog").mkdir(parents=True)
+    for file in (store / "commitlog").iterdir():
+        (other / "commitlog" / file.name).hardlink_to(file)
+    return other
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        linked,
+        hard_links,
+        lambda store, _: store / "commitlog",
+        lambda store, _: f"{store.parent}/./{store.name}",
+        lambda store, _: f"{store}/../{store.name}/",
+    ],
+)
+def test_the_same_store_twice_is_refused(
+    tmp_path: Path, other: Callable[[Path, Path], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place, *_) = save_all(Group().fill(5), tmp_path)
+    again = other(tmp_path / place.name, tmp_path / "again")
+    assert cli.main(["-q", "--replica", f"a={place.spec}", "--replica", f"z={again}"]) == 2
+    assert "a and z are the same " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("identity", "why"),
+    [("C#a#1", "a and b have the same brokerId, 1"), ("C#other#2", "a is of the group C/a, b of C/other")],
+)
+def test_a_copy_and_another_group_are_refused(
+    tmp_path: Path, identity: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other, _ = save_all(Group().fill(5), tmp_path)
+    (tmp_path / "b" / "brokerIdentity").write_text(identity)
+    assert cli.main(["-q", "--replica", f"a={one.spec}", "--replica", f"b={other.spec}"]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_executors_get_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = parsed("--replica", "a=one/store", "--replica", "b=files:two")
+    assert [place.spec for place in options.places] == [f"files:{tmp_path}/one/store", f"files:{tmp_path}/two"]
 
 
 def test_one_replica_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

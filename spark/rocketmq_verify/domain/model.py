@@ -32,6 +32,8 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     name: ReplicaName
     broker_id: int | None = None
     """None without an identity file."""
+    group: str = ""
+    """`clusterName/brokerName`; empty: unknown."""
     min_offset: int
     """Start of the first file."""
     confirm_offset: int

@@ -59,6 +59,7 @@ class FileSource(Opened):
         return ReplicaLog(
             name=self.name,
             broker_id=state.broker_id,
+            group=state.group,
             min_offset=state.min_offset,
             confirm_offset=state.confirm_offset,
             max_offset=state.max_offset,

@@ -154,6 +154,7 @@ def _replica_log(name: ReplicaName, view: LogView) -> ReplicaLog:
     return ReplicaLog(
         name=name,
         broker_id=view.broker_id,
+        group=f"{view.cluster_name}/{view.broker_name}" if view.broker_name else "",
         min_offset=view.min_offset,
         confirm_offset=view.confirm_offset,
         max_offset=view.max_offset,

@@ -79,6 +79,7 @@ def test_a_log_in_files(tmp_path: Path) -> None:
         assert source.describe() == ReplicaLog(
             name=A,
             broker_id=3,
+            group="C/a",
             min_offset=SEGMENT,
             confirm_offset=written.records[-2],
             max_offset=written.end,
@@ -187,6 +188,7 @@ async def test_a_log_described_by_a_sidecar(tmp_path: Path) -> None:
         assert await in_thread(address, lambda source: source.describe()) == ReplicaLog(
             name=A,
             broker_id=2,
+            group="C/a",
             min_offset=SEGMENT,
             confirm_offset=9000,
             max_offset=9500,

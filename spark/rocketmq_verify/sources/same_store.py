@@ -1,0 +1,37 @@
+"""Whether two places are one store: by another path, a link, or files that both have. Called for the command line.
+
+Only what this machine can read is compared. A copy has other files, and is found by its identity.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rocketmq_commitlog.state import LogPaths
+from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.sources.source import FILES, SpecError
+from rocketmq_verify.sources.work import Place
+
+
+def check_stores(places: Iterable[Place]) -> None:
+    """Raises `SpecError` for two places with one store; the text names both."""
+    seen: dict[tuple[int, int], ReplicaName] = {}
+    for place in places:
+        if not place.has_files:
+            continue
+        try:
+            for key in set(_keys(Path(place.spec.removeprefix(f"{FILES}:")))):
+                if (other := seen.setdefault(key, place.name)) != place.name:
+                    raise SpecError(f"{other} and {place.name} are the same store: a log always agrees with itself")
+        except OSError:
+            continue  # it is told when it is read, which may be on another machine
+
+
+def _keys(directory: Path) -> Iterator[tuple[int, int]]:
+    """Device and inode of the commit log's folder, and of its files."""
+    folder = LogPaths.of(directory).commit_log
+    status = folder.stat()
+    yield status.st_dev, status.st_ino
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield status.st_dev, entry.inode()
