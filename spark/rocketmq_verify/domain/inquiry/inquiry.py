@@ -10,13 +10,13 @@ In this order:
 However much differs, findings are bounded; the last of a kind counts the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally
+from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally, grouped
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
 from rocketmq_verify.domain.inquiry.judge import judge
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
@@ -29,9 +29,11 @@ from rocketmq_verify.domain.planning.table_findings import missing_segment
 from rocketmq_verify.domain.records.records import RecordKind
 
 MOST_NAMED: Final = 16
-"""Records reported one by one for each way in which replicas differ."""
+"""Records reported one by one for each way in which replicas differ at their place."""
 BATCH: Final = 16
 """Chunks narrowed at once."""
+MOST_EXAMINED: Final = 64
+"""Chunks of one way with three and more contents, when enough was named."""
 _BLANK_HEAD: Final = 8
 
 
@@ -106,26 +108,32 @@ def _counting(result: ChunkResult, lineage: Lineage, tails: dict[ReplicaName, in
 def _records(
     lineage: Lineage, groups: Groups, differing: Sequence[ChunkResult], rest: Rest, done: set[int]
 ) -> Requests[list[Finding]]:
-    """The differing records of these chunks, in which replicas differ in one way; `done`: starts already reported."""
+    """The differing records of these chunks, in which replicas differ in one way; `done`: starts already reported.
+
+    In parts of a chunk fewer replicas may differ than in the whole: each way there is bounded by itself.
+    """
     replicas = _all(groups)
     findings: list[Finding] = []
-    named = 0
+    named: dict[Groups, int] = {}
+    left = {groups: rest}
+
+    def count(way: Groups, more: Rest) -> None:
+        left[way] = left.get(way, Rest()).plus(more)
+
     for first in range(0, len(differing), BATCH):
         chunks = differing[first : first + BATCH]
-        if named >= MOST_NAMED:
+        if _enough(groups, named, first):
             for result in chunks:
-                rest = rest.plus(Rest.of(result.chunk.extent))
+                count(groups, Rest.of(result.chunk.extent))
             continue
         narrowed = yield from narrow(Suspect(result.chunk.extent, replicas) for result in chunks)
-        for more in narrowed.rest.values():
-            rest = rest.plus(more)
+        for way, more in narrowed.rest.items():
+            count(way, more)
         end = 0
         for place in narrowed.places:
-            if named >= MOST_NAMED and place.extent.end > end:
-                rest = rest.plus(Rest.of(place.extent))
-                continue
+            way = grouped(place.contents)
             offset = place.differences(end)
-            while offset is not None and named < MOST_NAMED:
+            while offset is not None and named.get(way, 0) < MOST_NAMED:
                 found = yield from locate(offset, tuple(sorted(place.contents)), lineage)
                 if found is None:
                     break
@@ -134,11 +142,23 @@ def _records(
                     done.add(found.extent.start)
                     finding = _finding(lineage, found, offset)
                     findings.append(finding)
-                    named += finding.kind is Kind.CORRUPT_RECORD
+                    named[way] = named.get(way, 0) + (finding.kind is Kind.CORRUPT_RECORD)
                 offset = place.differences(end)
-    if rest.count:
-        findings.append(_more(lineage, groups, findings, rest))
+            if offset is not None and named.get(way, 0) >= MOST_NAMED:
+                count(way, Rest.of(place.extent))
+    left = {way: more for way, more in left.items() if more.count}
+    if left:
+        findings.append(_more(lineage, findings, left))
     return findings
+
+
+def _enough(groups: Groups, named: Mapping[Groups, int], examined: int) -> bool:
+    """Whether the rest of these chunks is only counted. With three and more contents of a chunk, one damaged replica
+    must not use up the names of another."""
+    total = sum(named.values())
+    if len(groups) == 2:
+        return total >= MOST_NAMED
+    return total >= MOST_NAMED * len(groups) or (total >= MOST_NAMED and examined >= MOST_EXAMINED)
 
 
 def _ends(lineage: Lineage, reported: Sequence[Finding]) -> Requests[list[Finding]]:
@@ -208,10 +228,14 @@ def _where(found: Found, name: RecordName | None) -> str:
     return f"message {name.queue_offset} of queue {name.queue_id} of {name.topic} at {offset}"
 
 
-def _more(lineage: Lineage, groups: Groups, findings: Sequence[Finding], rest: Rest) -> Finding:
-    """A finding for all that was not examined one by one."""
-    corrupt = [finding for finding in findings if finding.kind is Kind.CORRUPT_RECORD]
-    replicas = sorted({replica for finding in corrupt for replica in finding.replicas}) or sorted(_all(groups))
+def _more(lineage: Lineage, findings: Sequence[Finding], left: Mapping[Groups, Rest]) -> Finding:
+    """A finding for all that was not examined one by one. Nobody knows whose copies are right there: it names every
+    replica outside of a majority, and all where there is none."""
+    rest = Rest()
+    for more in left.values():
+        rest = rest.plus(more)
+    replicas = sorted({replica for way in left for replica in _outside(way)})
+    corrupt = any(finding.kind is Kind.CORRUPT_RECORD for finding in findings)
     return Finding(
         kind=Kind.CORRUPT_RECORD if corrupt or not findings else Kind.UNUSED_BYTES,
         replicas=tuple(replicas),
@@ -219,9 +243,16 @@ def _more(lineage: Lineage, groups: Groups, findings: Sequence[Finding], rest: R
         first_difference=rest.first,
         segment=rest.first - rest.first % lineage.segment_size,
         epoch=lineage.epoch_at(rest.first),
-        detail=f"{_and(tuple(replicas))}: {rest.count} more places differ in the same way up to offset {rest.end}, in "
-        f"{rest.bytes} bytes; they were not examined one by one",
+        detail=f"{_and(tuple(replicas))}: {rest.count} more places differ up to offset {rest.end}, in {rest.bytes} "
+        "bytes; they were not examined one by one",
     )
+
+
+def _outside(way: Groups) -> tuple[ReplicaName, ...]:
+    """Replicas outside of the majority; all if none of these contents has one."""
+    largest, *others = way
+    outside = _all(tuple(others))
+    return outside if len(largest) > len(outside) else _all(way)
 
 
 def _missing(lineage: Lineage, tally: Tally) -> Requests[list[Finding]]:
