@@ -67,6 +67,7 @@ class BrokerApp:
         )
         self.replica.on_repaired, self.replica.on_suspected = self.log_scrubber.repaired, self.log_scrubber.suspect
         self.log_topics = LogTopics(settings=settings, role=core.role, store=core.store, topics=core.topics)
+        self.services.on_due(self.log_topics.on_due)
         self.registrar = Registrar(
             settings=settings,
             role=core.role,

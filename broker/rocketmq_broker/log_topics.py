@@ -4,10 +4,12 @@ A slave copies its master's table now and then, but the log at once. What an ear
 even if the last copy of its table lacks it.
 
 What an administrator has set stays: a queue that messages may be sent to but consumers do not read yet is one way of
-giving a topic more queues. A queue that nothing could be sent to, by this table, shows that the table is older.
+giving a topic more queues. A queue that nothing could be sent to, by this table, shows that the table is older: unless
+its messages were delayed, or sent back by consumers, and so may have been sent when the topic had more queues.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import msgspec
 import structlog
@@ -17,10 +19,16 @@ from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tools.topic_admin import MAX_QUEUES
+from rocketmq_formats.store.message import Record, read_record
+from rocketmq_formats.store.message_properties import REAL_TOPIC, find_property
 from rocketmq_formats.topics import DELETED_TOPICS
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
+
+
+MOST_DELAYED: Final = 1000
+"""Messages of a queue that are looked at for one that was sent and not delayed."""
 
 
 class LogTopics:
@@ -49,18 +57,44 @@ class LogTopics:
             if first == end:
                 continue  # the topic was deleted
             self._adopt({topic: (queue_id,)})
-            if self._newest(topic, queue_id) >= self._topics.version.timestamp:
+            if self._sent_since_table(topic, queue_id):
                 self._widen(topic, queue_id + 1)
+
+    def on_due(self, topic: str, queue_id: int, sent: int) -> None:
+        """A delayed message, stored at `sent` (ms), is going to be delivered to this queue."""
+        if sent >= self._topics.version.timestamp:
+            self._widen(topic, queue_id + 1)
 
     def _younger_than_table(self) -> dict[str, list[int]]:
         """Topics with the queues whose newest message was stored after the table last changed; one that is older and
         not in the table was deleted, and stays so."""
         since = self._topics.version.timestamp
         found = {
-            topic: [number for number in ids if self._lacks(topic, number) and self._newest(topic, number) >= since]
+            topic: [
+                number
+                for number in ids
+                if self._lacks(topic, number)
+                and (
+                    self._sent_since_table(topic, number)
+                    if self._topics.get(topic) is not None
+                    else self._newest(topic, number) >= since
+                )
+            ]
             for topic, ids in self._store.queues().items()
         }
         return {topic: ids for topic, ids in found.items() if ids}
+
+    def _sent_since_table(self, topic: str, queue_id: int) -> bool:
+        """Whether a message was sent to the queue after the table last changed, by the last `MOST_DELAYED` messages."""
+        first, end = self._store.queue_bounds(topic, queue_id)
+        for offset in range(end - 1, max(first, end - MOST_DELAYED) - 1, -1):
+            view = self._store.record_of(topic, queue_id, offset)
+            message = None if view is None else read_record(view, 0, len(view), check_crc=False)
+            if not isinstance(message, Record) or message.store_timestamp < self._topics.version.timestamp:
+                return False
+            if find_property(message.properties, REAL_TOPIC) is None:
+                return True
+        return False
 
     def _newest(self, topic: str, queue_id: int) -> int:
         """When the queue's last message was stored, ms."""

@@ -3,7 +3,7 @@
 One place that shows all of them; each lives in the module of its subject. `app.py` starts and ends them.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -251,6 +251,10 @@ class Services:
             on_ages=self._ages.merge,
         )
         replica.on_copy_from = self._sync.on_role_change
+
+    def on_due(self, listener: Callable[[str, int, int], None]) -> None:
+        """`listener` is called as `DelayService.on_due`."""
+        self._delay.on_due = listener
 
     def start(self) -> None:
         """The store is open."""

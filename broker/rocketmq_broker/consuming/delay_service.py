@@ -107,6 +107,8 @@ class DelayService:
         self._timers: dict[int, asyncio.Handle | asyncio.Task[None]] = {}
         """By level; 0: the search."""
         self._way: _Way | None = None
+        self.on_due: Callable[[str, int, int], None] = lambda _topic, _queue_id, _sent: None
+        """Called with topic, queue and store time (ms) of a delayed message before it is delivered here."""
 
     def on_role_change(self) -> None:
         """Master, slave or neither now, or another epoch; or this slave begins or ceases to act as master."""
@@ -352,6 +354,7 @@ class DelayService:
         )
         if self._way is _Way.ESCAPE:
             return self._let_escape(level, draft, record, view)
+        self.on_due(target.topic.decode("utf-8", "replace"), target.queue_id, record.store_timestamp)
         return self._append(level, draft)
 
     def _append(self, level: int, draft: Draft) -> float:

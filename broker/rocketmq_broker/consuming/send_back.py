@@ -100,7 +100,9 @@ class SendBack:
             levels=self._levels,
         )
         topic = self._topic_of(retry, group, unit_mode=header.unit_mode)
-        queue_id = next(self._turn) % (1 if retry.dead else group.retry_queue_nums)
+        # an administrator may have made the topic narrower: beyond its queues nobody would read the message
+        queues = min(group.retry_queue_nums, topic.read_queue_nums) or group.retry_queue_nums
+        queue_id = next(self._turn) % (1 if retry.dead else queues)
         try:
             appended = self._writer.append(self._draft(record, view, retry, queue_id))
         except StoreError as error:
