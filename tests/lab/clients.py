@@ -18,6 +18,7 @@ from tests.lab.programs import LabProcess
 _MAIN = "io.github.rocketmqha.lab.Clients"
 _OPTIONS = (*SMALL_HEAP, COMPILE_LITTLE)
 _POLL = 0.05
+_KINDS = frozenset({"sent", "failed", "received", "queues", "replied"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,19 @@ def send(
         if code != 0 or any(row[0] == "failed" for row in rows):
             raise ProcessDiedError(f"{process.name} ended with {code}:\n{process.tail()}")
     return [Sent(way, status, ids, offsets, int(queue), int(at)) for _, way, status, ids, offsets, queue, at in rows]
+
+
+def ask(folder: Path, *, nameservers: str, topic: str, count: int, timeout: float = 60.0) -> list[str]:
+    """Make `count` requests and wait for the reply to each; the replies' bodies.
+
+    Raises:
+        ProcessDiedError: a request got no reply.
+        TimeoutError: it took longer than `timeout` seconds.
+    """
+    arguments = ["request", "--namesrv", nameservers, "--topic", topic, "--count", str(count)]
+    with LabProcess(f"request-{topic}", _MAIN, arguments, folder=folder, options=_OPTIONS) as process:
+        _join(process, timeout)
+        return [body for kind, body, *_ in _rows(process) if kind == "replied"]
 
 
 class _Consumer(LabProcess):
@@ -138,6 +152,24 @@ class PushConsumer(_Consumer):
         _join(self, timeout)
 
 
+class Replier(_Consumer):
+    """Replies to each message of a topic with "reply to" and its body; `finish` ends it."""
+
+    def __init__(self, folder: Path, *, nameservers: str, group: str, topic: str) -> None:
+        arguments = ["reply", "--namesrv", nameservers, "--group", group, "--topic", topic]
+        super().__init__(f"reply-{folder.name}", _MAIN, arguments, folder=folder, options=_OPTIONS, tethered=False)
+
+    @property
+    def outcomes(self) -> list[str]:
+        """The status of each reply that it sent, or why it failed."""
+        return [row[2] if row[0] == "sent" else row[1] for row in _rows(self) if row[0] in {"sent", "failed"}]
+
+    def finish(self, timeout: float = 30.0) -> None:
+        """Raises as `PushConsumer.finish`."""
+        self.close_stdin()
+        _join(self, timeout)
+
+
 class PullConsumer(_Consumer):
     """Takes at least `count` messages, commits what it took, and ends."""
 
@@ -172,4 +204,4 @@ def _rows(process: JavaProcess) -> list[list[str]]:
     """Our lines in its output; the last may be half written, the client library prints some of its own."""
     text = process.output()
     lines = text[: text.rfind("\n") + 1].splitlines()
-    return [line.split("\t") for line in lines if line.partition("\t")[0] in {"sent", "failed", "received", "queues"}]
+    return [line.split("\t") for line in lines if line.partition("\t")[0] in _KINDS]

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -17,8 +18,10 @@ import org.apache.rocketmq.client.consumer.MessageQueueListener;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -26,7 +29,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * The official clients, one line of tab separated text for whatever happens: {@code send} in each way there is, {@code
- * push} and {@code pull} until standard input ends. Bodies are the prefix, the way, and a number.
+ * push} and {@code pull} until standard input ends, {@code request} and {@code reply}. Bodies are the prefix, the way, and a number.
  */
 public final class Clients {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -58,8 +61,14 @@ public final class Clients {
             case "pull":
                 pull(options);
                 break;
+            case "request":
+                request(options);
+                break;
+            case "reply":
+                reply(options);
+                break;
             default:
-                throw new IllegalArgumentException("the mode is send, push or pull, not " + options.mode);
+                throw new IllegalArgumentException("no such mode: " + options.mode);
         }
     }
 
@@ -177,6 +186,63 @@ public final class Clients {
             wanted -= messages.size();
         }
         consumer.shutdown(); // commits what is on the way
+    }
+
+    /**
+     * {@code --count} requests, one after the other; each waits for its reply. With a queue and a callback: 5.3.3's
+     * other forms of {@code request} end when the request is sent, whatever the broker does.
+     */
+    private static void request(Options options) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("requesters");
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.start();
+        MessageQueue queue = producer.fetchPublishMessageQueues(options.text("topic")).get(0);
+        for (long number = 0; number < options.number("count", 1); number++) {
+            byte[] body = ("request " + number).getBytes(StandardCharsets.UTF_8);
+            CompletableFuture<Message> reply = new CompletableFuture<>();
+            producer.request(new Message(options.text("topic"), body), queue, new RequestCallback() {
+                @Override
+                public void onSuccess(Message message) {
+                    reply.complete(message);
+                }
+
+                @Override
+                public void onException(Throwable failure) {
+                    reply.completeExceptionally(failure);
+                }
+            }, 30_000);
+            line("replied", new String(reply.get().getBody(), StandardCharsets.UTF_8));
+        }
+        producer.shutdown();
+    }
+
+    /** Replies to each message with "reply to" and its body. */
+    private static void reply(Options options) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("repliers");
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.start();
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
+        consumer.setNamesrvAddr(options.text("namesrv"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMessageQueueListener(queues());
+        consumer.subscribe(options.text("topic"), "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                received(message);
+                byte[] body = ("reply to " + body(message)).getBytes(StandardCharsets.UTF_8);
+                try {
+                    sent("reply", producer.send(MessageUtil.createReplyMessage(message, body), 10_000));
+                } catch (Exception failure) {
+                    line("failed", failure);
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        line("started");
+        waitForEnd();
+        consumer.shutdown();
+        producer.shutdown();
     }
 
     private static MessageQueueListener queues() {
