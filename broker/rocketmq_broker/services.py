@@ -28,6 +28,8 @@ from rocketmq_broker.tables.reverse_sync import PATIENCE_ALONE_SECONDS, PATIENCE
 from rocketmq_broker.tables.slave_sync import SlaveSync
 from rocketmq_broker.tables.slave_tables import SlaveTables
 from rocketmq_broker.tables.table_copies import TableCopies
+from rocketmq_broker.tools.consume_info import ConsumeInfo
+from rocketmq_broker.tools.consumer_calls import ConsumerCalls
 from rocketmq_broker.tools.flows import Flows
 from rocketmq_broker.tools.group_admin import GroupAdmin
 from rocketmq_broker.tools.offset_reset import OffsetReset
@@ -182,6 +184,26 @@ class Services:
             lane=lane,
             flows=core.traffic.flows,
         )
+        consume_info = ConsumeInfo(
+            broker_name=core.settings.name,
+            address=core.address,
+            store=core.store,
+            topics=core.topics,
+            groups=tables.groups,
+            offsets=tables.offsets,
+            consumers=core.clients.consumers,
+            lane=lane,
+            flows=core.traffic.flows,
+            progress=topic_info.progress,
+        )
+        consumer_calls = ConsumerCalls(
+            broker_name=core.settings.name,
+            role=core.role,
+            store=core.store,
+            topics=core.topics,
+            groups=tables.groups,
+            consumers=core.clients.consumers,
+        )
         topic_admin = TopicAdmin(topics=core.topics, file=core.topics_file, role=core.role)
         topic_deletion = TopicDeletion(
             role=core.role,
@@ -230,7 +252,7 @@ class Services:
         slave_tables = SlaveTables(tables, lane, self._delay.before_next_master)
         for api in (group_admin, topic_info, topic_admin, topic_deletion, self._copies, offset_reset, slave_tables):
             core.processor_table.register(api.processors)
-        for statistics in (self._flows, runtime_info):
+        for statistics in (self._flows, runtime_info, consume_info, consumer_calls):
             core.processor_table.register(statistics.processors)
         reverse_sync = ReverseSync(
             offsets=tables.offsets,

@@ -1,5 +1,5 @@
-"""Producers and consumers at this broker: HEART_BEAT (34), UNREGISTER_CLIENT (35), who is in a group (38, 203, 204),
-and the push to consumers that their group has changed (40).
+"""Producers and consumers at this broker: HEART_BEAT (34), UNREGISTER_CLIENT (35), who is in a group (38, 203, 204,
+328), and the push to consumers that their group has changed (40).
 
 Members leave by unregistering, when their connection closes, or after 120 s without a heartbeat.
 Source: rocketmq-all-5.3.3: ClientManageProcessor.java, ConsumerManageProcessor.java, ConsumerManager.java.
@@ -25,6 +25,8 @@ from rocketmq_formats.remoting.broker_admin import (
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
     ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
 )
 from rocketmq_formats.remoting.client import (
     ConsumerData,
@@ -48,6 +50,8 @@ SCAN_SECONDS = 10.0
 MAX_GROUPS_PER_HEARTBEAT = 1000
 MAX_SUBSCRIPTIONS = 1000
 """Of one group."""
+MAX_PRODUCERS_ANSWERED = 20_000
+"""In one answer to 328: it has to fit a frame, and is encoded in one step."""
 MAX_TAGS = 1000
 """Of one subscription."""
 
@@ -83,6 +87,7 @@ class ClientManager:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._consumer_list,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumer_connections,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producer_connections,
+            RequestCode.GET_ALL_PRODUCER_INFO: self._all_producers,
         }
 
     def start(self) -> None:
@@ -170,7 +175,27 @@ class ClientManager:
         body = encode_body(ProducerConnection(connection_set=connections))
         return response(command, ResponseCode.SUCCESS, None, None, body)
 
+    def _all_producers(self, command: RemotingCommand, _peer: Peer) -> Answer:
+        groups = self.producers.groups()
+        if sum(len(self.producers.of(group)) for group in groups) > MAX_PRODUCERS_ANSWERED:
+            remark = f"more than {MAX_PRODUCERS_ANSWERED} producers: ask for a group at a time (204)"
+            raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
+        data = {
+            group: tuple(self._producer(*member) for member in self.producers.of(group).items()) for group in groups
+        }
+        return response(command, ResponseCode.SUCCESS, None, None, encode_body(ProducerTableInfo(data=data)))
+
     # inside
+
+    def _producer(self, peer: Peer, client: Client) -> ProducerInfo:
+        silent_ms = round((self._loop.time() - self._seen[peer]) * 1000)
+        return ProducerInfo(
+            client_id=client.client_id,
+            remote_ip=f"/{peer.address}",
+            language=client.language,
+            version=client.version,
+            last_update_timestamp=now_ms() - silent_ms,
+        )
 
     def _consumer(self, peer: Peer, client: Client, data: ConsumerData, *, minimal: bool) -> None:
         group = data.group_name

@@ -1,4 +1,5 @@
-"""Tools and slaves at the topics: the table (21, 351), what is in the queues (202), who consumes (300), how far (208).
+"""Tools and slaves at the topics: the table (21, 351, 305), what is in the queues (202), who consumes (300), how far
+(208).
 
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
@@ -24,6 +25,7 @@ from rocketmq_formats.remoting.broker_admin import (
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.nameserver import TopicList
 from rocketmq_formats.remoting.registration import TopicConfigSerializeWrapper
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
@@ -70,6 +72,7 @@ class TopicInfo:
             RequestCode.GET_TOPIC_STATS_INFO: self._stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
             RequestCode.GET_CONSUME_STATS: self._consume_stats,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
         }
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
@@ -78,6 +81,10 @@ class TopicInfo:
         if topic is None:
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return response(request, ResponseCode.SUCCESS, None, None, encode_body(topic))
+
+    def _system_topics(self, request: RemotingCommand, _peer: Peer) -> Answer:
+        body = TopicList(topic_list=sorted(self._topics.system), broker_addr=None)
+        return response(request, ResponseCode.SUCCESS, None, None, encode_body(body))
 
     def _stats(self, request: RemotingCommand, peer: Peer) -> Answer:
         header = decode_header(TopicRequestHeader, request.ext_fields or {})
@@ -129,22 +136,22 @@ class TopicInfo:
                 for queue_id in range(count):
                     if pace.over:
                         await pace.rest()
-                    pairs.append((self._queue(name, queue_id), self._progress(header.consumer_group, name, queue_id)))
+                    progress = self.progress(header.consumer_group, name, queue_id)
+                    pairs.append((self._queue(name, queue_id), encode_body(progress)))
             tps = sum(self._flows.consume_tps(name, header.consumer_group) for name in queues)
             return response(request, ResponseCode.SUCCESS, None, None, encode_offsets(pairs, consumeTps=tps))
 
         return self._lane.answer(request, peer, make)
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> bytes:
+    def progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        """Where a group is in a queue."""
         consumed = self._offsets.find(group, topic, queue_id) or 0
         last = self._store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else 0
-        return encode_body(
-            OffsetWrapper(
-                broker_offset=self._store.queue_bounds(topic, queue_id)[1],
-                consumer_offset=consumed,
-                pull_offset=max(self._offsets.pull_offset(group, topic, queue_id) or 0, consumed),
-                last_timestamp=max(last, 0),
-            )
+        return OffsetWrapper(
+            broker_offset=self._store.queue_bounds(topic, queue_id)[1],
+            consumer_offset=consumed,
+            pull_offset=max(self._offsets.pull_offset(group, topic, queue_id) or 0, consumed),
+            last_timestamp=max(last, 0),
         )
 
     def _queue(self, topic: str, queue_id: int) -> bytes:

@@ -356,3 +356,98 @@ class ProducerConnection(Body, frozen=True):
 
 class GroupList(Body, frozen=True):
     group_list: frozenset[str] = frozenset()
+
+
+# 303 QUERY_CONSUME_TIME_SPAN, 317 GET_BROKER_CONSUME_STATS, 321 QUERY_CONSUME_QUEUE
+
+
+class QueryConsumeTimeSpanRequestHeader(Header, frozen=True):
+    topic: TopicName
+    group: str
+
+
+class QueueTimeSpan(Body, frozen=True):
+    """Store times in ms of a queue's first and last message and of the last one consumed, -1 without one;
+    `delay_time` is the age in ms of the next one to consume, 0 without one."""
+
+    message_queue: MessageQueue
+    min_time_stamp: Int64
+    max_time_stamp: Int64
+    consume_time_stamp: Int64
+    delay_time: Int64 = 0
+
+
+class QueryConsumeTimeSpanBody(Body, frozen=True):
+    consume_time_span_set: Sequence[QueueTimeSpan] = ()
+
+
+class GetConsumeStatsInBrokerHeader(Header, frozen=True):
+    """`is_order`: only of topics that are consumed in order."""
+
+    is_order: bool = False
+
+
+class QueryConsumeQueueRequestHeader(Header, frozen=True):
+    """`count` units from `index` on."""
+
+    topic: TopicName
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
+
+
+class ConsumeQueueData(Body, frozen=True):
+    """One unit; Java's other keys are about extensions, which we do not have."""
+
+    physic_offset: Int64
+    physic_size: Int32
+    tags_code: Int64
+    eval: bool = False
+
+
+class QueryConsumeQueueResponseBody(Body, frozen=True):
+    """`filter_data` is text for people."""
+
+    queue_data: Sequence[ConsumeQueueData]
+    max_queue_index: Int64
+    min_queue_index: Int64
+    subscription_data: SubscriptionData | None = None
+    filter_data: str | None = None
+
+
+# 328 GET_ALL_PRODUCER_INFO, 343 QUERY_TOPICS_BY_CONSUMER (answered with a `nameserver.TopicList`),
+# 345 QUERY_SUBSCRIPTION_BY_CONSUMER
+
+
+class ProducerInfo(Body, frozen=True):
+    """`remote_ip` is `/ip:port`, as Java prints addresses; `last_update_timestamp` is ms."""
+
+    client_id: str
+    remote_ip: str = field(name="remoteIP")
+    language: str
+    version: Int32
+    last_update_timestamp: Int64
+
+
+class ProducerTableInfo(Body, frozen=True):
+    """Body of the answer to 328, by group."""
+
+    data: Mapping[str, Sequence[ProducerInfo]] = field(default_factory=dict)
+
+
+class QueryTopicsByConsumerRequestHeader(Header, frozen=True):
+    group: str
+
+
+class QuerySubscriptionByConsumerRequestHeader(Header, frozen=True):
+    group: str
+    topic: str | None = None
+
+
+class QuerySubscriptionResponseBody(Body, frozen=True):
+    """`subscription_data` is null where the group is not online, or does not subscribe."""
+
+    group: str
+    topic: str | None = None
+    subscription_data: SubscriptionData | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from rocketmq_formats.store.consume_queue import Unit
 from rocketmq_store.model import GetResult
 from rocketmq_store.queues.consume_queues import ConsumeQueues
 from rocketmq_store.queues.reading import Reader
@@ -56,6 +57,15 @@ class QueueReading:
         min offset)."""
         queue = self._queues.find(topic, queue_id)
         return -1 if queue is None else self._reader.store_time(queue, offset)
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit] | None:
+        """At most `count` units of the queue from `offset` on; None: no such queue."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return None
+        if not queue.min_offset <= offset < queue.max_offset:
+            return []
+        return list(queue.units(offset, min(count, queue.max_offset - offset)))
 
     def queues(self) -> dict[str, list[int]]:
         """Topics with the ids of their queues that have messages."""

@@ -104,6 +104,11 @@ class TopicTable:
         """Topics that no tool may change."""
         return topic in self._system or topic.startswith(_SYSTEM_PREFIX)
 
+    @property
+    def system(self) -> frozenset[str]:
+        """Names of the system topics."""
+        return self._system
+
     def is_built_in(self, topic: str) -> bool:
         """Topics that every broker of the group makes; the names of cluster and broker may be no legal topics."""
         return topic in self._built_in
