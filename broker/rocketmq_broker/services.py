@@ -62,7 +62,8 @@ class Services:
         core.clients.on_scan = locks.expire
         self._serve_producers(replica, locks)
         self._serve_consumers(writer, locks)
-        self._serve_tools(replica, writer)
+        self._serve_tools(replica, writer, locks)
+        self._forget_deleted()
         core.processor_table.register(
             ReplicaApi(
                 settings=core.settings,
@@ -73,6 +74,15 @@ class Services:
                 ha_address=core.ha_address,
             ).processors
         )
+
+    def _forget_deleted(self) -> None:
+        """What only this process keeps about a topic or a group goes when the tables lose it, at slaves too. Not locks:
+        a slave's table may also be an older one, without a group that has them."""
+        flows, tables = self._core.traffic.flows, self._core.tables
+        self._core.topics.on_removed(flows.forget_topics)
+        self._core.topics.on_removed(lambda topics: tables.offsets.forget_pulls(topics=topics))
+        tables.groups.on_removed(flows.forget_groups)
+        tables.groups.on_removed(lambda groups: tables.offsets.forget_pulls(groups=groups))
 
     def _lock_members(self) -> LockMembers | None:
         core = self._core
@@ -172,9 +182,8 @@ class Services:
             broker_name=settings.name, role=core.role, name_servers=settings.name_servers, client=core.client
         )
 
-    def _serve_tools(self, replica: Replica, writer: InnerWriter) -> None:
+    def _serve_tools(self, replica: Replica, writer: InnerWriter, locks: LockApi) -> None:
         core, tables, lane = self._core, self._core.tables, self.lane
-        group_admin = GroupAdmin(groups=tables.groups, offsets=tables.offsets, file=tables.groups_file, lane=lane)
         topic_info = TopicInfo(
             broker_name=core.settings.name,
             store=core.store,
@@ -211,7 +220,16 @@ class Services:
             writer=writer,
             topics=core.topics,
             topics_file=core.topics_file,
+            tables=tables,
+            forget_locks=locks.forget_topics,
+        )
+        group_admin = GroupAdmin(
+            groups=tables.groups,
             offsets=tables.offsets,
+            file=tables.groups_file,
+            lane=lane,
+            topic_deletion=topic_deletion,
+            forget_locks=locks.forget_groups,
         )
         self._copies = TableCopies(
             role=core.role,

@@ -249,8 +249,6 @@ class DelayService:
     def _skip_deleted(self, level: int, progress: LevelProgress) -> int:
         """Continue behind messages of which an earlier master delivered no copies, because their topics were deleted.
         Returns how many, at most SEARCH_PORTION."""
-        if self._way is not _Way.LOG:
-            return 0
         for skipped in range(SEARCH_PORTION):
             delayed = self._delayed(level, progress.next)
             target = None if delayed is None else target_of(delayed)
@@ -336,8 +334,8 @@ class DelayService:
         target = target_of(record)
         if target is None:
             return self._pass_over(level, "it does not name its topic and queue")
-        if self._way is _Way.LOG and self._is_deleted(target, record):
-            progress.passed_over(progress.next + 1)
+        if self._is_deleted(target, record):
+            self._drop(level, record, view)
             return 0
         draft = Draft(
             topic=target.topic,
@@ -356,6 +354,14 @@ class DelayService:
             return self._let_escape(level, draft, record, view)
         self.on_due(target.topic.decode("utf-8", "replace"), target.queue_id, record.store_timestamp)
         return self._append(level, draft)
+
+    def _drop(self, level: int, record: Record, view: memoryview) -> None:
+        """Its topic was deleted."""
+        progress = self._progress[level]
+        if self._way is _Way.ESCAPE:
+            # what is known of a level has no gap: without this the next master would send what escaped before again
+            self._delays.escape(level, self._escaped_with(level, progress.next, record, view))
+        progress.passed_over(progress.next + 1)
 
     def _append(self, level: int, draft: Draft) -> float:
         progress = self._progress[level]
@@ -387,13 +393,17 @@ class DelayService:
         left = self._escaping.yields_for
         if left > 0:
             return left
-        offset, known = self._progress[level].next, self._delays.escaped.get(level)
-        if known is not None and known.next == offset and not self._is_of_this_log(level, known):
-            known = None
-        fact = one_more(known, offset, record.physical_offset, view)
+        fact = self._escaped_with(level, self._progress[level].next, record, view)
         draft.body = bytes(draft.body)  # the file may be deleted meanwhile
         self._timers[level] = self._loop.create_task(self._send(level, draft, fact))
         return None
+
+    def _escaped_with(self, level: int, offset: int, record: Record, view: memoryview) -> Escaped:
+        """What is known of the level's messages at other groups once this one need not be delivered any more."""
+        known = self._delays.escaped.get(level)
+        if known is not None and known.next == offset and not self._is_of_this_log(level, known):
+            known = None
+        return one_more(known, offset, record.physical_offset, view)
 
     async def _send(self, level: int, draft: Draft, fact: Escaped) -> None:
         pause = await self._escaping.send(level, draft, fact)

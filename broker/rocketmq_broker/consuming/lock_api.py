@@ -5,8 +5,9 @@ queue to the first who asks, while the old holder believes for up to 30 s that i
 gets what most replicas of the group give it: the broker that it asks asks the others (`lock_members.py`).
 
 Two rules beside the count keep two clients from holding a queue at a time, though replicas die, return or are cut off:
-- A lock is taken back only by its client or by time. What a lost vote leaves behind at this broker is released if that
-  request took it; anything older may be part of a majority that the client got at another master.
+- A lock is taken back only by its client or by time, or at this broker when its topic or group is deleted. What a lost
+  vote leaves behind at this broker is released if that request took it; anything older may be part of a majority that
+  the client got at another master.
 - A broker that has just started gives nothing for as long as a lock lasts: it has forgotten whose queues are taken.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java (which knows neither rule).
 """
@@ -14,6 +15,7 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java (which knows neither rule)
 import asyncio
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -57,6 +59,14 @@ class LockApi:
         if self._expiring is None or self._expiring.done():
             steps = in_steps(self._locks.expire(self._clock()), Pace(time.perf_counter))
             self._expiring = asyncio.ensure_future(steps)
+
+    def forget_groups(self, groups: AbstractSet[str]) -> None:
+        """These are deleted."""
+        self._locks.forget_groups(groups)
+
+    def forget_topics(self, topics: AbstractSet[str]) -> None:
+        """These are deleted: a topic of the same name begins without holders."""
+        self._locks.forget_topics(topics)
 
     def any_held(self, group: str) -> bool:
         """Whether a client of the group holds a queue: the group consumes in order."""

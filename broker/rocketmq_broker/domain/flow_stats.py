@@ -7,6 +7,7 @@ an answer is up to 10 s old. `flows.py` calls it and answers.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -117,6 +118,17 @@ class FlowStats:
         """Count a message that a group sent back."""
         self._add(self._back, f"{topic}@{group}", 1, 0)
 
+    def forget_topics(self, topics: AbstractSet[str]) -> None:
+        """These are deleted."""
+        _drop(self._puts, lambda topic: topic in topics)
+        for counters in (self._gets, self._back):
+            _drop(counters, lambda key: key.partition("@")[0] in topics)
+
+    def forget_groups(self, groups: AbstractSet[str]) -> None:
+        """These are deleted."""
+        for counters in (self._gets, self._back):
+            _drop(counters, lambda key: key.partition("@")[2] in groups)
+
     def stats(self, name: str, key: str) -> StatsData | None:
         """What Java calls statistics `name` of `key`: a topic, `topic@group`, or of a broker the cluster; None without
         any."""
@@ -163,7 +175,13 @@ PORTION: Final = 2000
 def _sampler(counters: dict[str, Counter], keys: list[str], number: int, now: float) -> Callable[[], None]:
     def sample() -> None:
         for key in keys:
-            if not counters[key].sample(number, now):
+            counter = counters.get(key)  # its topic or group may have been deleted meanwhile
+            if counter is not None and not counter.sample(number, now):
                 del counters[key]
 
     return sample
+
+
+def _drop(counters: dict[str, Counter], goes: Callable[[str], bool]) -> None:
+    for key in [key for key in counters if goes(key)]:
+        del counters[key]

@@ -259,6 +259,15 @@ class ConsumerTables:
             table,
         )
 
+    async def offsets_saved(self) -> None:
+        """Until the consumer offsets as they are now are on disk, with what was removed.
+
+        Raises:
+            StorageError: they are not; the write is retried.
+        """
+        self._save_offsets()
+        await self._offsets_file.saved()
+
     async def delays_saved(self) -> None:
         """Until what is known now of delayed messages is on disk.
 

@@ -291,8 +291,7 @@ class SlaveSync:
             self._take_topics(master, topics)
         if groups:
             self._take_groups(master, groups)
-        if offsets:
-            self._take_changed_offsets(offsets)
+        removed = bool(offsets) and self._take_changed_offsets(offsets)
         if news.acting_taken:
             self._acting_taken()
         if delays:
@@ -301,10 +300,13 @@ class SlaveSync:
             # for the master, the next request confirms that they are durable here
             await self._topics_file.saved()
             await self._tables.groups_file.saved()
+        if removed:
+            await self._tables.offsets_saved()
         if self._role.role is Role.SLAVE and self._role.master_address == master:
             self._copied_changes = news
 
-    def _take_changed_offsets(self, body: bytes) -> None:
+    def _take_changed_offsets(self, body: bytes) -> bool:
+        """Whether something was removed."""
         changes = decode_config(ConsumerOffsetChanges, body)
         offsets = self._tables.offsets
         self._compare_offsets()
@@ -314,6 +316,7 @@ class SlaveSync:
         if not changes.more:
             offsets.copied(changes.data_version)
         self._offsets_changes = offsets.changes
+        return bool(changes.removed)
 
     def _compare_offsets(self) -> None:
         if self._tables.offsets.changes != self._offsets_changes:

@@ -147,10 +147,18 @@ async def _no_wait() -> str | None:
     return None
 
 
-async def answer_when_durable(request: RemotingCommand, file: TableFile, barrier: Barrier) -> RemotingCommand:
-    """The answer to a tool that changed, or repeated a change of, what `file` keeps."""
+async def _nothing_else() -> None:
+    pass
+
+
+async def answer_when_durable(
+    request: RemotingCommand, file: TableFile, barrier: Barrier, also: Callable[[], Awaitable[None]] = _nothing_else
+) -> RemotingCommand:
+    """The answer to a tool that changed, or repeated a change of, what `file` keeps. `also`: returns when other files
+    that changed are on disk, and raises as `saved`."""
     try:
         await file.saved()
+        await also()
     except StorageError as error:
         return response(request, ResponseCode.SYSTEM_ERROR, f"the change holds only until a restart: {error}")
     problem = await barrier()

@@ -1,11 +1,16 @@
 """Requests of tools and slaves for the table of consumer groups: 200 and 207 change it, 201 and 352 read it.
 
+A group that is deleted with its offsets (`cleanOffset`) loses its retry and dead letter topics too, which mqadmin
+deletes by requests of their own in any case; without, a group of the same name continues where the old one was.
+
 The answer to a change leaves when the table is on disk and, with strict durability, at the slaves in sync. As in Java a
 slave accepts changes too; they last until it copies its master's table.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
 import asyncio
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 import structlog
 
@@ -16,6 +21,7 @@ from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.table_body import TableBody
 from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_broker.tools.topic_deletion import TopicDeletion
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.broker_admin import (
@@ -25,7 +31,7 @@ from rocketmq_formats.remoting.broker_admin import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.topics import SubscriptionGroupConfig
+from rocketmq_formats.topics import DLQ_PREFIX, RETRY_PREFIX, SubscriptionGroupConfig
 from rocketmq_runtime.remoting.server import Answer, Peer
 
 log = structlog.get_logger(__name__)
@@ -35,11 +41,20 @@ class GroupAdmin:
     """The table of groups by request."""
 
     def __init__(
-        self, *, groups: SubscriptionGroups, offsets: ConsumerOffsets, file: TableFile, lane: SlowLane
+        self,
+        *,
+        groups: SubscriptionGroups,
+        offsets: ConsumerOffsets,
+        file: TableFile,
+        lane: SlowLane,
+        topic_deletion: TopicDeletion,
+        forget_locks: Callable[[AbstractSet[str]], None],
     ) -> None:
         self._groups = groups
         self._offsets = offsets
         self._file = file
+        self._topic_deletion = topic_deletion
+        self._forget_locks = forget_locks
         self.replication_barrier: MakeBarrier = no_barrier
         self.all = TableBody(
             lane,
@@ -71,11 +86,15 @@ class GroupAdmin:
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
+        group = header.group_name
         if header.clean_offset:
-            self._offsets.remove_group(header.group_name)
-        if self._groups.delete(header.group_name):
-            log.info("consumer group deleted", group=header.group_name, by=peer.address, offsets=header.clean_offset)
-        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
+            for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+                self._topic_deletion.delete(prefix + group, peer)
+            self._offsets.remove_group(group)
+        self._forget_locks({group})
+        if self._groups.delete(group):
+            log.info("consumer group deleted", group=group, by=peer.address, offsets=header.clean_offset)
+        return asyncio.ensure_future(self._topic_deletion.answer(request))
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields or {})

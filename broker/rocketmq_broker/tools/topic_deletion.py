@@ -1,6 +1,8 @@
 """215: deletes a topic. The master writes the deletion into the log, and so each replica hides the topic's messages
 before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
-queues continue. The table of topics and the groups' offsets lose the topic at once.
+queues continue. The tables of topics, groups and offsets lose the topic at once, and so does what only this process
+keeps (docs/architecture.md#what-a-deletion-removes). The answer leaves when all of that is on disk and, with strict
+durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it.
 
 As in Java a slave accepts the request too; that changes its tables until it copies its master's.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
@@ -8,17 +10,18 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 
 import asyncio
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
-from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
@@ -49,7 +52,8 @@ class TopicDeletion:
         writer: InnerWriter,
         topics: TopicTable,
         topics_file: TableFile,
-        offsets: ConsumerOffsets,
+        tables: ConsumerTables,
+        forget_locks: Callable[[AbstractSet[str]], None],
         clock: Callable[[], float] = boot_clock,
     ) -> None:
         """`clock`: what leases are in."""
@@ -58,7 +62,8 @@ class TopicDeletion:
         self._writer = writer
         self._topics = topics
         self._file = topics_file
-        self._offsets = offsets
+        self._tables = tables
+        self._forget_locks = forget_locks
         self._clock = clock
         self._recorded = 0, 0
         """The epoch of the last deletion that this master wrote, and where in the log it ends."""
@@ -74,15 +79,24 @@ class TopicDeletion:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
-        is_master = self._role.role is Role.MASTER
-        known = self._topics.get(header.topic) is not None
-        if is_master and (known or header.topic in self._store.queues()):  # a repetition, perhaps at another master
-            self._record(header.topic)
-        self._offsets.remove_topic(header.topic)
-        if self._topics.delete(header.topic, state_version=self._role.epoch, now_ms=now_ms()):
-            log.info("topic deleted", topic=header.topic, by=peer.address)
-        epoch, end = self._recorded
-        return asyncio.ensure_future(self._answer(request, end if is_master and epoch == self._role.epoch else 0))
+        self.delete(header.topic, peer)
+        return asyncio.ensure_future(self.answer(request))
+
+    def delete(self, topic: str, peer: Peer) -> None:
+        """Delete a topic, or repeat that. `answer` waits until it is done.
+
+        Raises:
+            RequestRefusedError: nothing is changed.
+        """
+        known = self._topics.get(topic) is not None
+        # a repetition, perhaps at another master
+        if self._role.role is Role.MASTER and (known or topic in self._store.queues()):
+            self._record(topic)
+        self._tables.offsets.remove_topic(topic)
+        self._tables.groups.forget_topic(topic)
+        self._forget_locks({topic})
+        if self._topics.delete(topic, state_version=self._role.epoch, now_ms=now_ms()):
+            log.info("topic deleted", topic=topic, by=peer.address)
 
     def _record(self, topic: str) -> None:
         """Write the deletion into the log."""
@@ -104,9 +118,11 @@ class TopicDeletion:
         except StoreError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the topic is not deleted: {error}") from error
 
-    async def _answer(self, request: RemotingCommand, end: int) -> RemotingCommand:
+    async def answer(self, request: RemotingCommand) -> RemotingCommand:
         """When the tables are as safe as every change of them, and the deletion in the log as safe as a message."""
-        answer = await answer_when_durable(request, self._file, self.replication_barrier())
+        epoch, recorded = self._recorded
+        end = recorded if self._role.role is Role.MASTER and epoch == self._role.epoch else 0
+        answer = await answer_when_durable(request, self._file, self.replication_barrier(), self._tables_saved)
         if answer.code != ResponseCode.SUCCESS:
             return answer
         until = asyncio.get_running_loop().time() + CONFIRM_SECONDS
@@ -117,3 +133,7 @@ class TopicDeletion:
                 )
             await asyncio.sleep(POLL_SECONDS)
         return answer
+
+    async def _tables_saved(self) -> None:
+        await self._tables.groups_file.saved()
+        await self._tables.offsets_saved()

@@ -14,7 +14,7 @@ from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.replica_link import Replication
 from rocketmq_formats.store.message_properties import format_properties
-from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_formats.topics import DELETED_TOPICS, SCHEDULE_TOPIC
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft, StoreSettings
@@ -116,6 +116,12 @@ class Member:
         for body in bodies:
             names = {"UNIQ_KEY": body.decode(), "DELAY": str(level), "REAL_TOPIC": "T", "REAL_QID": "0"}
             self._append(Draft(topic=b"T", queue_id=0, body=body, properties=format_properties(names)))
+
+    def topic_deleted(self, topic: str = "T") -> None:
+        """The record of a deletion is replicated and confirmed."""
+        host = bytes(8)
+        body = topic.encode()
+        self._append(Draft(topic=DELETED_TOPICS.encode(), queue_id=0, body=body, born_host=host, store_host=host))
 
     def _append(self, draft: Draft) -> None:
         self.store.append(draft, 1_000_000 + int(self.loop.time() * 1000))

@@ -345,3 +345,29 @@ async def test_after_a_master_it_acts_again(members: Members) -> None:
     await asyncio.sleep(3)
     assert slave.outlet.taken == [b"0", b"1", b"4"]
     assert slave.on_disk[1][:2] == (4, 5)
+
+
+async def test_what_was_sent_to_a_deleted_topic_stays_and_leaves_no_gap(members: Members) -> None:
+    slave = members.new()
+    slave.arrives(b"before")
+    slave.arrives(b"deleted", topic="Gone")
+    slave.arrives(b"after")
+    slave.topic_deleted("Gone")
+    slave.act()
+    await asyncio.sleep(3)
+    assert slave.outlet.taken == [b"before", b"after"]
+    master = members.with_log_of(slave)
+    master.lead()
+    await asyncio.sleep(3)
+    assert master.stored() == []
+
+
+async def test_an_acting_slave_finds_the_copies_behind_a_message_of_a_deleted_topic(members: Members) -> None:
+    slave = members.new()
+    slave.arrives(b"deleted", topic="Gone")
+    slave.arrives(b"delivered", b"waits")
+    slave.topic_deleted("Gone")
+    slave.master_delivers(b"delivered")
+    slave.act()
+    await asyncio.sleep(3)
+    assert slave.outlet.taken == [b"waits"]

@@ -497,3 +497,17 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for counter in range(9):
         finish(table.take_acting(_commits(5, 4, counter)))
     assert len(table._taken._taken) == 3
+
+
+def test_an_acting_slaves_first_commit_does_not_bring_back_what_was_deleted() -> None:
+    master = ConsumerOffsets()
+    base = master.version = DataVersion(state_version=1, timestamp=1, counter=1)
+    acting = ActingCommits(base=base, commits={"T@G": (ActingCommit(1, 5, NEVER),)})
+    assert master.commit("G", "T", 0, 7)
+    master.remove_topic("T")
+    master.copied(DataVersion(state_version=2, timestamp=2, counter=2))
+    finish(master.take_acting(acting))
+    assert master.find("G", "T", 1) is None
+    later = msgspec.structs.replace(acting, base=master.version)
+    finish(master.take_acting(later))
+    assert master.find("G", "T", 1) == 5, "of a topic of the same name"

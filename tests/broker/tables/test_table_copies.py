@@ -44,7 +44,7 @@ from rocketmq_formats.replica_link import (
     encode,
 )
 from rocketmq_formats.steps import finish
-from rocketmq_formats.store.config_files import SubscriptionGroupsFile, TopicsFile, decode_config
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, TopicsFile, decode_config
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, running
@@ -106,6 +106,8 @@ async def test_a_change_is_acknowledged_when_the_slaves_in_sync_have_it(tmp_path
                     assert "T" in topics.topic_config_table, "on disk"
                     assert slave.app.topics.version == master.app.topics.version
         await master.call(commit_request(7))
+        for slave in (second, third):
+            await slave.app.tables.offsets_saved()
         for command in (
             request(RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequestHeader(topic="T")),
             request(
@@ -118,6 +120,9 @@ async def test_a_change_is_acknowledged_when_the_slaves_in_sync_have_it(tmp_path
             assert slave.app.topics.get("T") is None
             assert slave.app.tables.groups.get("G") is None
             assert slave.app.tables.offsets.find("G", "T", 0) is None
+        for folder in ("1", "2", "3"):
+            content = (tmp_path / folder / "config" / "consumerOffset.json").read_bytes()
+            assert decode_config(ConsumerOffsetsFile, content).offset_table == {}, "on disk"
 
 
 async def test_committed_offsets_are_at_the_slaves_at_once_and_only_what_changed(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ caller.
 Source: rocketmq-all-5.3.3: RebalanceLockManager.java.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
@@ -103,6 +104,23 @@ class QueueLocks:
                 self._count -= 1
         if not locks:
             self._groups.pop(group, None)
+
+    def forget_groups(self, groups: AbstractSet[str]) -> None:
+        """These are deleted."""
+        self._drop(groups & self._groups.keys(), lambda _queue: True)
+
+    def forget_topics(self, topics: AbstractSet[str]) -> None:
+        """These are deleted."""
+        self._drop(set(self._groups), lambda queue: queue.topic in topics)
+
+    def _drop(self, groups: AbstractSet[str], goes: Callable[[MessageQueue], bool]) -> None:
+        for group in groups:
+            locks = self._groups[group]
+            for queue in [queue for queue in locks if goes(queue)]:
+                del locks[queue]
+                self._count -= 1
+            if not locks:
+                del self._groups[group]
 
     def any_held(self, group: str, now: float) -> bool:
         """Whether a client of the group holds a queue: the group consumes in order."""

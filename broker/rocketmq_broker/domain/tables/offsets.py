@@ -7,6 +7,7 @@ Source: rocketmq-all-5.3.3: ConsumerOffsetManager.java.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -153,6 +154,12 @@ class ConsumerOffsets:
             self._pulled.clear()  # the next pulls fill it again
         self._pulled[key] = offset
 
+    def forget_pulls(self, *, groups: AbstractSet[str] = frozenset(), topics: AbstractSet[str] = frozenset()) -> None:
+        """These groups, or these topics, are deleted."""
+        self._pulled = {
+            key: offset for key, offset in self._pulled.items() if key[0] not in groups and key[1] not in topics
+        }
+
     def merge(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """A slave takes over its master's table (Java's putAll): the master's numbers win, higher or lower; entries
         that the master lacks stay."""
@@ -230,6 +237,8 @@ class ConsumerOffsets:
 
     def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
         own = self._find(key, commit.queue_id)
+        if own is None and self._resets.removed_since(base, key):
+            return  # the slave could not know that yet
         offset = joined(own, commit, reset=self._resets.may_follow(base, key, commit, own))
         if offset is not None:
             self._put(key, commit.queue_id, offset)
@@ -260,6 +269,7 @@ class ConsumerOffsets:
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._count -= len(self._table.pop(key))
+            self._resets.note_removal(key, self.version)
             self._mark_changed(key)
         if len(self._changed) - len(self._table) > MAX_REMOVED:
             self._changed = {key: number for key, number in self._changed.items() if key in self._table}

@@ -15,6 +15,8 @@ MAX_RESETS: Final = 10_000
 """Queues that went back and are remembered. Of others a reset may be undone if it went back to what an acting slave
 had copied before, or later."""
 
+ALL_QUEUES: Final = -1
+
 
 class Resets:
     def __init__(self) -> None:
@@ -31,6 +33,15 @@ class Resets:
         self._versions[key, queue_id] = version
         if len(self._versions) > MAX_RESETS:
             del self._versions[next(iter(self._versions))]
+
+    def note_removal(self, key: str, version: DataVersion) -> None:
+        """The key was removed, in a table of `version`."""
+        self.note(key, ALL_QUEUES, version)
+
+    def removed_since(self, base: DataVersion, key: str) -> bool:
+        """Whether the key was removed after a table of version `base` was copied."""
+        version = self._versions.get((key, ALL_QUEUES))
+        return version is not None and base <= version
 
     def table_replaced(self) -> None:
         """A file's or another broker's table was taken over as a whole: a queue that went back there may be further now

@@ -6,6 +6,7 @@ Source: rocketmq-all-5.3.3: SubscriptionGroupManager.java, TopicValidator.java, 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rocketmq_broker.domain.tables.topics import LEGAL, name_problem
@@ -51,6 +52,7 @@ class SubscriptionGroups:
         self._state_version = state_version
         self._now_ms = now_ms
         self._listeners: list[Callable[[], None]] = []
+        self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table = {name: SubscriptionGroupConfig(group_name=name) for name in _BUILT_IN}
         self.forbidden: Mapping[str, Mapping[str, int]] = {}
         """group -> topic -> bits; kept for official brokers, not used here."""
@@ -59,6 +61,10 @@ class SubscriptionGroups:
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` is called after every change of the table."""
         self._listeners.append(listener)
+
+    def on_removed(self, listener: Callable[[AbstractSet[str]], None]) -> None:
+        """As of `TopicTable`, with groups."""
+        self._on_removed.append(listener)
 
     @property
     def table(self) -> Mapping[str, SubscriptionGroupConfig]:
@@ -113,9 +119,11 @@ class SubscriptionGroups:
         forbidden: Mapping[str, Mapping[str, int]],
     ) -> None:
         """A slave's table becomes its master's."""
+        removed = self._table.keys() - groups.keys()
         self.version = version
         self._table = dict(groups)
         self.forbidden = forbidden
+        self._removed(removed)
         self._changed()
 
     def put(self, group: SubscriptionGroupConfig) -> bool:
@@ -127,11 +135,29 @@ class SubscriptionGroups:
         return True
 
     def delete(self, group: str) -> bool:
-        """Delete one; False if it did not exist."""
-        if self._table.pop(group, None) is None:
+        """Delete one with what is forbidden to it; False if there was neither."""
+        known, forbidden = self._table.pop(group, None), self.forbidden.get(group)
+        if known is None and forbidden is None:
             return False
+        self.forbidden = {name: topics for name, topics in self.forbidden.items() if name != group}
+        self._removed({group})
         self._next_version()
         return True
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted: it is forbidden to nobody."""
+        if any(topic in topics for topics in self.forbidden.values()):
+            rest = {
+                group: {name: bits for name, bits in topics.items() if name != topic}
+                for group, topics in self.forbidden.items()
+            }
+            self.forbidden = {group: topics for group, topics in rest.items() if topics}
+            self._next_version()
+
+    def _removed(self, groups: AbstractSet[str]) -> None:
+        if groups:
+            for listener in self._on_removed:
+                listener(groups)
 
     def _next_version(self) -> None:
         self.version = self.version.next(self._state_version(), self._now_ms())

@@ -7,6 +7,7 @@ Source: rocketmq-all-5.3.3: TopicConfigManager.java, TopicValidator.java.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rocketmq_formats.topics import (
@@ -78,6 +79,7 @@ class TopicTable:
     def __init__(self, *, cluster: str, broker_name: str, auto_create: bool, default_queue_nums: int) -> None:
         self._auto_create = auto_create
         self._listeners: list[Callable[[], None]] = []
+        self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
         built_in = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
@@ -89,6 +91,11 @@ class TopicTable:
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` is called after every change of the table or its version."""
         self._listeners.append(listener)
+
+    def on_removed(self, listener: Callable[[AbstractSet[str]], None]) -> None:
+        """`listener` is called with the topics that the table has lost, also to a master's copy: what this replica
+        keeps about them by itself goes too."""
+        self._on_removed.append(listener)
 
     # reading
 
@@ -123,8 +130,10 @@ class TopicTable:
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
         """A slave's table becomes its master's."""
+        removed = self._table.keys() - topics.keys()
         self.version = version
         self._table = dict(topics)
+        self._removed(removed)
         self._changed()
 
     def put(self, topic: TopicConfig, *, state_version: int, now_ms: int) -> bool:
@@ -139,6 +148,7 @@ class TopicTable:
         """Delete one; False if it did not exist."""
         if self._table.pop(topic, None) is None:
             return False
+        self._removed({topic})
         self.next_version(state_version, now_ms)
         return True
 
@@ -190,6 +200,11 @@ class TopicTable:
             topic_filter_type=source.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
+
+    def _removed(self, topics: AbstractSet[str]) -> None:
+        if topics:
+            for listener in self._on_removed:
+                listener(topics)
 
     def _changed(self) -> None:
         for listener in self._listeners:
