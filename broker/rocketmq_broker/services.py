@@ -224,6 +224,7 @@ class Services:
             forget_locks=locks.forget_topics,
         )
         group_admin = GroupAdmin(
+            role=core.role,
             groups=tables.groups,
             offsets=tables.offsets,
             file=tables.groups_file,

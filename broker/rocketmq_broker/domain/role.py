@@ -229,6 +229,19 @@ class ReplicaRole:
             return Refusal.TOO_FEW_IN_SYNC
         return None
 
+    @property
+    def edit_refusal(self) -> str | None:
+        """Why topics and groups may not be changed here, where Java has words for it in these; None at a master. A
+        slave's tables become its master's, so a change would not last."""
+        if self.role is Role.MASTER:
+            return None
+        if self.role is not Role.SLAVE:
+            return f"topics and subscription groups are changed at the master; this broker is not master: {self.reason}"
+        words = "Can't modify topic or subscription group from slave broker, please execute it from master broker"
+        if self.acting or not self.master_known:
+            return f"{words}; the group has no master now, repeat it when it has one"
+        return f"{words}, {self.master_address}" if self.master_address else words
+
     def releasable(self, now: float) -> int:
         """Sends that end at this offset or before may be answered PUT_OK; 0: none."""
         if self.role is not Role.MASTER or (not self.durability.strict and now >= self.lease_until):

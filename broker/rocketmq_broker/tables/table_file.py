@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import structlog
 
+from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -166,6 +168,13 @@ async def answer_when_durable(
         log.warning("a change is not at all replicas in sync", code=request.code, reason=problem)
         return response(request, ResponseCode.SYSTEM_BUSY, problem)
     return response(request, ResponseCode.SUCCESS)
+
+
+def check_may_edit(role: ReplicaRole) -> None:
+    """Raises `RequestRefusedError` where a tool's change of topics or groups would not last."""
+    problem = role.edit_refusal
+    if problem is not None:
+        raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, problem)
 
 
 class TableDamagedError(Exception):

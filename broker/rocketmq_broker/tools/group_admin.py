@@ -3,8 +3,8 @@
 A group that is deleted with its offsets (`cleanOffset`) loses its retry and dead letter topics too, which mqadmin
 deletes by requests of their own in any case; without, a group of the same name continues where the old one was.
 
-The answer to a change leaves when the table is on disk and, with strict durability, at the slaves in sync. As in Java a
-slave accepts changes too; they last until it copies its master's table.
+The answer to a change leaves when the table is on disk and, with strict durability, at the slaves in sync. Only a
+master takes changes: at a slave they would last until it copies its master's table (Java's takes them).
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
@@ -15,12 +15,13 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
+from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.subscription_groups import MAX_GROUPS, SubscriptionGroups
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.table_body import TableBody
-from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, check_may_edit, no_barrier
 from rocketmq_broker.tools.topic_deletion import TopicDeletion
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
@@ -43,6 +44,7 @@ class GroupAdmin:
     def __init__(
         self,
         *,
+        role: ReplicaRole,
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         file: TableFile,
@@ -50,6 +52,7 @@ class GroupAdmin:
         topic_deletion: TopicDeletion,
         forget_locks: Callable[[AbstractSet[str]], None],
     ) -> None:
+        self._role = role
         self._groups = groups
         self._offsets = offsets
         self._file = file
@@ -74,6 +77,7 @@ class GroupAdmin:
         }
 
     def _update(self, request: RemotingCommand, peer: Peer) -> Answer:
+        check_may_edit(self._role)
         group = decode_request_body(SubscriptionGroupConfig, request.body)
         problem = self._groups.name_problem(group.group_name)
         if problem is None and self._groups.get(group.group_name) is None and len(self._groups.table) >= MAX_GROUPS:
@@ -85,6 +89,7 @@ class GroupAdmin:
         return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        check_may_edit(self._role)
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
         group = header.group_name
         if header.clean_offset:

@@ -16,7 +16,7 @@ from rocketmq_broker.domain.tables.topic_attributes import altered_attributes
 from rocketmq_broker.domain.tables.topics import MAX_TOPICS, TopicTable, name_problem
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
-from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, check_may_edit, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand
@@ -43,6 +43,7 @@ class TopicAdmin:
         return {RequestCode.UPDATE_AND_CREATE_TOPIC: self._update}
 
     def _update(self, request: RemotingCommand, peer: Peer) -> Answer:
+        check_may_edit(self._role)
         header = decode_header(CreateTopicRequestHeader, request.ext_fields or {})
         problem = name_problem(header.topic)
         if problem is None and self._topics.is_system(header.topic):

@@ -2,9 +2,9 @@
 before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
 queues continue. The tables of topics, groups and offsets lose the topic at once, and so does what only this process
 keeps (docs/architecture.md#what-a-deletion-removes). The answer leaves when all of that is on disk and, with strict
-durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it.
+durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it. Only a master
+takes the request (Java's slaves too, until they copy their master's table).
 
-As in Java a slave accepts the request too; that changes its tables until it copies its master's.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
@@ -22,7 +22,7 @@ from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
-from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, no_barrier
+from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, check_may_edit, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -74,6 +74,7 @@ class TopicDeletion:
         return {RequestCode.DELETE_TOPIC_IN_BROKER: self._delete}
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        check_may_edit(self._role)
         header = decode_header(TopicRequestHeader, request.ext_fields or {})
         if self._topics.is_system(header.topic):
             raise RequestRefusedError(
@@ -88,9 +89,9 @@ class TopicDeletion:
         Raises:
             RequestRefusedError: nothing is changed.
         """
-        known = self._topics.get(topic) is not None
-        # a repetition, perhaps at another master
-        if self._role.role is Role.MASTER and (known or topic in self._store.queues()):
+        if (
+            self._topics.get(topic) is not None or topic in self._store.queues()
+        ):  # a repetition, perhaps at another master
             self._record(topic)
         self._tables.offsets.remove_topic(topic)
         self._tables.groups.forget_topic(topic)
