@@ -26,7 +26,7 @@ from rocketmq_controller.domain.requests.elect_master import (
     groups_waiting,
     needs_election,
 )
-from rocketmq_controller.domain.requests.registration import foreign_cluster
+from rocketmq_controller.domain.requests.identity import foreign_cluster, named_foreign_cluster
 from rocketmq_controller.log.proposals import Proposals
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
@@ -123,10 +123,12 @@ class Failover:
         return HEARTBEAT_SUCCESS
 
     def on_log_doubt(self, header: LogDoubtRequestHeader, host: str = "") -> Decision:
-        """990002, from `host`: whether the log of the broker beside a sidecar may lack data. Codes: 0, 2010."""
+        """990002, from `host`: whether the log of the broker beside a sidecar may lack data. Codes: 0, 2005, 2010."""
         group = self._machine.groups.get(header.broker_name)
         if group is None or header.broker_id not in group.replicas:
             return Decision(ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered")
+        if (remark := foreign_cluster(group, header.cluster_name)) is not None:
+            return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
         proven = self._heartbeats.on_log_doubt(
             header.broker_name, header.broker_id, host, self._now(), unproven=header.unproven
         )
@@ -137,7 +139,10 @@ class Failover:
     def on_register(self, header: RegisterBrokerToControllerRequestHeader, connection_id: int, host: str = "") -> bool:
         """1003: a broker that registers over a new connection was restarted. False: it was not, since its heartbeats
         still come over the old connection."""
-        origin = _origin(self._machine.groups.get(header.broker_name), header.broker_id, host)
+        group = self._machine.groups.get(header.broker_name)
+        if foreign_cluster(group, header.cluster_name) is not None:
+            return True  # it is refused, and changes nothing
+        origin = _origin(group, header.broker_id, host)
         return self._heartbeats.on_registered(
             header.broker_name, header.broker_id, connection_id, self._now(), origin=origin
         )
@@ -196,6 +201,8 @@ class Failover:
         # A broker that asks for an election is alive; its heartbeat, sent just before, may arrive later.
         group = self._proposals.group(header.broker_name)
         broker_id = header.broker_id
+        if named_foreign_cluster(group, header.cluster_name) is not None:
+            return  # and it is refused
         if group is not None and BrokerId(broker_id) in group.replicas:
             key = BrokerKey(group.cluster_name, group.broker_name, broker_id)
             self._heartbeats.touch(

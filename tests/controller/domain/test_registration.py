@@ -1,5 +1,6 @@
 """getNextBrokerId, applyBrokerId, registerBroker (1012, 1013, 1003), as in docs/protocol.md."""
 
+import msgspec
 import pytest
 
 from rocketmq_controller.domain import events
@@ -221,7 +222,9 @@ def test_differs_from_5_3_3_ids_and_epochs_continue_after_a_full_clean() -> None
     assert apply_broker_id(tombstone(), apply_id(1)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     again = settled(tombstone(), apply_broker_id(tombstone(), apply_id(4, cluster="D")))
     assert (again.cluster_name, set(again.replicas), again.next_broker_id) == ("D", {4}, 5)
-    elected = settled(again, elect_master(again, elect(4), StaticView(), CLEAN))
+    elected = settled(
+        again, elect_master(again, msgspec.structs.replace(elect(4), cluster_name="D"), StaticView(), CLEAN)
+    )
     assert (elected.master_epoch, elected.sync_state_set_epoch) == (5, 9)
 
 

@@ -19,6 +19,7 @@ import re
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import MAX_EPOCH, BrokerGroup, BrokerId, LivenessView, presumed_alive
+from rocketmq_controller.domain.requests.identity import named_foreign_cluster
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import CleanControllerBrokerDataRequestHeader
 
@@ -30,7 +31,9 @@ _JAVA_LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 def clean_broker_data(
     group: BrokerGroup | None, request: CleanControllerBrokerDataRequestHeader, view: LivenessView
 ) -> Decision:
-    """Codes: 0, 2009."""
+    """Codes: 0, 2009; 2005 if the group is of another cluster."""
+    if (remark := named_foreign_cluster(group, request.cluster_name)) is not None:
+        return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
     listed = (request.broker_controller_ids_to_clean or "").strip()
     wanted = _parse_ids(listed) if listed else None
     remark = _unreadable(wanted) or _living(group, request, wanted, view)

@@ -36,6 +36,7 @@ from rocketmq_controller.domain.model import (
     SyncStateSetEpoch,
 )
 from rocketmq_controller.domain.requests import policy
+from rocketmq_controller.domain.requests.identity import named_foreign_cluster
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     NO_BROKER_ID,
@@ -60,9 +61,11 @@ _ELECT_MASTER_FAILED = Decision(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "Fa
 def elect_master(
     group: BrokerGroup | None, request: ElectMasterRequestHeader, view: LivenessView, options: Options
 ) -> Decision:
-    """Codes: 0 elected, 2011 the old master stays, 2004 or 2012 no replica can be (by who asked), 2010 unknown set."""
-    if group is None or not group.replicas:
-        return _NOT_REGISTERED
+    """Codes: 0 elected, 2011 the old master stays, 2004 or 2012 no replica can be (by who asked), 2010 unknown set,
+    2005 a group of another cluster."""
+    foreign = named_foreign_cluster(group, request.cluster_name)
+    if group is None or not group.replicas or foreign is not None:
+        return _NOT_REGISTERED if foreign is None else _of_another_cluster(foreign)
     asking = None if request.broker_id == NO_BROKER_ID else request.broker_id
     if group.never_elected and asking is not None:
         return _first(group, BrokerId(asking), view)
@@ -81,6 +84,10 @@ def elect_master(
     if winner is None:
         return _no_candidate(group, view, asking, options)
     return _master_stays(group, winner) if winner == master else _elected(group, winner, asking, view)
+
+
+def _of_another_cluster(remark: str) -> Decision:
+    return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, remark, _NO_HEADER)
 
 
 def groups_needing_election(state: State, view: LivenessView, options: Options) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from rocketmq_controller.domain.model import (
     LivenessView,
     presumed_alive,
 )
+from rocketmq_controller.domain.requests.identity import foreign_cluster
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
@@ -168,16 +169,6 @@ def still_connected(request: RegisterBrokerToControllerRequestHeader) -> Decisio
         " try again when that one is closed or silent"
     )
     return Decision(ResponseCode.SYSTEM_BUSY, remark, header)
-
-
-def foreign_cluster(group: BrokerGroup | None, cluster_name: str) -> str | None:
-    """Why a broker of this cluster is not of this group; None if it may be."""
-    if group is None or not group.replicas or group.cluster_name == cluster_name:
-        return None
-    return (
-        f"brokerName {group.broker_name} is a group of cluster {group.cluster_name} here, not of {cluster_name}:"
-        " correct brokerClusterName or brokerName"
-    )
 
 
 def _restarted(view: LivenessView, broker_name: str, broker_id: BrokerId, connection_id: int | None) -> bool:
