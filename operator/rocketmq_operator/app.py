@@ -198,9 +198,15 @@ def _resources(cache: Cache) -> Iterable[Resource]:
                     namespace=key.namespace,
                     name=key.name,
                     phase=str(status.get("phase", "")),
-                    ready=find(status.get("conditions"), "Ready").get("status") == "True",
+                    ready=_ready(status),
                     group=_group(cache, body) if kind == "BrokerGroup" else None,
                 )
+
+
+def _ready(status: Json) -> bool:
+    """A resource that only its user's pause keeps from being Ready has no problem."""
+    ready = find(status.get("conditions"), "Ready")
+    return ready.get("status") == "True" or ready.get("reason") == "Paused"
 
 
 def _group(cache: Cache, body: Json) -> Group | None:

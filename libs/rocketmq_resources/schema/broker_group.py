@@ -308,7 +308,7 @@ BROKER_GROUP: Final = CustomResource(
         Column(
             "Ready",
             '.status.conditions[?(@.type=="Ready")].status',
-            description="Whether the group takes messages and every replica is in sync.",
+            description="Whether the newest spec was carried out, sends are accepted, and all are in sync.",
         ),
         Column("Master", ".status.master", description="The pod that takes messages."),
         Column("Epoch", ".status.masterEpoch", "integer", "How often a master was elected."),

@@ -33,10 +33,11 @@ class BrokerGroupCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (takes messages, every replica in sync), Available (takes messages), ActingMaster (there is no "
-                "master, and a slave serves consumers), SyncStateSetHealthy (as many in sync as wanted), LogsAligned "
-                "(the last comparison found no difference), Progressing (a change is under way), Paused, Degraded "
-                "(something is missing or was refused)."
+                "Ready (all that this generation of the spec asks for was carried out, the group takes messages, every "
+                "replica in sync), Available (takes messages), ActingMaster (there is no master, and a slave serves "
+                "consumers), SyncStateSetHealthy (as many in sync as wanted), LogsAligned (the last comparison found "
+                "no difference), Progressing (a change is under way), Paused, Degraded (something is missing or was "
+                "refused)."
             ),
         ]
     ]

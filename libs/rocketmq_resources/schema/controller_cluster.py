@@ -208,8 +208,9 @@ class ControllerClusterCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (every member connected), Available (a leader and a majority), Progressing (a change is under "
-                "way), Paused, Degraded (something is missing or was refused)."
+                "Ready (all that this generation of the spec asks for was carried out, every member connected), "
+                "Available (a leader and a majority), Progressing (a change is under way), Paused, Degraded (something "
+                "is missing or was refused)."
             ),
         ]
     ]
@@ -254,7 +255,7 @@ CONTROLLER_CLUSTER: Final = CustomResource(
         Column(
             "Ready",
             '.status.conditions[?(@.type=="Ready")].status',
-            description="Whether every member is connected.",
+            description="Whether the newest spec was carried out and every member is connected.",
         ),
         Column("Leader", ".status.leader", description="The pod that decides."),
         Column("Term", ".status.term", "integer", "How often a leader was elected."),

@@ -63,8 +63,9 @@ class NameServerCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (every replica ready), Available (one replica ready), Progressing (a change is under way), "
-                "Paused, Degraded (something is missing or was refused)."
+                "Ready (all that this generation of the spec asks for was carried out, every replica ready), Available "
+                "(one replica ready), Progressing (a change is under way), Paused, Degraded (something is missing or "
+                "was refused)."
             ),
         ]
     ]
@@ -99,7 +100,7 @@ NAME_SERVER: Final = CustomResource(
         Column(
             "Ready",
             '.status.conditions[?(@.type=="Ready")].status',
-            description="Whether every replica is ready.",
+            description="Whether the newest spec was carried out and every replica is ready.",
         ),
         Column("Replicas", ".status.ready", description="Replicas that are ready, of those wanted."),
         PHASE,

@@ -33,6 +33,8 @@ class Quorum:
         self.term = 1
         self.actions: list[act.Action] = []
         self.settled = True
+        self.left: tuple[Claim, ...] = ()
+        """Volumes of former members."""
 
     @property
     def cluster(self) -> ControllerCluster:
@@ -68,7 +70,7 @@ class Quorum:
             claim_sizes={"data": 2**30},
         )
         return ObservedCluster(
-            cluster=self.cluster, stateful_set=stateful_set, pods=pods, claims=claims, quorum=self.view()
+            cluster=self.cluster, stateful_set=stateful_set, pods=pods, claims=claims + self.left, quorum=self.view()
         )
 
     def view(self) -> QuorumView | None:
@@ -244,11 +246,11 @@ def test_a_secret_that_is_lost_is_not_made_again_behind_running_members() -> Non
 
 def test_a_paused_cluster_is_left_alone() -> None:
     quorum = Quorum(paused=True)
-    quorum.revision = "two"
+    quorum.revision, quorum.status = "two", {"phase": "Running"}
     plan = quorum.reconcile()
     assert plan.actions == ()
     assert plan.objects == ()
-    assert quorum.status["phase"] == "Running"
+    assert quorum.status["phase"] == "Updating"
 
 
 def test_members_grow_their_volumes() -> None:

@@ -98,7 +98,7 @@ def same(observed: ObservedGroup) -> ObservedGroup:
         (alone, ("Degraded", "False TooFewInSync", "False TooFewInSync", "True ReplicasMissing")),
         (unready, ("Degraded", "False PodsNotReady", "True MasterServes", "False AsWanted")),
         (fenced, ("Running", "False Fenced", "False Fenced", "False AsWanted")),
-        (missing, ("Degraded", "True AllInSync", "True MasterServes", "True ReferenceMissing")),
+        (missing, ("Degraded", "False ReferenceMissing", "True MasterServes", "True ReferenceMissing")),
     ],
 )
 def test_what_it_is_called(world: World, change: Change, expected: tuple[str, str, str, str]) -> None:

@@ -17,6 +17,7 @@ elsewhere, and events in between need no special code.
 | `groups/verification` | when the next comparison of the logs is overdue |
 | `groups/deletion` | the finalizer, and the end |
 | `groups/write_lease` | leases that are longer than the controllers wait |
+| `groups/generation` | what is left of the newest generation of the spec |
 | `groups/status`, `groups/conditions` | the status, its conditions, and Events for changes |
 | `controller_cluster`, `name_server` | the plans of the other two kinds |
 | `membership` | the number of controllers |

@@ -3,7 +3,7 @@
 from rocketmq_api.group_view import MemberView
 from rocketmq_operator.domain.conditions import Condition, condition, merge, pod_problems
 from rocketmq_operator.domain.observed import ObservedCluster
-from rocketmq_operator.domain.plan.step import Blocked, Progress
+from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Progress, Unfinished
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 
@@ -42,7 +42,8 @@ def cluster_status(observed: ObservedCluster, progress: Progress | None, blocked
             shown["address"] = member.address
         members.append(shown)
     ready = sum(1 for pod in observed.pods if pod.ready and not pod.deleting)
-    phase, reason = _phase(observed, progress, blocked, connected=connected, ready=ready)
+    left = unfinished(observed)
+    phase, reason = _phase(observed, progress, blocked, left, connected=connected, ready=ready)
     status: dict[str, object] = {
         "observedGeneration": cluster.metadata.generation,
         "phase": phase,
@@ -58,7 +59,15 @@ def cluster_status(observed: ObservedCluster, progress: Progress | None, blocked
         "conditions": merge(
             cluster.status.get("conditions"),
             _conditions(
-                observed, progress, blocked, phase=phase, reason=reason, connected=connected, leader=leader, now=now
+                observed,
+                progress,
+                blocked,
+                left,
+                phase=phase,
+                reason=reason,
+                connected=connected,
+                leader=leader,
+                now=now,
             ),
             generation=cluster.metadata.generation,
             now=now,
@@ -84,29 +93,78 @@ def _lagging(observed: ObservedCluster) -> str:
     return "; ".join(f"{member} {text}" for member, text in why.items() if text is not None)
 
 
+def unfinished(observed: ObservedCluster) -> Unfinished | None:
+    """What is left of the newest generation, by what is observed: a step that is busy hides those behind it."""
+    present, wanted = observed.stateful_set, observed.cluster.spec.members
+    if present is None or present.deleting:
+        return Unfinished("Creating", "creating objects")
+    if not present.settled:
+        return Unfinished("RollingUpdate", UNSETTLED)
+    pods = [pod for pod in observed.pods if pod.ordinal < wanted]
+    old = [pod.name for pod in pods if present.update_revision and pod.revision != present.update_revision]
+    if old:
+        return Unfinished("RollingUpdate", f"to be replaced: {', '.join(old)}")
+    if present.replicas != wanted or len(observed.pods) > wanted:
+        return Unfinished("ChangingMembers", f"{max(present.replicas, len(observed.pods))} pods, {wanted} wanted")
+    small = [
+        claim.name
+        for claim in observed.claims
+        if claim.ordinal < wanted and claim.requested < observed.cluster.storage_bytes
+    ]
+    return Unfinished("StorageGrowing", f"smaller than wanted: {', '.join(small)}") if small else None
+
+
 def _phase(
-    observed: ObservedCluster, progress: Progress | None, blocked: Blocked | None, *, connected: int, ready: int
+    observed: ObservedCluster,
+    progress: Progress | None,
+    blocked: Blocked | None,
+    left: Unfinished | None,
+    *,
+    connected: int,
+    ready: int,
 ) -> tuple[str, str]:
     wanted = observed.cluster.spec.members
     if blocked is not None:
         return "Degraded", blocked.message
     if progress is not None:
         return progress.phase, progress.message
-    settled = observed.stateful_set is None or observed.stateful_set.settled
-    if connected >= wanted and ready >= wanted and settled:
+    whole = connected >= wanted and ready >= wanted
+    if whole and left is None:
         return "Running", ""
-    what = f"{connected} of {wanted} members connected, {ready} ready"
+    what = left.message if whole and left is not None else f"{connected} of {wanted} members connected, {ready} ready"
     if observed.cluster.status.get("phase") in (None, "Pending", "Creating"):
         return "Creating", what
-    if observed.cluster.status.get("phase") == "Updating" or not settled:
-        return "Updating", what  # the last replaced pod is not back yet, or the newest revision is unknown
+    if observed.cluster.status.get("phase") == "Updating" or left is not None:
+        return "Updating", what  # the last replaced pod is not back yet, or something else is left
     return "Degraded", what
+
+
+def _ready(
+    observed: ObservedCluster, moving: Condition, blocked: Blocked | None, phase: str, *, connected: int
+) -> Condition:
+    """True only when the newest generation was carried out: scripts wait for it after an edit."""
+    wanted = observed.cluster.spec.members
+    count = f"{connected} of {wanted} members connected"
+    if connected < wanted:
+        return condition("Ready", holds=False, reason="MembersMissing", message=count)
+    if blocked is not None:
+        return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
+    if moving.status == "True":
+        return condition("Ready", holds=False, reason=moving.reason, message=moving.message)
+    if phase != "Running":
+        ready = sum(1 for pod in observed.pods if pod.ready and not pod.deleting)
+        return condition("Ready", holds=False, reason="PodsNotReady", message=f"{ready} of {wanted} pods ready")
+    if observed.cluster.spec.paused:
+        message = "spec.paused is set: what this generation changes waits until it is unset"
+        return condition("Ready", holds=None, reason="Paused", message=message)
+    return condition("Ready", holds=True, reason="AllConnected", message=count)
 
 
 def _conditions(
     observed: ObservedCluster,
     progress: Progress | None,
     blocked: Blocked | None,
+    left: Unfinished | None,
     *,
     phase: str,
     reason: str,
@@ -114,11 +172,9 @@ def _conditions(
     leader: str | None,
     now: float,
 ) -> tuple[Condition, ...]:
-    cluster, wanted = observed.cluster, observed.cluster.spec.members
+    cluster = observed.cluster
     paused = cluster.spec.paused
     enough = leader is not None and connected >= cluster.quorum
-    whole = connected >= wanted and enough and phase in ("Running", "Updating")
-    count = f"{connected} of {wanted} members connected"
     troubled, lagging = pod_problems(observed.pods, now), _lagging(observed)
     if blocked is not None:
         degraded = condition("Degraded", holds=True, reason=blocked.reason, message=blocked.message)
@@ -128,14 +184,15 @@ def _conditions(
         why = "PodsFailing" if troubled else "MembersCatchingUp" if lagging else "MembersMissing" if bad else "AsWanted"
         message = troubled or lagging or (reason if bad else "")
         degraded = condition("Degraded", holds=bad, reason=why, message=message)
+        waits = progress or left or (Unfinished("Creating", reason) if phase == "Creating" else None)
         moving = condition(
             "Progressing",
-            holds=progress is not None or phase == "Creating",
-            reason=progress.reason if progress is not None else "Creating" if phase == "Creating" else "Complete",
-            message=reason if phase in ("Creating", "Updating") else "",
+            holds=waits is not None,
+            reason="Complete" if waits is None else waits.reason,
+            message="" if waits is None else waits.message,
         )
     return (
-        condition("Ready", holds=whole, reason="AllConnected" if whole else "MembersMissing", message=count),
+        _ready(observed, moving, blocked, phase, connected=connected),
         condition(
             "Available",
             holds=enough,

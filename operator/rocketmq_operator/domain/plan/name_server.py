@@ -1,10 +1,10 @@
 """The plan of a NameServer: its objects. Kubernetes rolls its pods itself, since brokers register all routes again."""
 
 from rocketmq_operator.domain.actions import Event
-from rocketmq_operator.domain.conditions import condition, find, merge, pod_problems
+from rocketmq_operator.domain.conditions import Condition, condition, find, merge, pod_problems
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.observed import ObservedNameServer
-from rocketmq_operator.domain.plan.step import Plan, PlanSettings
+from rocketmq_operator.domain.plan.step import UNSETTLED, Plan, PlanSettings
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 
@@ -32,6 +32,19 @@ def phase_events(before: Json, after: Json) -> tuple[Event, ...]:
     return tuple(events)
 
 
+def _ready(phase: str, reason: str, *, ready: int, wanted: int, paused: bool) -> Condition:
+    """True only when the newest generation was carried out: scripts wait for it after an edit."""
+    count = f"{ready} of {wanted} ready"
+    if ready < wanted:
+        return condition("Ready", holds=False, reason="PodsNotReady", message=count)
+    if phase != "Running":
+        return condition("Ready", holds=False, reason=phase, message=reason)
+    if paused:
+        message = "spec.paused is set: what this generation changes waits until it is unset"
+        return condition("Ready", holds=None, reason="Paused", message=message)
+    return condition("Ready", holds=True, reason="AllReady", message=count)
+
+
 def _status(observed: ObservedNameServer, now: float) -> Json:
     server, wanted = observed.name_server, observed.name_server.spec.replicas
     ready = [pod for pod in observed.pods if pod.ready and not pod.deleting]
@@ -39,25 +52,22 @@ def _status(observed: ObservedNameServer, now: float) -> Json:
     old = [pod.name for pod in observed.pods if update and pod.revision != update]
     troubled = pod_problems(observed.pods, now)
     settled = observed.stateful_set is not None and observed.stateful_set.settled
-    if len(ready) >= wanted and settled and not old and len(observed.pods) == wanted:
+    replicas = 0 if observed.stateful_set is None else observed.stateful_set.replicas
+    if len(ready) >= wanted == replicas and settled and not old and len(observed.pods) == wanted:
         phase, reason = "Running", ""
     elif old:
         phase, reason = "Updating", f"{', '.join(old)} have to be replaced"
-    elif observed.stateful_set is not None and len(observed.pods) > wanted:
-        phase, reason = "Scaling", f"{len(observed.pods)} pods, {wanted} wanted"
+    elif observed.stateful_set is not None and max(len(observed.pods), replicas) > wanted:
+        phase, reason = "Scaling", f"{max(len(observed.pods), replicas)} pods, {wanted} wanted"
     elif server.status.get("phase") in (None, "Pending", "Creating"):
         phase, reason = "Creating", f"{len(ready)} of {wanted} ready"
     elif not settled or server.status.get("phase") == "Updating":
-        phase, reason = "Updating", f"{len(ready)} of {wanted} ready"
+        phase, reason = "Updating", f"{len(ready)} of {wanted} ready" if settled else UNSETTLED
     else:
         phase, reason = "Degraded", f"{len(ready)} of {wanted} ready"
+    moving = phase in ("Creating", "Updating", "Scaling")
     conditions = (
-        condition(
-            "Ready",
-            holds=len(ready) >= wanted,
-            reason="AllReady" if len(ready) >= wanted else "PodsNotReady",
-            message=f"{len(ready)} of {wanted} ready",
-        ),
+        _ready(phase, reason, ready=len(ready), wanted=wanted, paused=server.spec.paused),
         condition(
             "Available",
             holds=bool(ready),
@@ -66,9 +76,9 @@ def _status(observed: ObservedNameServer, now: float) -> Json:
         ),
         condition(
             "Progressing",
-            holds=phase in ("Creating", "Updating", "Scaling"),
-            reason="Complete" if phase == "Running" else phase,
-            message=reason,
+            holds=moving,
+            reason=phase if moving else "Complete",
+            message=reason if moving else "",
         ),
         condition("Paused", holds=server.spec.paused, reason="Paused" if server.spec.paused else "NotPaused"),
         condition(

@@ -5,7 +5,7 @@ later part may disrupt anything, so a group undergoes one disruptive change at a
 """
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,18 @@ class Blocked(msgspec.Struct, frozen=True):
     reason: str
     """The reason of the conditions Progressing (False) and Degraded (True)."""
     message: str
+
+
+class Unfinished(NamedTuple):
+    """What is left of the newest generation of a spec."""
+
+    reason: str
+    """The reason of the conditions Ready (False) and Progressing (True)."""
+    message: str
+
+
+UNSETTLED: Final = "which pods are up to date is not known yet"
+"""The StatefulSet's controller has not processed the last apply."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

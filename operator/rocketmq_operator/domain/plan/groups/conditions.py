@@ -3,22 +3,30 @@
 Used by `group_status`.
 """
 
+from typing import Final
+
 import msgspec
 
 from rocketmq_operator.domain.conditions import Condition, condition, pod_problems, rfc3339
 from rocketmq_operator.domain.plan.groups.acting import acting_condition, acting_pods
 from rocketmq_operator.domain.plan.groups.state import GroupState
 from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
-from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress
+from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress, Unfinished
+from rocketmq_resources import names
+
+NOT_OF_THE_SPEC: Final = frozenset({"RebuildRefused"})
+"""Reasons of a blocked change that an annotation asks for: the spec was carried out."""
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What the plan intends."""
+    """What the plan intends, and what is left for it."""
 
     progress: Progress | None = None
     blocked: Blocked | None = None
     advice: Blocked | None = None
     """A problem that does not block the plan."""
+    left: Unfinished | None = None
+    """What is left of the newest generation of the spec."""
 
 
 def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: int, now: float) -> tuple[Condition, ...]:
@@ -26,7 +34,7 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
     available = _available(state)
     healthy = _healthy(state, in_sync)
     return (
-        _ready(state, available, healthy),
+        _ready(state, outlook, available, healthy),
         available,
         acting_condition(state),
         healthy,
@@ -42,14 +50,23 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
     )
 
 
-def _ready(state: GroupState, available: Condition, healthy: Condition) -> Condition:
+def _ready(state: GroupState, outlook: Outlook, available: Condition, healthy: Condition) -> Condition:
+    """True only when the newest generation was carried out: scripts wait for it after an edit."""
     for needed in (available, healthy):
         if needed.status != "True":
             holds = None if needed.status == "Unknown" else False
             return condition("Ready", holds=holds, reason=needed.reason, message=needed.message)
-    unready = [member.pod.name for member in state.members if member.pod is not None and not member.pod.ready]
+    if outlook.blocked is not None and outlook.blocked.reason not in NOT_OF_THE_SPEC:
+        return condition("Ready", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
+    unready = [names.pod_name(state.group.name, member.ordinal) for member in state.members if not member.available]
     if unready:
         return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
+    waits = outlook.progress or outlook.left
+    if waits is not None:
+        return condition("Ready", holds=False, reason=waits.reason, message=waits.message)
+    if state.group.spec.paused:
+        message = "spec.paused is set: what this generation changes waits until it is unset"
+        return condition("Ready", holds=None, reason="Paused", message=message)
     return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
 
 
@@ -117,10 +134,9 @@ def _progressing(state: GroupState, outlook: Outlook) -> Condition:
         return condition("Progressing", holds=False, reason="Paused", message="spec.paused is set")
     if outlook.blocked is not None:
         return condition("Progressing", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
-    if outlook.progress is not None:
-        return condition("Progressing", holds=True, reason=outlook.progress.reason, message=outlook.progress.message)
-    if state.stateful_set is None:
-        return condition("Progressing", holds=True, reason="Creating", message="creating objects")
+    waits = outlook.progress or outlook.left
+    if waits is not None:
+        return condition("Progressing", holds=True, reason=waits.reason, message=waits.message)
     return condition("Progressing", holds=False, reason="Complete", message="nothing is left to do")
 
 

@@ -8,6 +8,7 @@ from rocketmq_operator.domain.plan.groups.acting import ask_again, not_shown
 from rocketmq_operator.domain.plan.groups.conditions import Outlook
 from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
 from rocketmq_operator.domain.plan.groups.fencing import fence
+from rocketmq_operator.domain.plan.groups.generation import unfinished
 from rocketmq_operator.domain.plan.groups.identity import forget_orphans, record_ids
 from rocketmq_operator.domain.plan.groups.objects import ObjectMemory, ensure_secret, group_objects, missing_references
 from rocketmq_operator.domain.plan.groups.rebuild import rebuild
@@ -59,7 +60,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
 
 def _plan(state: GroupState, step: Step, now: float) -> Plan:
     advice = lease_outlives_suspicion(state) or not_shown(state)
-    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=advice)
+    outlook = Outlook(progress=step.progress, blocked=step.blocked, advice=advice, left=unfinished(state))
     status = group_status(state, outlook, now=now)
     return Plan(
         actions=step.actions,

@@ -21,9 +21,6 @@ OFFSETS: Final = frozenset({"maxOffset", "lag"})
 MAX_RETIRED: Final = 100
 """Only the newest ones, to keep the status readable."""
 
-UNSETTLED: Final = "which pods are up to date is not known yet"
-"""The StatefulSet's controller has not processed the last apply."""
-
 _UNFINISHED: Final[dict[str, Phase]] = {
     "Waking": "Waking",
     "Rebuilding": "Rebuilding",
@@ -180,7 +177,7 @@ def _revisions(state: GroupState) -> dict[str, object]:
 
 def _phase(state: GroupState, outlook: Outlook) -> tuple[Phase, str]:
     group, missing = state.group, [member for member in state.members if not member.available]
-    before = group.status.get("phase")
+    before, left = group.status.get("phase"), outlook.left
     what = "; ".join(f"{names.pod_name(group.name, member.ordinal)} {member.problem()}" for member in missing)
     phase: Phase = "Degraded"
     if group.metadata.deleting:
@@ -191,15 +188,15 @@ def _phase(state: GroupState, outlook: Outlook) -> tuple[Phase, str]:
         phase, what = outlook.progress.phase, outlook.progress.message
     elif outlook.blocked is not None:
         phase, what = ("Pending" if state.stateful_set is None else "Degraded"), outlook.blocked.message
-    elif state.settled and state.members and not missing:
+    elif state.members and not missing and left is None:
         phase, what = "Running", ""
     elif not _was_running(group):
         phase, what = "Creating", what or "creating objects"
-    elif (unfinished := _UNFINISHED.get(str(before))) is not None:
-        phase = unfinished  # the replica that was started last is not back yet
-        what = what or UNSETTLED
-    elif state.stateful_set is not None and state.members and not missing:
-        phase, what = "Updating", UNSETTLED
+    elif (change := _UNFINISHED.get(str(before))) is not None:
+        phase = change  # the replica that was started last is not back yet
+        what = what or ("" if left is None else left.message)
+    elif left is not None and state.stateful_set is not None and state.members and not missing:
+        phase, what = "Updating", left.message
     elif not state.reachable:
         what = "the controllers are unreachable"
     return phase, what

@@ -77,7 +77,9 @@ def _templates(state: GroupState, wanted: Mapping[str, int], now: float) -> Step
         return Step(blocked=Blocked("VolumesDiffer", message))
     age = now - present.created
     if 0 <= age < ADOPTED_AFTER:
-        return Step(busy=True, requeue=ADOPTED_AFTER - age)
+        what = f"the StatefulSet is recreated once it is {ADOPTED_AFTER:.0f} s old"
+        progress = Progress("Updating", "StorageGrowing", what)
+        return Step(busy=True, requeue=ADOPTED_AFTER - age, progress=progress)
     message = f"Recreating StatefulSet {present.name} without its pods: the sizes in it cannot be changed"
     action = DeleteStatefulSet(present.name, present.uid, orphan=True, reason="StatefulSetRecreated", message=message)
     return Step(actions=(action,), busy=True, progress=Progress("Updating", "StorageGrowing", message))
