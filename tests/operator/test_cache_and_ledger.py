@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from rocketmq_operator.domain.observed import Claim, Pod, StatefulSet
-from rocketmq_operator.kubernetes.cache import Cache, Key
+from rocketmq_operator.kubernetes.cache import REMEMBERED, Cache, Key
+from rocketmq_operator.kubernetes.handlers import apply_event
 from rocketmq_operator.kubernetes.ledger import REFUSAL_SECONDS, Ledger
 from rocketmq_resources import names
 
@@ -52,6 +53,35 @@ def test_the_end_of_a_former_object_is_not_the_end_of_its_successor(cache: Cache
     assert cache.get(Key("Pod", "ns", "g-0")) is not None
     cache.remove(Key("Pod", "ns", "g-0"), "new")
     assert list(cache.children(OWNER, "Pod")) == []
+
+
+def test_late_news_of_a_former_object_does_not_replace_its_successor(cache: Cache) -> None:
+    """It would show the revision and the replicas of a StatefulSet that was recreated."""
+    cache.put(labelled("StatefulSet", "g", 9, uid="new", spec={"replicas": 3}))
+    cache.put(labelled("StatefulSet", "g", 7, uid="old", spec={"replicas": 5}))
+    entry = cache.get(Key("StatefulSet", "ns", "g"))
+    assert entry is not None
+    assert (entry.uid, entry.version) == ("new", 9)
+
+
+def test_late_news_of_a_deleted_object_does_not_bring_it_back(cache: Cache) -> None:
+    """The answer to a call may come after the event of the deletion."""
+    cache.put(labelled("Pod", "g-0", 1, uid="old"))
+    apply_event(cache, "DELETED", labelled("Pod", "g-0", 3, uid="old"))
+    cache.put(labelled("Pod", "g-0", 2, uid="old"))
+    assert cache.get(Key("Pod", "ns", "g-0")) is None
+    cache.put(labelled("Pod", "g-0", 4, uid="new"))
+    assert cache.get(Key("Pod", "ns", "g-0")) is not None
+
+
+def test_only_the_latest_deletions_are_remembered(cache: Cache) -> None:
+    key = Key("Pod", "ns", "g-0")
+    for number in range(REMEMBERED + 1):
+        cache.end(key, f"uid-{number}")
+    cache.put(labelled("Pod", "g-0", 1, uid="uid-1"))
+    assert cache.get(key) is None
+    cache.put(labelled("Pod", "g-0", 1, uid="uid-0"))
+    assert cache.get(key) is not None
 
 
 def test_an_object_without_an_owner_reconciles_nothing(cache: Cache, notified: list[Key]) -> None:

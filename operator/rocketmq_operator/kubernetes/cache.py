@@ -4,6 +4,7 @@
 operator's own changes. Read by `observe`.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -45,6 +46,10 @@ OWNER_LABELS: Final = {
 }
 
 
+REMEMBERED: Final = 4096
+"""Deleted objects whose uids are kept."""
+
+
 class Cache:
     """Objects by key; `changed(owner)` is called when a resource or one of its objects has changed."""
 
@@ -53,17 +58,20 @@ class Cache:
         self._children: dict[Key, set[Key]] = {}
         self._revisions: dict[Key, int] = {}
         self._changed = changed
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        """Uids of deleted objects, the oldest first."""
 
     def revision(self, owner: Key) -> int:
         """Grows with every change of a resource or of its objects."""
         return self._revisions.get(owner, 0)
 
     def put(self, body: Json) -> None:
-        """Store an object from the API server. Older versions than the known one are dropped."""
+        """Store an object from the API server. Older versions than the known one are dropped, also those of a former
+        object of that name: kopf keeps the order of events within a uid only."""
         key, metadata = key_of(body)
         uid, version = str(metadata.get("uid", "")), _number(metadata.get("resourceVersion"))
         old = self._entries.get(key)
-        if old is not None and old.uid == uid and version <= old.version:
+        if uid in self._ended or (old is not None and version <= old.version):
             return
         owner = key if key.kind in names.PLURALS else _owner(key, metadata)
         entry = Entry(uid=uid, version=version, owner=owner, essence=essence(body), value=value_of(key.kind, body))
@@ -85,6 +93,13 @@ class Cache:
         self._unlink(key, entry)
         if entry.owner is not None:
             self._notify(entry.owner)
+
+    def end(self, key: Key, uid: str) -> None:
+        """Remove an object whose deletion an event reported. An answer to an earlier call may come after it."""
+        self._ended[uid] = None
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+        self.remove(key, uid)
 
     def get(self, key: Key) -> Entry | None:
         return self._entries.get(key)

@@ -67,7 +67,7 @@ def apply_event(cache: Cache, kind: str | None, body: Json) -> None:
     """Put one event into the cache; `kind` is None for an object of a list."""
     if kind == "DELETED":
         key, metadata = key_of(body)
-        cache.remove(key, str(metadata.get("uid", "")))
+        cache.end(key, str(metadata.get("uid", "")))
     else:
         cache.put(body)
 
