@@ -8,6 +8,7 @@ import pytest
 from rocketmq_api.group_view import Liveness
 from rocketmq_operator.domain.conditions import Condition, condition, merge
 from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.plan.groups.fencing import ANSWERED_SECONDS
 from rocketmq_operator.domain.plan.groups.plan import plan_group
 from rocketmq_operator.domain.plan.groups.status import events_of, without_offsets
 from rocketmq_operator.domain.plan.step import PlanSettings
@@ -73,6 +74,24 @@ def fenced(observed: ObservedGroup) -> ObservedGroup:
     return msgspec.structs.replace(observed, group=msgspec.structs.replace(observed.group, spec=spec))
 
 
+def master_uid(observed: ObservedGroup) -> str:
+    view = observed.controllers.group
+    assert view is not None
+    return next(uid for uid, sidecar in observed.sidecars.items() if sidecar.broker_id == view.master_broker_id)
+
+
+def still_fenced(observed: ObservedGroup) -> ObservedGroup:
+    uid = master_uid(observed)
+    told = {**observed.sidecars, uid: msgspec.structs.replace(observed.sidecars[uid], fenced=True)}
+    return msgspec.structs.replace(observed, sidecars=told)
+
+
+def silent(observed: ObservedGroup) -> ObservedGroup:
+    uid = master_uid(observed)
+    told = {one: sidecar for one, sidecar in observed.sidecars.items() if one != uid}
+    return msgspec.structs.replace(observed, sidecars=told)
+
+
 def missing(observed: ObservedGroup) -> ObservedGroup:
     return msgspec.structs.replace(observed, controller_addr=None)
 
@@ -97,6 +116,8 @@ def same(observed: ObservedGroup) -> ObservedGroup:
         (without_master, ("Degraded", "False NoMaster", "False NoMaster", "True ReplicasMissing")),
         (alone, ("Degraded", "False TooFewInSync", "False TooFewInSync", "True ReplicasMissing")),
         (unready, ("Degraded", "False PodsNotReady", "True MasterServes", "False AsWanted")),
+        (still_fenced, ("Running", "False Fenced", "False Fenced", "False AsWanted")),
+        (silent, ("Running", "Unknown SidecarSilent", "Unknown SidecarSilent", "False AsWanted")),
         (fenced, ("Running", "False Fenced", "False Fenced", "False AsWanted")),
         (missing, ("Degraded", "False ReferenceMissing", "True MasterServes", "True ReferenceMissing")),
     ],
@@ -131,6 +152,13 @@ def test_what_is_missing_is_named(
     assert isinstance(conditions, list)
     (degraded,) = (one for one in conditions if one["type"] == "Degraded")
     assert (degraded["reason"], degraded["message"]) == ("ReferenceMissing", message)
+
+
+def test_a_lifted_fence_is_shown_soon(world: World) -> None:
+    """No event reports what a sidecar has answered."""
+    plan = plan_group(still_fenced(world.observe()), PlanSettings(), NOW)
+    assert [type(action).__name__ for action in plan.actions] == ["SetFenced"]
+    assert plan.requeue == ANSWERED_SECONDS
 
 
 def test_equal_worlds_have_equal_statuses(world: World) -> None:

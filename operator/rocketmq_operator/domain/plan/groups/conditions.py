@@ -9,7 +9,7 @@ import msgspec
 
 from rocketmq_operator.domain.conditions import Condition, condition, pod_problems, rfc3339
 from rocketmq_operator.domain.plan.groups.acting import acting_condition, acting_pods
-from rocketmq_operator.domain.plan.groups.state import GroupState
+from rocketmq_operator.domain.plan.groups.state import GroupState, Member
 from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress, Unfinished
 from rocketmq_resources import names
@@ -90,9 +90,18 @@ def _available(state: GroupState) -> Condition:
     elif copies < group.min_in_sync_replicas:
         reason, message = "TooFewInSync", f"{copies} replicas are in sync, sends need {group.min_in_sync_replicas}"
     else:
-        name = "" if master.pod is None else master.pod.name
-        holds, reason, message = True, "MasterServes", f"{name} takes messages"
+        holds, reason, message = _master_accepts(master)
     return condition("Available", holds=holds, reason=reason, message=message)
+
+
+def _master_accepts(master: Member) -> tuple[bool | None, str, str]:
+    """A fence survives restarts, and only the sidecar knows it."""
+    name = "" if master.pod is None else master.pod.name
+    if master.sidecar is None:
+        return None, "SidecarSilent", f"the sidecar of {name} does not answer: unknown whether it accepts sends"
+    if master.sidecar.fenced:
+        return False, "Fenced", f"{name} still refuses sends: its fence is being lifted"
+    return True, "MasterServes", f"{name} takes messages"
 
 
 def _healthy(state: GroupState, in_sync: int) -> Condition:

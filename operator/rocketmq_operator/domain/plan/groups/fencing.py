@@ -7,6 +7,8 @@ from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
 REQUEUE_SECONDS = 1.0
 IDLE_REQUEUE_SECONDS = 5.0
 """Seconds until a silent sidecar is polled again: with spec.fenced, and without."""
+ANSWERED_SECONDS = 0.1
+"""Seconds until the status is written with what the sidecars have answered: no event reports it."""
 
 
 def fence(state: GroupState) -> Step:
@@ -27,4 +29,4 @@ def fence(state: GroupState) -> Step:
         return Step(actions=actions, requeue=REQUEUE_SECONDS, blocked=Blocked("FenceIncomplete", message))
     if any(pod.ready for pod in running if pod.name in silent):
         return Step(actions=actions, requeue=IDLE_REQUEUE_SECONDS)
-    return Step(actions=actions) if actions else NOTHING
+    return Step(actions=actions, requeue=ANSWERED_SECONDS) if actions else NOTHING
