@@ -77,7 +77,7 @@ unstable: $(VERIFY) ## the tests that have left the gate, with the reasons
 	files=$$(grep -rlE 'mark\.unstable' tests --include='test_*.py' --exclude-dir=gate); \
 	  if [ -n "$$files" ]; then $(BIN)/python -m tests.gate unstable -n 0 --gate-unstable $$files; else echo "no test has left the gate"; fi
 
-check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English, tests that depend on speed
+check: $(VERIFY) ## format, lint, types, import borders, generated files, citations, plain English, tests that depend on speed, tasks whose failure is not reported
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -90,6 +90,7 @@ check: $(VERIFY) ## format, lint, types, import borders, generated files, citati
 	$(BIN)/python hack/citations.py --check
 	$(BIN)/python hack/english.py --check
 	$(BIN)/python hack/real_time.py --check
+	$(BIN)/python hack/background.py --check
 
 bench: $(VERIFY) ## rocketmq-ha and Apache RocketMQ side by side; results in build/bench
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

@@ -16,6 +16,7 @@ from rocketmq_admin.errors import AdminError, UnreachableError, refusal
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
+from rocketmq_runtime import background
 
 PAUSE_SECONDS = 0.2
 """Between two rounds during an election."""
@@ -96,7 +97,7 @@ class _Round:
     def _ask(self, address: str) -> None:
         if address not in self._asked:
             self._asked.add(address)
-            self._asking[asyncio.create_task(get_metadata(self._caller, address))] = address
+            self._asking[background.awaited(get_metadata(self._caller, address), "question who leads")] = address
 
     async def _learn(self, address: str, task: asyncio.Task[GetMetaDataResponseHeader]) -> LeaderAnswer | None:
         try:

@@ -160,6 +160,7 @@ class BrokerApp:
             if not opening.done():
                 self.stopping.set()
                 await asyncio.wait([opening])
+                opening.exception()  # marked as retrieved: most likely the interruption that was asked for
             self.store.writer.release()
 
     def _close_store(self) -> None:

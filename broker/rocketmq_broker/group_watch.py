@@ -30,6 +30,7 @@ from rocketmq_formats.remoting.nameserver import (
     TopicRouteData,
 )
 from rocketmq_formats.topics import SYNC_MEMBER_PREFIX
+from rocketmq_runtime import background
 from rocketmq_runtime.defects import survive_defects
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_runtime.remoting.server import Answer, Peer
@@ -80,11 +81,14 @@ class GroupWatch:
         """Begin, as far as the settings switch it on."""
         period = self._settings.heartbeat_period
         if period is not None:
-            self._tasks += [asyncio.create_task(self._keep_known(server, period)) for server in self._servers]
+            self._tasks += [
+                background.start(self._keep_known(server, period), f"heartbeats to {server}")
+                for server in self._servers
+            ]
         settings = self._settings
         needed = settings.enable_slave_acting_master or settings.lock_in_strict_mode or self._names_master
         if needed and self._servers:
-            self._tasks.append(asyncio.create_task(self._keep_asking()))
+            self._tasks.append(background.start(self._keep_asking(), "members of the group"))
         elif self._names_master:
             self._on_answer({})
 

@@ -25,6 +25,7 @@ from rocketmq_formats.remoting.registration import (
     encode_registration,
 )
 from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -80,7 +81,8 @@ class Registrar:
     def start(self) -> None:
         """Begin; the first registration follows when there is a role."""
         self._tasks = [
-            asyncio.create_task(self._keep_registered(server, changed)) for server, changed in self._servers.items()
+            background.start(self._keep_registered(server, changed), f"registration at {server}")
+            for server, changed in self._servers.items()
         ]
 
     def register_now(self) -> None:

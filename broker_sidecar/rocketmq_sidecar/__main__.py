@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from rocketmq_runtime import background
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, EXIT_USAGE, freeze_startup_objects, on_end_signals
 from rocketmq_runtime.config.settings import SettingsError, load_settings
 from rocketmq_runtime.files.filesystem import StorageError
@@ -45,9 +46,8 @@ async def _serve(settings: SidecarSettings) -> int:
         return EXIT_USAGE
     stopping = asyncio.Event()
     on_end_signals(stopping.set)
-    loop = asyncio.get_running_loop()
-    ends = [loop.create_task(event.wait()) for event in (stopping, app.failed)]
-    starting = loop.create_task(app.start())
+    ends = [background.awaited(event.wait(), "end") for event in (stopping, app.failed)]
+    starting = background.awaited(app.start(), "start")
     try:
         # The start may wait for an operator, so a signal must end it too.
         await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)

@@ -12,6 +12,7 @@ import structlog
 from rocketmq_formats.replica_link import CopyKey
 from rocketmq_formats.replication.challenge import group_digest
 from rocketmq_formats.table_copies import copy_key
+from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.config.secret_file import read_secret
 from rocketmq_runtime.files.filesystem import OS, storage_errors
@@ -67,8 +68,10 @@ class SidecarApp:
         """
         self.probes.start()
         self._grpc_port.require_free()
-        loop = asyncio.get_running_loop()
-        parts = [loop.create_task(self._grpc_port.open()), loop.create_task(self._start_replica())]
+        parts = [
+            background.awaited(self._grpc_port.open(), "gRPC port"),
+            background.awaited(self._start_replica(), "start of the replica"),
+        ]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_EXCEPTION)
             for part in done:

@@ -45,6 +45,7 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import encode_header
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.hosts import ip_of
 
 log = structlog.get_logger(__name__)
@@ -266,7 +267,7 @@ class Failover:
 
     def _trigger(self, broker_name: str, reason: str) -> None:
         if broker_name not in self._running:
-            task = self._loop.create_task(self._elect_until_settled(broker_name, reason))
+            task = background.start(self._elect_until_settled(broker_name, reason), f"election of {broker_name}")
             self._running[broker_name] = task
             task.add_done_callback(lambda _: self._running.pop(broker_name, None))
 

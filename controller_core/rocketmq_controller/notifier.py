@@ -24,6 +24,7 @@ from rocketmq_formats.remoting.controller import (
     NotifyBrokerRoleChangedRequestHeader,
     SyncStateSet,
 )
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
 
 log = structlog.get_logger(__name__)
@@ -97,7 +98,7 @@ class RoleNotifier:
             if is_master is not to_master or announcement.epoch < self._newest.get(address, 0):
                 continue
             self._newest[address] = announcement.epoch
-            task = self._loop.create_task(self._send(announcement, broker_id, address, alive))
+            task = background.start(self._send(announcement, broker_id, address, alive), f"notice to {address}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

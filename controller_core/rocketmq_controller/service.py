@@ -40,6 +40,7 @@ from rocketmq_formats.remoting.controller import (
     RegisterBrokerToControllerRequestHeader,
     SyncStateSet,
 )
+from rocketmq_runtime import background
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +67,6 @@ class ControllerService:
         self.failover = failover
         """Takes heartbeats, doubts, ends of connections and requests for an election."""
         self._proposals = proposals
-        self._loop = asyncio.get_running_loop()
 
     # The replicated state
 
@@ -116,7 +116,7 @@ class ControllerService:
 
     def update_config(self, body: bytes) -> Answer:
         """1009: of this member only."""
-        return self._loop.create_task(self._update_config(body))
+        return background.awaited(self._update_config(body), "configuration")
 
     async def _update_config(self, body: bytes) -> Decision:
         try:
@@ -157,7 +157,7 @@ class ControllerService:
     def _read(self, answer: Callable[[], Answer]) -> Answer:
         if not self.config.settings.is_process_read_event:
             return answer()
-        return self._loop.create_task(self._read_behind_barrier(answer))
+        return background.awaited(self._read_behind_barrier(answer), "read")
 
     async def _read_behind_barrier(self, answer: Callable[[], Answer]) -> Decision:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 
 from rocketmq_client.pipeline import Pipeline, connect
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import ConnectError
 
 
@@ -40,7 +41,7 @@ class Connections:
             raise ConnectError(f"cannot connect to {address}: this producer is closed")
         task = self._connecting.get(address)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._connect(address))
+            task = background.awaited(self._connect(address), f"connection to {address}")
             self._connecting[address] = task
             task.add_done_callback(lambda done: self._connected(address, done))
         try:

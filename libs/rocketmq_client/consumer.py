@@ -28,6 +28,7 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.tags import java_hash_code
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -161,7 +162,7 @@ class Consumer:
                 del self._done[key]
 
     def _run(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = background.awaited(work, "consumer")
         task.add_done_callback(self._ended)
         self._tasks.append(task)
 

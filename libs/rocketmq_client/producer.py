@@ -26,6 +26,7 @@ from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.send_frames import SendAnswer, json_properties
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
 from rocketmq_formats.store.message_properties import UNIQ_KEY, WAIT, format_properties
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -79,7 +80,7 @@ class Producer:
     def start(self) -> None:
         """Start heartbeats and refreshes of routes; sending works without them."""
         if self._upkeep is None:
-            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+            self._upkeep = background.start(self._keep_up(), "upkeep of a producer")
 
     async def close(self) -> None:
         """Sign off at the brokers and end every connection; sends in flight fail with SendError."""

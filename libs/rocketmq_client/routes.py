@@ -25,6 +25,7 @@ from rocketmq_formats.remoting.nameserver import (
     TopicRouteData,
 )
 from rocketmq_formats.topics import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
@@ -106,7 +107,7 @@ class Routes:
         """
         task = self._querying.get(topic)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._query_route(topic, unlike))
+            task = background.awaited(self._query_route(topic, unlike), f"route of {topic}")
             self._querying[topic] = task
             task.add_done_callback(lambda done: self._on_queried(topic, done))
         return await asyncio.shield(task)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from rocketmq_formats.addresses import format_address
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.open_files import OpenFiles
 
@@ -124,7 +125,7 @@ class _Door:
             oldest = next(iter(self._open))
             self._open.pop(oldest).transport.abort()
             oldest.cancel()
-        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        task = background.start(self._converse(reader, writer), "probe")
         self._open[task] = writer
         task.add_done_callback(lambda done: self._open.pop(done, None))
 

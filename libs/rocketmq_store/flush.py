@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from rocketmq_runtime import background
 from rocketmq_store.durability import Job
 from rocketmq_store.errors import StoreError, StoreFullError
 from rocketmq_store.message_store import MessageStore
@@ -131,9 +132,9 @@ class Flusher:
     def _retain_tick(self) -> None:
         if "retention" not in self._running:
             assert self._loop is not None
-            task = self._loop.create_task(self._retain())
+            task = background.start(self._retain(), "retention")
             self._running["retention"] = task
-            task.add_done_callback(self._retained)
+            task.add_done_callback(lambda _: self._running.pop("retention"))
 
     async def _retain(self) -> None:
         """Queues first, so that they never point to deleted files; then the files, in a thread."""
@@ -152,11 +153,6 @@ class Flusher:
             log.warning("retention did not run", error=str(error))
         if store.min_offset != before:
             self._on_deleted(store.min_offset)
-
-    def _retained(self, task: asyncio.Task[None]) -> None:
-        del self._running["retention"]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
 
     # The log
 

@@ -34,6 +34,7 @@ from rocketmq_namesrv.domain.route_answers import RouteAnswers
 from rocketmq_namesrv.domain.tables import RouteTables
 from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.settings import NameServerSettings
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting import server
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
@@ -235,7 +236,7 @@ class Registry:
         )
         for address in change.recipients:
             if len(self._notices) < MAX_NOTICES:
-                task = self._loop.create_task(self._send_notice(address, header))
+                task = background.start(self._send_notice(address, header), f"notice to {address}")
                 self._notices.add(task)
                 task.add_done_callback(self._notices.discard)
 

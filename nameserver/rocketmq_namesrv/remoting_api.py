@@ -7,6 +7,7 @@ Routes (105) are nearly all of the traffic: they take the shortest path and come
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -97,12 +98,14 @@ class RemotingApi:
                     log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
                 answer = response(request, ResponseCode.SYSTEM_ERROR, str(error))
         if isinstance(answer, asyncio.Future):
-            answer.add_done_callback(
-                lambda done: None if done.cancelled() else self._counts.answered(request.code, done.result().code)
-            )
+            answer.add_done_callback(partial(self._count, request.code))
         else:
             self._counts.answered(request.code, answer.code)
         return answer
+
+    def _count(self, code: int, answer: "asyncio.Future[RemotingCommand]") -> None:
+        if not answer.cancelled() and answer.exception() is None:  # a failure is answered and logged by the server
+            self._counts.answered(code, answer.result().code)
 
     def on_close(self, peer: server.Peer) -> None:
         """Remove the brokers of this connection."""

@@ -36,6 +36,7 @@ from rocketmq_formats.remoting.nameserver import (
 from rocketmq_namesrv.domain import queries
 from rocketmq_namesrv.domain.tables import RouteTables
 from rocketmq_namesrv.registry import Registry
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting import server
 
 log = structlog.get_logger(__name__)
@@ -169,7 +170,7 @@ class ToolsApi:
         return response(request, ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=table)))
 
     def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
-        return asyncio.get_running_loop().create_task(self._updated(request))
+        return background.awaited(self._updated(request), "configuration")
 
     async def _updated(self, request: RemotingCommand) -> RemotingCommand:
         try:

@@ -33,6 +33,7 @@ from rocketmq_operator.settings import OperatorSettings
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup, parse_broker_group
 from rocketmq_resources.decoding import Json, SpecError, mapping
+from rocketmq_runtime import background
 
 EVENT_DELAY: Final = 0.02
 """Seconds between an event and the reconcile it causes, because most events come in bursts."""
@@ -105,7 +106,7 @@ class Operator:
         """Reconcile until cancelled, or until kopf ends."""
         await self._wait_for_crds()
         self._recorder.start()
-        timers = asyncio.create_task(self._resync_periodically(), name="resync")
+        timers = background.start(self._resync_periodically(), "resync")
         try:
             await handlers.watch(
                 self._cache,

@@ -15,6 +15,7 @@ from rocketmq_operator.kubernetes.lease import Leadership, LeaseLostError, Lease
 from rocketmq_operator.release import ReleaseError, release_finalizers
 from rocketmq_operator.settings import OperatorSettings, load
 from rocketmq_resources import names
+from rocketmq_runtime import background
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, Arguments, on_end_signals
 from rocketmq_runtime.loop_watchdog import LoopWatchdog
 from rocketmq_runtime.probes import ProbeServer
@@ -130,14 +131,14 @@ async def _run(settings: OperatorSettings) -> int:
 
 async def _lead(leadership: Leadership, operator: Operator, ending: asyncio.Event) -> int:
     """Wait for the Lease, run the operator while it holds the Lease, release it at the end."""
-    ended = asyncio.create_task(ending.wait(), name="ending")
-    acquiring = asyncio.create_task(leadership.acquire(), name="acquire lease")
+    ended = background.awaited(ending.wait(), "ending")
+    acquiring = background.awaited(leadership.acquire(), "acquire lease")
     await asyncio.wait({ended, acquiring}, return_when=asyncio.FIRST_COMPLETED)
     if not leadership.leading:
         await _cancel(acquiring)
         return 0
-    holding = asyncio.create_task(leadership.renew(), name="renew lease")
-    acting = asyncio.create_task(operator.run(), name="operator")
+    holding = background.awaited(leadership.renew(), "renew lease")
+    acting = background.awaited(operator.run(), "operator")
     await asyncio.wait({ended, holding, acting}, return_when=asyncio.FIRST_COMPLETED)
     code = 0
     if holding.done():

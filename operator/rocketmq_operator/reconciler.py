@@ -31,6 +31,7 @@ from rocketmq_resources.broker_group import parse_broker_group
 from rocketmq_resources.controller_cluster import parse_controller_cluster
 from rocketmq_resources.decoding import Json, SpecError, mapping
 from rocketmq_resources.name_server import parse_name_server
+from rocketmq_runtime import background
 
 OFFSETS_EVERY: Final = 30.0
 """Seconds between two writes of a status where only offsets have changed."""
@@ -77,7 +78,7 @@ class Reconciler:
 
     def start(self, workers: int) -> None:
         """Reconcile that many resources at a time."""
-        self._workers = [asyncio.create_task(self._run_worker(), name=f"worker {number}") for number in range(workers)]
+        self._workers = [background.start(self._run_worker(), f"worker {number}") for number in range(workers)]
 
     async def stop(self) -> None:
         """Cancel running reconciles: every step is safe to interrupt."""

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from rocketmq_formats.codes import ResponseCode
+from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import NotifyMinBrokerIdChangeRequestHeader
 from rocketmq_namesrv.kv_store import KVStore
@@ -301,3 +302,19 @@ def test_counted_by_name_and_bounded() -> None:
     assert 'request_type="GET_ROUTEINFO_BY_TOPIC",response_code="SUCCESS"} 2.0' in page
     assert 'request_type="UNKNOWN",response_code="REQUEST_CODE_NOT_SUPPORTED"} 2.0' in page
     assert "rocketmq_namesrv_topics 4.0" in page
+
+
+async def test_a_failure_behind_the_answer_is_the_answer_and_nothing_else_fails(tmp_path: Path) -> None:
+    """What the metrics read of it must not fail a second time, in a callback."""
+    door = Door(tmp_path)
+    failed: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+    failed.set_exception(ValueError("no"))
+    door.api._routes[103] = lambda *_: failed
+    others: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: others.append(context))
+    answer = door.begin(103)
+    assert answer is failed
+    with pytest.raises(ValueError, match="no"):
+        await failed
+    await asyncio.sleep(0)
+    assert others == []

@@ -32,6 +32,7 @@ from rocketmq_formats.store.config_files import Escaped
 from rocketmq_formats.store.message import Record, RecordError, read_record
 from rocketmq_formats.store.message_properties import DELAY, find_property
 from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_runtime import background
 from rocketmq_store.errors import MessageIllegalError, QueueIllegalError, StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft
@@ -121,7 +122,7 @@ class DelayService:
             if way is _Way.LOG:
                 self._take_over(self._store.max_offset)
             elif way is _Way.ESCAPE:
-                self._timers[0] = self._loop.create_task(self._begin_to_escape())
+                self._timers[0] = background.start(self._begin_to_escape(), "escape of delayed messages")
 
     async def before_next_master(self, epoch: int) -> None:
         """The next master, of `epoch`, asks what has escaped: returns, soon, when that is known, and it remains so
@@ -395,7 +396,7 @@ class DelayService:
             return left
         fact = self._escaped_with(level, self._progress[level].next, record, view)
         draft.body = bytes(draft.body)  # the file may be deleted meanwhile
-        self._timers[level] = self._loop.create_task(self._send(level, draft, fact))
+        self._timers[level] = background.start(self._send(level, draft, fact), f"escape of delay level {level}")
         return None
 
     def _escaped_with(self, level: int, offset: int, record: Record, view: memoryview) -> Escaped:

@@ -14,6 +14,7 @@ import structlog
 from rocketmq_broker.sending.escape import Escape
 from rocketmq_broker.tables.consumer_tables import DelayOffsets
 from rocketmq_formats.store.config_files import Escaped
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.model import Draft
 
@@ -84,10 +85,10 @@ class Escaping:
             # what leaves later
             return not waiting.cancelling() and self.yields_for <= 0
 
-        attempt = self._loop.create_task(self._attempt(level, draft, fact, may_leave))
+        attempt = background.awaited(self._attempt(level, draft, fact, may_leave), f"escape of level {level}")
         self._sending.add(attempt)
         attempt.add_done_callback(self._sending.discard)
-        return self._pause(level, await asyncio.shield(attempt))
+        return self._pause(level, await background.shielded(attempt, attempt.get_name()))
 
     async def _attempt(self, level: int, draft: Draft, fact: Escaped, may_leave: Callable[[], bool]) -> str | None:
         """Why the message has not escaped; None: it has."""

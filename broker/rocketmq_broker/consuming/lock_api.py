@@ -29,6 +29,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
@@ -58,7 +59,7 @@ class LockApi:
         """Start removing expired locks."""
         if self._expiring is None or self._expiring.done():
             steps = in_steps(self._locks.expire(self._clock()), Pace(time.perf_counter))
-            self._expiring = asyncio.ensure_future(steps)
+            self._expiring = background.start(steps, "expiry of locks")
 
     def forget_groups(self, groups: AbstractSet[str]) -> None:
         """These are deleted."""
@@ -86,7 +87,7 @@ class LockApi:
             return self._result(request, body, own, ballot)
         # in this turn of the loop: what the client sends next, such as an unlock, must reach the members later
         decided = group.ask(addresses, msgspec.structs.replace(body, mq_set=candidates), ballot)
-        return asyncio.ensure_future(self._when(decided, request, body, own, ballot))
+        return background.awaited(self._when(decided, request, body, own, ballot), "locks")
 
     async def _when(
         self,

@@ -19,6 +19,7 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.json.bodies import decode_request_body, encode_body
 from rocketmq_formats.remoting.client import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, request
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
@@ -81,7 +82,7 @@ class LockMembers:
             self._start(self._tell(address, command))
 
     def _start(self, call: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(call)
+        task = background.start(call, "locks of the other members")
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
 

@@ -24,6 +24,7 @@ from rocketmq_formats.replica_link import (
     decode_from_sidecar,
     encode,
 )
+from rocketmq_runtime import background
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +73,7 @@ class SidecarLink:
 
     def start(self) -> None:
         """Begin to connect; returns at once."""
-        self._connecting = self._loop.create_task(self._connect())
+        self._connecting = background.start(self._connect(), "link to the sidecar")
 
     async def stop(self) -> None:
         """Write what is queued and close; nothing is reported afterwards."""

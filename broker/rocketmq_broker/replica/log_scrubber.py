@@ -24,6 +24,7 @@ from rocketmq_broker.traffic import Traffic
 from rocketmq_commitlog.token_bucket import TokenBucket
 from rocketmq_formats.replica_link import LogState
 from rocketmq_formats.store.message import Record
+from rocketmq_runtime import background
 from rocketmq_store.errors import StoreError
 from rocketmq_store.log.log_check import Damage, LogCheck
 from rocketmq_store.message_store import MessageStore
@@ -102,7 +103,7 @@ class LogScrubber:
         self._report_state()
         self._store.units.on_repaired = self._on_repaired
         self._store.units.on_sought = self._seek
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = background.start(self._run(), "check of the log")
 
     async def stop(self) -> None:
         self._ended = True

@@ -56,6 +56,7 @@ from rocketmq_formats.replica_link import (
     Truncated,
     Welcome,
 )
+from rocketmq_runtime import background
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_store.errors import LogDamagedError, StoreDamagedError, StoreError, StoreFullError
@@ -269,7 +270,7 @@ class Replica:
         self._lose_role(f"link to the sidecar lost: {reason}")
         self._role.forget_epoch()
         if not self._stopping:
-            self._loop.create_task(self._reconnect())
+            background.start(self._reconnect(), "link to the sidecar")
 
     # inside
 
@@ -332,7 +333,7 @@ class Replica:
             case Truncate():
                 self._dispatching.cut(message.offset)
                 self._store.truncate(message.offset)
-                self._busy = self._loop.create_task(self._truncated(message.offset))
+                self._busy = background.start(self._truncated(message.offset), "cut")
             case Repaired():
                 self._store.repaired(message.start, message.end)
                 self.on_repaired(message.start)
@@ -358,7 +359,7 @@ class Replica:
         log.info("prepared to be master", epoch=epoch, max_offset=max_offset, seconds=time.perf_counter() - began)
         self._link.send(Prepared(epoch, max_offset))
         if self.on_prepared is not None:
-            self._busy = self._preparing = self._loop.create_task(self._complete_tables(epoch))
+            self._busy = self._preparing = background.start(self._complete_tables(epoch), "tables")
 
     def _granted(self, message: Grant) -> None:
         was = (self._role.role, self._role.epoch)
@@ -380,7 +381,7 @@ class Replica:
             log.info("sends are no longer refused", why=str(before.kind))
         if self._holding is not None:
             self._holding.cancel()  # its answer would be outdated
-        self._holding = self._loop.create_task(self._held(hold))
+        self._holding = background.start(self._held(hold), "hold")
 
     async def _held(self, hold: Hold) -> None:
         """Nothing is appended from now on; replication continues."""
@@ -418,7 +419,7 @@ class Replica:
         if self._busy is not None:
             return
         if self._store.writer.held:
-            self._busy = self._loop.create_task(self._release_lock(report=report))
+            self._busy = background.start(self._release_lock(report=report), "release")
         elif report:
             self._link.send(Released(self._store.max_offset))
 
@@ -445,13 +446,13 @@ class Replica:
             self._busy = self._preparing = None
 
     async def _truncated(self, offset: int) -> None:
-        cutting = asyncio.ensure_future(self._on_cut(offset))
-        await asyncio.wait([cutting])
-        self._busy = None
-        error = cutting.exception()
-        if isinstance(error, Exception):  # not even a defect may keep the sidecar waiting
+        try:
+            await self._on_cut(offset)
+        except Exception as error:  # noqa: BLE001 - not even a defect may keep the sidecar waiting
+            self._busy = None
             self._leave_group("forgetting what is behind a cut", error)
             return
+        self._busy = None
         self._link.send(Truncated(offset))
         self._handle_inbox()
 

@@ -7,7 +7,6 @@ any role passes replies on, and a reply counts as sent if it was not stored.
 Source: rocketmq-all-5.3.3: ReplyMessageProcessor.java.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +34,7 @@ from rocketmq_formats.store.message_properties import (
     format_properties,
     split_properties,
 )
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer, PeerCallError
 
 PUSH_SECONDS: Final = 10.0
@@ -90,7 +90,7 @@ class ReplyProcessor:
             return self._answer(reply, f"push reply message fail, channel of <{client_id}> not found.")
         push = self._push_of(reply, properties)
         if not request.is_oneway:
-            return asyncio.ensure_future(self._pushed(reply, push, requester, client_id))
+            return background.awaited(self._pushed(reply, push, requester, client_id), "push of a reply")
         if requester.takes:  # else dropped, as a oneway may be
             push.flag = request.flag
             requester.send(push)

@@ -53,6 +53,7 @@ from rocketmq_formats.table_copies import (
     split_tables,
 )
 from rocketmq_formats.topics import DataVersion
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_settings.replica import FAST_PORT_DISTANCE
@@ -155,7 +156,7 @@ class SlaveSync:
 
     def start(self) -> None:
         """Begin; the first copy follows when there is a master."""
-        self._task = self._loop.create_task(self._run())
+        self._task = background.start(self._run(), "copy of the master's tables")
 
     async def stop(self) -> None:
         """Stop copying."""

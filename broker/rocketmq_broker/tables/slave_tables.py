@@ -5,7 +5,6 @@ masters ask for newer consumer offsets (`reverse_sync.py`), and for what escaped
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, SlaveSynchronize.java.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from rocketmq_broker.host import now_ms
@@ -19,6 +18,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
 from rocketmq_formats.table_copies import EscapedRequestHeader, NewerOffsetsRequestHeader
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
@@ -58,7 +58,7 @@ class SlaveTables:
         epoch = decode_header(EscapedRequestHeader, request.ext_fields or {}).epoch
         if epoch == 0:
             return _body(request, self._tables.encode_delays())
-        return asyncio.ensure_future(self._delays_for(request, epoch))
+        return background.awaited(self._delays_for(request, epoch), "what escaped")
 
     async def _delays_for(self, request: RemotingCommand, epoch: int) -> RemotingCommand:
         await self._before_next_master(epoch)

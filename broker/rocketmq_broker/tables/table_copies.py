@@ -39,6 +39,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
 )
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.peer import Deferred
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
@@ -218,7 +219,7 @@ class TableCopies:
         made = self._lane.first_step(steps)
         if made is not None:
             return self._answer_report(request, peer, header, acting_taken=made[0])
-        task = self._loop.create_task(self._answer_report_later(steps, request, peer, header))
+        task = background.start(self._answer_report_later(steps, request, peer, header), "tables for a slave")
         self._making.add(task)
         task.add_done_callback(self._making.discard)
         return DEFERRED
@@ -310,7 +311,7 @@ class TableCopies:
         made = self._lane.first_step(steps)
         if made is not None:
             return made[0]
-        task = self._loop.create_task(self._make(steps, request, peer, number))
+        task = background.start(self._make(steps, request, peer, number), "tables for a slave")
         self._making.add(task)
         task.add_done_callback(self._making.discard)
         return DEFERRED

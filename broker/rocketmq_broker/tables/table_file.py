@@ -19,6 +19,7 @@ from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.steps import Steps
 from rocketmq_formats.store.config_files import ConfigFileError, decode_config
+from rocketmq_runtime import background
 from rocketmq_runtime.files.atomic_file import write_atomically
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
@@ -52,7 +53,7 @@ class TableFile:
         """Write the table soon."""
         self._wanted += 1
         if self._writer is None:
-            self._writer = self._loop.create_task(self._write())
+            self._writer = background.start(self._write(), f"write of {self._path.name}")
 
     async def saved(self) -> None:
         """Until every change reported so far is on disk.

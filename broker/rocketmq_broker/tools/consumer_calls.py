@@ -29,6 +29,7 @@ from rocketmq_formats.remoting.command import FLAG_RESPONSE, RemotingCommand, re
 from rocketmq_formats.remoting.command import request as request_of
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.message_id import decode_message_id
+from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Answer, Peer, PeerCallError, PeerTimeoutError
 from rocketmq_store.message_store import MessageStore
@@ -176,7 +177,7 @@ class ConsumerCalls:
             ask.close()
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, "too many requests wait for consumers: ask again later")
         self._running += 1
-        task = asyncio.ensure_future(ask)
+        task = background.awaited(ask, "question to a consumer")
         task.add_done_callback(self._ran)
         return task
 

@@ -8,7 +8,6 @@ master takes changes: at a slave they would last until it copies its master's ta
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
-import asyncio
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
@@ -33,6 +32,7 @@ from rocketmq_formats.remoting.broker_admin import (
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import DLQ_PREFIX, RETRY_PREFIX, SubscriptionGroupConfig
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 
 log = structlog.get_logger(__name__)
@@ -86,7 +86,7 @@ class GroupAdmin:
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, problem)
         if self._groups.put(group):
             log.info("consumer group changed", group=group.group_name, by=peer.address)
-        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
+        return background.awaited(answer_when_durable(request, self._file, self.replication_barrier()), "group")
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
         check_may_edit(self._role)
@@ -99,7 +99,7 @@ class GroupAdmin:
         self._forget_locks({group})
         if self._groups.delete(group):
             log.info("consumer group deleted", group=group, by=peer.address, offsets=header.clean_offset)
-        return asyncio.ensure_future(self._topic_deletion.answer(request))
+        return background.awaited(self._topic_deletion.answer(request), "deletion of a group")
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields or {})

@@ -6,7 +6,6 @@ fills from parts we do not have (thread pools, timer wheel, buffers) say that no
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, StoreStatsService.java.
 """
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Final
@@ -35,6 +34,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.nameserver import KVTable
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.topics import SCHEDULE_TOPIC, DataVersion
+from rocketmq_runtime import background
 from rocketmq_runtime.config.settings import to_text_values
 from rocketmq_runtime.files.filesystem import used_ratio
 from rocketmq_runtime.remoting.server import Answer, Peer
@@ -218,7 +218,7 @@ class RuntimeInfo:
             log.warning("brokerPermission changed", value=self._permission.value, by=peer.address)
             if self._role.role is Role.MASTER:
                 self._topics.next_version(self._role.epoch, now_ms())  # name servers take no table of the same version
-        return asyncio.ensure_future(answer_when_durable(request, self._permission_file, no_barrier()))
+        return background.awaited(answer_when_durable(request, self._permission_file, no_barrier()), "configuration")
 
 
 def _used(path: Path) -> str:

@@ -5,7 +5,6 @@ listeners update the name servers at once.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
-import asyncio
 from collections.abc import Mapping
 
 import structlog
@@ -22,6 +21,7 @@ from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import TopicConfig
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 
 log = structlog.get_logger(__name__)
@@ -74,4 +74,4 @@ class TopicAdmin:
             log.info(
                 "topic changed", topic=header.topic, by=peer.address, queues=header.write_queue_nums, perm=header.perm
             )
-        return asyncio.ensure_future(answer_when_durable(request, self._file, self.replication_barrier()))
+        return background.awaited(answer_when_durable(request, self._file, self.replication_barrier()), "topic")

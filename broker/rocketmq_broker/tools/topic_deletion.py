@@ -28,6 +28,7 @@ from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import DELETED_TOPICS
+from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_store.errors import StoreError
@@ -81,7 +82,7 @@ class TopicDeletion:
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
         self.delete(header.topic, peer)
-        return asyncio.ensure_future(self.answer(request))
+        return background.awaited(self.answer(request), "deletion of a topic")
 
     def delete(self, topic: str, peer: Peer) -> None:
         """Delete a topic, or repeat that. `answer` waits until it is done.

@@ -18,6 +18,7 @@ from rocketmq_formats.challenge import SEAL_SIZE, Seals
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.replication.audit import REQUEST_SIZE, AuditRequest, Kind, decode_request, encode_answer
 from rocketmq_formats.replication.frames import SealError
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 
 log = structlog.get_logger()
@@ -73,7 +74,9 @@ class AuditServer:
         """Serve a connection whose first bytes are `first`, and close it at the end."""
         if len(self._tasks) >= MAX_CONNECTIONS:
             next(iter(self._tasks)).cancel()
-        task = asyncio.get_running_loop().create_task(self._serve(sock, peer, bytearray(first), sealing, opening))
+        task = background.start(
+            self._serve(sock, peer, bytearray(first), sealing, opening), f"request about the log by {peer}"
+        )
         self._tasks[task] = sock
         task.add_done_callback(self._ended)
 
@@ -88,8 +91,6 @@ class AuditServer:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task).close()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a request about the log failed because of a bug", exc_info=error)
 
     async def _serve(
         self, sock: socket.socket, peer: str, held: bytearray, sealing: Seals | None, opening: Seals | None

@@ -20,6 +20,7 @@ import structlog
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.token_bucket import TokenBucket
 from rocketmq_formats.store.record_chain import HEAD
+from rocketmq_runtime import background
 from rocketmq_sidecar.audit.audit_link import AuditLink
 from rocketmq_sidecar.audit.audit_server import digest_of
 from rocketmq_sidecar.audit.compared_files import ComparedFiles
@@ -33,7 +34,6 @@ from rocketmq_sidecar.domain.replication.log_judge import (
     record_at,
     whole_size,
 )
-from rocketmq_sidecar.finish import finish
 from rocketmq_store.log.segment import Segment
 from rocketmq_store.log.segments import MappedFiles
 
@@ -130,7 +130,7 @@ class LogAudit:
             if verdict is Verdict.OURS:
                 size = whole_size(theirs, position, file_left)
                 data = theirs[:size]
-                await finish(_in_thread(partial(files.repair, position, data)))
+                await background.completed(_in_thread(partial(files.repair, position, data)), "repair of the log")
                 position += size
         if position > place:
             self._compared.forget(place)

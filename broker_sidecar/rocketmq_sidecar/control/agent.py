@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader, SyncStateSet
 from rocketmq_formats.replica_link import CopyKey, Held, Hello, LogState, Prepared, Registered, Released, RoleNotice
 from rocketmq_formats.replica_link import Replication as Progress
+from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.control.broker_side import BrokerSide
@@ -223,7 +224,7 @@ class Agent:
                 log.warning(failure, reason=ended.reason)
 
         if self._unfit_hand_over is None or self._unfit_hand_over.done():
-            self._unfit_hand_over = self._loop.create_task(hand_over())
+            self._unfit_hand_over = background.start(hand_over(), "hand-over of an unfit store")
 
     def on_disconnect(self) -> None:
         """The link broke: this replica counts as dead until the broker is back."""

@@ -13,6 +13,7 @@ import structlog
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import BrokerHeartbeatRequestHeader
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_sidecar.domain.actions import Request
 
@@ -32,7 +33,6 @@ class ControllerLink:
     """All connections to controllers. Results come in the loop's later turns, none after `disconnect`."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._client = RemotingClient(connect_timeout=TIMEOUT)
         self._calls: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -51,7 +51,7 @@ class ControllerLink:
         for task in self._calls:
             task.cancel()
         old, self._client = self._client, RemotingClient(connect_timeout=TIMEOUT)
-        closing = self._loop.create_task(old.close())
+        closing = background.start(old.close(), "end of connections to controllers")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
@@ -66,14 +66,9 @@ class ControllerLink:
         await self._client.close()
 
     def _spawn(self, call: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(call)
+        task = background.start(call, "call to a controller")
         self._calls.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._calls.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._loop.call_exception_handler({"message": "a call to a controller failed", "exception": error})
+        task.add_done_callback(self._calls.discard)
 
     async def _call(self, asked: Request, done: Callable[[Request, RemotingCommand | None], None]) -> None:
         answer: RemotingCommand | None = None

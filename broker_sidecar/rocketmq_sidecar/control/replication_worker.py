@@ -13,6 +13,7 @@ import structlog
 
 from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replica_link import Hello, LogState
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.actions import (
     AcceptLoss,
@@ -103,7 +104,7 @@ class ReplicationWorker:
         self._worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._worker = asyncio.get_running_loop().create_task(self._work())
+        self._worker = background.start(self._work(), "orders to replication")
 
     async def stop(self) -> None:
         """Stop, and drop what is still queued."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from rocketmq_api.replica_view import NewMaster, ReplicaView
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.domain.observing import fence as observer_fence
@@ -38,7 +39,6 @@ class ObserverAdmin:
         self._observer = observer
         self._brokers, self._controllers = brokers, controllers
         self._now_ms = now_ms
-        self._loop = asyncio.get_running_loop()
         self._fencing = asyncio.Lock()
         self._handing_over: asyncio.Task[NewMaster] | None = None
 
@@ -58,7 +58,7 @@ class ObserverAdmin:
 
     async def set_fenced(self, *, fenced: bool, reason: str) -> ReplicaView:
         # Shielded: a caller that leaves must not leave file and broker with different states.
-        await asyncio.shield(self._loop.create_task(self._set_fenced(fenced=fenced, reason=reason)))
+        await background.shielded(self._set_fenced(fenced=fenced, reason=reason), "fence")
         return self.get_replica()
 
     async def hand_over(self, broker_id: int | None, seconds: float) -> NewMaster:
@@ -80,9 +80,9 @@ class ObserverAdmin:
             seconds=seconds,
             now_ms=self._now_ms(),
         )
-        self._handing_over = self._loop.create_task(self._hand_over(work, broker_id))
+        self._handing_over = background.awaited(self._hand_over(work, broker_id), "hand-over")
         # Shielded: it continues even if the caller leaves.
-        return await asyncio.shield(self._handing_over)
+        return await background.shielded(self._handing_over, "hand-over")
 
     async def hand_over_at_stop(self) -> None:
         """The sidecar stops: wait for a hand-over under way, or begin one if this is a master."""

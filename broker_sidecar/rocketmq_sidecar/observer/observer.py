@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from rocketmq_formats.addresses import format_address
+from rocketmq_runtime import background
 from rocketmq_sidecar.domain.observing.identity import wrong_group
 from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
 from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
@@ -76,7 +77,7 @@ class Observer:
             if not task.cancelled() and (error := task.exception()) is not None:
                 on_bug(error)
 
-        self._task = self._loop.create_task(self._run())
+        self._task = background.awaited(self._run(), "questions to the broker")
         self._task.add_done_callback(ended)
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ import structlog
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import LogDoubtRequestHeader
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -46,8 +47,7 @@ class UnprovenReporter:
         """Controllers that do not support the request."""
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._report(address)) for address in self._addresses]
+        self._tasks = [background.start(self._report(address), f"reports to {address}") for address in self._addresses]
 
     async def close(self) -> None:
         for task in self._tasks:

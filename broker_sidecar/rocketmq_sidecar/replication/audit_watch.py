@@ -16,6 +16,7 @@ import structlog
 from rocketmq_commitlog.errors import LogReadError
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.replica_link import LogState
+from rocketmq_runtime import background
 from rocketmq_runtime.defects import survive_defects
 from rocketmq_sidecar.audit.audit_link import AuditLink
 from rocketmq_sidecar.audit.ha_reader import HaReader
@@ -76,7 +77,7 @@ class AuditWatch:
         """The connection has all that its master had."""
         compares = self._open_link is not None and not isinstance(self._open_link, HaReader)
         if compares and self._connection is not None and not self._connection.ended.is_set():
-            self._comparing = asyncio.get_running_loop().create_task(self._compare(self._connection))
+            self._comparing = background.start(self._compare(self._connection), "comparison of the log")
 
     async def stop(self) -> None:
         """The replica no longer follows."""

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from rocketmq_formats.store.epoch_file import EpochFileError, EpochList, decode_epochs, encode_epochs
+from rocketmq_runtime import background
 from rocketmq_runtime.files.atomic_file import write_atomically
 from rocketmq_runtime.files.filesystem import OS, FileSystem, StorageError, read_file
 
@@ -76,7 +77,7 @@ class EpochStore:
         await self._in_turn(lambda: self.change_now(lambda epochs: epochs.truncate_prefix(offset)))
 
     async def _in_turn(self, write: Callable[[], None]) -> None:
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, write))
+        await background.shielded(asyncio.get_running_loop().run_in_executor(self._thread, write), "epoch file")
 
     def change_now(self, change: Callable[[EpochList], EpochList]) -> None:
         """In the caller's thread: save the result of `change`, applied to the list once the lock is held."""

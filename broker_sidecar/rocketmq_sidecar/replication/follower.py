@@ -17,11 +17,11 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, differences
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
-from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.replication.ha_client import MasterConnection
 from rocketmq_store.errors import StoreError, WriterLockHeldError
 from rocketmq_store.writer_lock import WriterLock
@@ -89,7 +89,7 @@ class Follower:
         self._retry_now.set()
         if self._task is None:
             self._idle_since = self._loop.time()
-            self._task = self._loop.create_task(self._run())
+            self._task = background.start(self._run(), "replication from the master")
         elif self.connection is not None:
             if self._is_another(before):
                 self.connection.end(self._moved)
@@ -163,7 +163,7 @@ class Follower:
                 self._tell_aligned("")
                 self._idle_since = self._loop.time()
             connection.end(ConnectionError("stopped"))
-            await finish(connection.stopped())
+            await background.completed(connection.stopped(), "end of a connection to the master")
             self.connection = None
             self._on_change()
         self._on_lost()

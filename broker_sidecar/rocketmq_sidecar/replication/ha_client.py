@@ -21,11 +21,11 @@ from rocketmq_formats.replication.frames import (
     decode_master_packet,
     encode_ack,
 )
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, State
 from rocketmq_sidecar.domain.replication.ha_slave import Action, FutureEpochError, Record, SlaveSession, Truncate
 from rocketmq_sidecar.domain.replication.truncate import TruncationError, check_cut
-from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.replication.epoch_store import EpochStore
 from rocketmq_sidecar.replication.page_prefault import PagePrefaulter
 from rocketmq_store.errors import StoreError
@@ -299,7 +299,7 @@ class MasterConnection:
 
     def _start_job(self, job: Callable[[], Awaitable[None]]) -> None:
         self._pause()
-        self._job = asyncio.ensure_future(self._work(job))
+        self._job = background.start(self._work(job), "what the master asked for")
 
     async def _work(self, job: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -325,8 +325,8 @@ class MasterConnection:
                 "log truncated to what the master has", offset=offset, end=end, confirmed=session.confirm_offset
             )
             await self._truncate_broker(offset)
-            await finish(self._cut(offset))
-        await finish(self._epoch_store.save(action.epochs))
+            await background.completed(self._cut(offset), "cut")
+        await background.completed(self._epoch_store.save(action.epochs), "epoch file")
         if self.before_acknowledging is not None:
             await self.before_acknowledging(session.max_offset)
         if self.ended.is_set():
@@ -345,8 +345,8 @@ class MasterConnection:
         if action.begin and offset > 0 and self._files.end > 0:
             # The log begins in a later file than the empty one that exists.
             await self._truncate_broker(0)
-            await finish(self.loop.run_in_executor(None, self._files.truncate, -1))
-        await finish(self._epoch_store.save(action.epochs))
+            await background.completed(self.loop.run_in_executor(None, self._files.truncate, -1), "cut")
+        await background.completed(self._epoch_store.save(action.epochs), "epoch file")
         self.session.on_recorded(action, offset)
 
     # Acknowledging

@@ -13,6 +13,7 @@ from rocketmq_formats.replica_link import Hello
 from rocketmq_formats.store.epoch_file import EpochFileError
 from rocketmq_formats.store.record_chain import HEAD, starts_at
 from rocketmq_formats.store.walk import unpack_place
+from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.replication.truncate import HEAD_OF_RECORD, ReplicationError, corrected
 from rocketmq_sidecar.evidence.log_mark import FILE_NAME as MARK_NAME
@@ -189,11 +190,18 @@ class ReplicaLog:
             self.files.truncate(self.max_offset)
 
     def in_background(self, work: Coroutine[None, None, None]) -> None:
-        """Run `work`, which no caller waits for and which logs its own failures."""
-        task = asyncio.get_running_loop().create_task(work)
+        """Run `work`, which no caller waits for: it writes what is written again, or only helps."""
+        task = background.awaited(work, "files beside the log")
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        task.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, OSError | StorageError | StoreError):
+            log.warning("a file beside the log is not written: check the disk", reason=str(error))
+        elif error is not None:
+            log.error("a file beside the log is not written because of a bug", exc_info=error)
 
     def _lost_by_cut(self) -> str | None:
         """Why the log lacks what the broker's recovery cut off although it had been durable; None if it cut nothing."""

@@ -18,6 +18,7 @@ from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
 from rocketmq_formats.replica_link import Hello, LogState
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.challenge import group_digest
+from rocketmq_runtime.background import completed
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_sidecar.audit.audit_server import AuditServer
 from rocketmq_sidecar.audit.compared_files import FILE_NAME as COMPARED_NAME
@@ -28,7 +29,6 @@ from rocketmq_sidecar.domain.replication.ha_challenge import Trust
 from rocketmq_sidecar.domain.replication.mastership import Mastership, StaleEpochError, begun, begun_alone
 from rocketmq_sidecar.domain.replication.sync_set import SyncSet
 from rocketmq_sidecar.domain.replication.truncate import ReplicationError
-from rocketmq_sidecar.finish import finish
 from rocketmq_sidecar.replication.audit_watch import AuditWatch
 from rocketmq_sidecar.replication.follower import Follower
 from rocketmq_sidecar.replication.ha_client import MasterConnection
@@ -249,7 +249,7 @@ class Replication:
             epochs = begun(before, epoch, max_offset)
         else:
             epochs = begun_alone(before, max_offset, self._wall_clock())
-        await finish(self._log.epoch_store.save(epochs))
+        await completed(self._log.epoch_store.save(epochs), "epoch file")
         files.refresh()
         self._log.max_offset = max_offset
         loop_time = asyncio.get_running_loop().time()

@@ -18,6 +18,7 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 log = structlog.get_logger(__name__)
@@ -53,7 +54,7 @@ class Features:
 
     def start(self) -> None:
         """Begin to poll."""
-        self._task = asyncio.get_running_loop().create_task(self._poll_all())
+        self._task = background.start(self._poll_all(), "feature levels")
 
     async def stop(self) -> None:
         """Stop polling. Harmless if not started."""
@@ -70,7 +71,7 @@ class Features:
                 self._polls.pop(member).cancel()
                 self._read_by.pop(member, None)
             for member in others.keys() - self._polls.keys():
-                self._polls[member] = asyncio.get_running_loop().create_task(self._poll_member(member))
+                self._polls[member] = background.start(self._poll_member(member), f"feature level of {member}")
             await asyncio.sleep(self._period / 10)
 
     async def _poll_member(self, member: str) -> None:

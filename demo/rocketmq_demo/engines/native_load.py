@@ -13,6 +13,7 @@ from rocketmq_client.producer import Producer
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
 from rocketmq_demo.engines.engine import Acknowledgement, LoadResult
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 TOPIC = "ledger"
@@ -41,7 +42,7 @@ class NativeLoad:
         """Begin to send."""
         self._producer = Producer(self._nameservers, group="ledger-producer", attempts=1, timeout=PATIENCE)
         self._producer.start()
-        self._senders = [asyncio.create_task(self._send_forever(self._producer)) for _ in range(SENDERS)]
+        self._senders = [background.awaited(self._send_forever(self._producer), "load") for _ in range(SENDERS)]
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:
         """All so far."""

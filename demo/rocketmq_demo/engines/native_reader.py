@@ -13,6 +13,7 @@ from rocketmq_client.reading import Cursor, read_all
 from rocketmq_client.routes import Routes
 from rocketmq_demo.engines.engine import ReadResult
 from rocketmq_demo.engines.native_load import TOPIC
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 GROUP: Final = "ledger-consumer"
@@ -42,7 +43,7 @@ class NativeReader:
         route = await routes.refresh(TOPIC)
         for queue in route.read:
             cursor = Cursor(client, routes, TOPIC, queue, group=GROUP, attempts=None, timeout=PATIENCE, pause=PAUSE)
-            self._tasks.append(asyncio.create_task(self._read(cursor)))
+            self._tasks.append(background.awaited(self._read(cursor), "reader"))
 
     def times(self) -> Sequence[float]:
         """When messages came."""

@@ -19,6 +19,7 @@ from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, GetMetaDataResponseHeader, ReplicasInfo
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 PERIOD = 0.1
@@ -82,7 +83,7 @@ class Observer:
     async def run(self) -> None:
         """Poll until cancelled."""
         client = RemotingClient(connect_timeout=TIMEOUT)
-        terms = asyncio.create_task(self._read_terms())
+        terms = background.start(self._read_terms(), "terms of the controllers")
         try:
             while True:
                 await self._poll(client)

@@ -15,6 +15,7 @@ from rocketmq_demo.story.faults import PromiseBrokenError, Stage, fault_named
 from rocketmq_demo.story.observer import longest_gap
 from rocketmq_demo.story.outcome import FaultReport, Outcome
 from rocketmq_demo.story.timeline import Kind
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingError
 
 _BROKEN = (
@@ -51,7 +52,7 @@ class Story:
         reports: list[FaultReport] = []
         load_result = LoadResult(acknowledged=0, failed=0)
         reads: ReadResult | None = None
-        observing = asyncio.create_task(stage.observer.run())
+        observing = background.start(stage.observer.run(), "observer of the group")
         try:
             try:
                 await self._start_group()

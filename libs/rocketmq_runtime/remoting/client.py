@@ -16,6 +16,7 @@ from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
+from rocketmq_runtime import background
 
 log = structlog.get_logger(__name__)
 
@@ -251,7 +252,7 @@ class RemotingClient:
             raise ConnectError(f"cannot connect to {address}: this client is closed")
         task = self._connecting.get(address)
         if task is None:
-            task = self.loop.create_task(self._connect(address))
+            task = background.awaited(self._connect(address), f"connection to {address}")
             self._connecting[address] = task
             task.add_done_callback(partial(self._connected, address))
         try:

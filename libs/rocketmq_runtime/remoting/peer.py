@@ -416,6 +416,8 @@ class Peer(asyncio.Protocol):
         if answer is DEFERRED:
             self._in_flight += 1
             return
+        if request.is_oneway and isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._log_failure(request, done))
         if answer is None or request.is_oneway:
             return
         if isinstance(answer, asyncio.Future):
@@ -446,13 +448,17 @@ class Peer(asyncio.Protocol):
             self._account_received(fresh=False)
         if done.cancelled():
             self._answer(request, response(request, ResponseCode.SYSTEM_ERROR, "cancelled: the process is stopping"))
-        elif (error := done.exception()) is not None:
-            if self._may_log_failure(request):
-                log.error("request failed", code=request.code, peer=self.address, exc_info=error)
+        elif (error := self._log_failure(request, done)) is not None:
             self._answer(request, _failure(request, error))
         else:
             self._answer(request, done.result())
         self._work()
+
+    def _log_failure(self, request: RemotingCommand, done: "asyncio.Future[RemotingCommand]") -> BaseException | None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None and self._may_log_failure(request):
+            log.error("request failed", code=request.code, peer=self.address, exc_info=error)
+        return error
 
     def _may_log_failure(self, request: RemotingCommand) -> bool:
         return self._server.may_log(f"request {request.code}", self)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, TypeVar
 
 from rocketmq_formats.steps import Steps
+from rocketmq_runtime import background
 
 STEP_SECONDS: Final = 0.005
 MAX_WAITING: Final = 256
@@ -61,7 +62,7 @@ class Lane:
         if self._waiting[peer] >= self._max_waiting_of_peer or self._waiting.total() >= MAX_WAITING:
             raise LaneFullError("too many requests that take long: wait for their answers")
         self._waiting[peer] += 1
-        return asyncio.ensure_future(self._run(peer, make))
+        return background.awaited(self._run(peer, make), "slow lane")
 
     async def _run(self, peer: Hashable, make: Callable[[Pace], Awaitable[T]]) -> T:
         try:

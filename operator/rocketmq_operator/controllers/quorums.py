@@ -15,6 +15,7 @@ import structlog
 from rocketmq_api.channels import ApiError, ClientTls
 from rocketmq_api.controllers import ControllersClient
 from rocketmq_api.group_view import GroupView, QuorumView
+from rocketmq_runtime import background
 
 FIRST_RETRY: Final = 0.2
 LAST_RETRY: Final = 3.0
@@ -59,7 +60,7 @@ class Quorum:
         self._again = asyncio.Event()
         self._retired: list[ControllersClient] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._task = asyncio.create_task(self._run(), name=f"watch {name}")
+        self._task = background.start(self._run(), f"watch {name}")
 
     async def wait_for_answer(self) -> None:
         """Wait for the first answer or failure: else every group would look abandoned when the operator starts."""
@@ -188,7 +189,7 @@ class Quorum:
 
     def _close_oldest(self) -> None:
         if self._retired:
-            task = asyncio.create_task(self._retired.pop(0).close())
+            task = background.start(self._retired.pop(0).close(), "end of a connection to controllers")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

@@ -16,6 +16,7 @@ from kubernetes.aio import client
 from rocketmq_operator.kubernetes.cache import Cache, key_of
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
+from rocketmq_runtime import background
 
 CHILDREN: Final = (
     ("apps", "v1", "statefulsets"),
@@ -106,7 +107,7 @@ async def watch(
         return await credentials(configuration)
 
     flag = asyncio.Event()
-    task = asyncio.create_task(
+    task = background.awaited(
         kopf.operator(
             registry=registry,
             settings=settings(),
@@ -115,10 +116,10 @@ async def watch(
             namespaces=namespaces,
             ready_flag=flag,
         ),
-        name="kopf",
+        "kopf",
     )
     try:
-        waiting = asyncio.create_task(flag.wait())
+        waiting = background.awaited(flag.wait(), "ready")
         await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if flag.is_set():

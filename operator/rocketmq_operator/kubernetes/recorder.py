@@ -17,6 +17,7 @@ import structlog
 from rocketmq_operator.domain.actions import Event
 from rocketmq_operator.kubernetes.kube import Kube, KubeError, identity
 from rocketmq_resources.decoding import Json
+from rocketmq_runtime import background
 
 MOST_WAITING: Final = 1000
 SENDERS: Final = 2
@@ -47,7 +48,7 @@ class EventRecorder:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._run(), name=f"events {number}") for number in range(SENDERS)]
+        self._tasks = [background.start(self._run(), f"events {number}") for number in range(SENDERS)]
 
     async def stop(self) -> None:
         """Send waiting Events for up to a second, then stop."""

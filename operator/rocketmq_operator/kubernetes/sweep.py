@@ -13,6 +13,7 @@ from rocketmq_operator.kubernetes.cache import Cache
 from rocketmq_operator.kubernetes.handlers import SELECTOR
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_resources import names
+from rocketmq_runtime import background
 
 KINDS: Final = (
     *names.PLURALS,
@@ -61,7 +62,7 @@ class Sweep:
 
     def _due(self, kind: str) -> None:
         del self._soon[kind]
-        task = asyncio.create_task(self.compare(kind))
+        task = background.start(self.compare(kind), f"sweep of {kind}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -106,6 +106,21 @@ async def test_answers_may_come_later_and_out_of_order() -> None:
         assert (await connection.receive()).opaque == 3
 
 
+async def test_a_oneway_request_that_fails_later_is_logged() -> None:
+    """No answer would tell."""
+
+    def promise(asked: RemotingCommand, peer: Peer) -> Answer:
+        promised: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        promised.set_exception(ValueError("no"))
+        return promised
+
+    with capture_logs() as lines:
+        async with serving(Recorder(promise)) as server, raw(server) as connection:
+            connection.send(request(904, oneway=True))
+            await until(lambda: bool([line for line in lines if line["event"] == "request failed"]))
+    assert [line["code"] for line in lines if line["event"] == "request failed"] == [904]
+
+
 async def test_answers_may_be_deferred_without_a_future() -> None:
     asked: list[tuple[RemotingCommand, Peer]] = []
 

@@ -193,7 +193,7 @@ def test_the_promises_hold(story: Callable[[int], None], seed: int) -> None:
 # Steps left out
 
 
-async def _in_background(work: Awaitable[Any]) -> None:
+async def _in_background(work: Awaitable[Any], _: str) -> None:
     asyncio.ensure_future(work)  # noqa: RUF006 - the simulated loop keeps it
 
 
@@ -252,7 +252,7 @@ def _follows_any_epoch(on_handshake: Callable[..., Any]) -> Callable[..., Any]:
 
 Step = tuple[object, str, Callable[[Any], Any]]
 """Where it is, and what makes of it that which stands there instead."""
-SERVES_LATER: Step = replication, "finish", lambda _: _in_background
+SERVES_LATER: Step = replication, "completed", lambda _: _in_background
 GRANTS_LATER: Step = RoleMachine, "_begin", _grants_at_once
 NEEDS_REPLICAS: Step = ReplicaRole, "refusal", _needs_nobody
 COMPARES_MASTER_EPOCHS: Step = alter_sync_state_set, "_wrong_master", _of_any_master_epoch

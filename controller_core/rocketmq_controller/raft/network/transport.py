@@ -21,6 +21,7 @@ from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.network.handshake import ADVICE, NONCE_SIZE, Handshake, HandshakeRefusedError, Refusal
 from rocketmq_formats.addresses import format_address
+from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)
@@ -209,7 +210,7 @@ class TcpTransport(Transport):
     def _dial_members(self) -> None:
         for member in sorted(self._nodes):
             if self._self_id > member and member not in self._dialers:
-                task = self._loop.create_task(self._dial(member), name=f"raft dialer to {member}")
+                task = background.start(self._dial(member), f"raft dialer to {member}")
                 self._dialers[member] = task
 
     async def stop(self) -> None:

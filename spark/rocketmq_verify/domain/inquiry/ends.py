@@ -79,6 +79,7 @@ def damage_at(end: End, lineage: Lineage) -> Requests[Found | Finding | None]:
     if there is None:  # files are created with their full length
         return missing_segment(end.replica, Extent(end.offset, min(file_end, end.reach)), size)
     record: Extent | None = None
+    extent = Extent(end.offset, end.offset)
     for reach in (NEAR, REACH):
         # a slave may end within a record
         extent = Extent(max(end.offset - reach, file_end - size), min(end.offset + reach, file_end, end.reach))
