@@ -240,3 +240,70 @@ def test_what_was_not_examined_makes_every_replica_without_a_majority_suspect() 
         three["b"].flip(message.body_start)
     (rest,) = [one for one in verify(three.replicas).findings if one.record is None]
     assert rest.replicas == ("b",)
+
+
+def topic_start(made: Group, index: int) -> int:
+    """Of the topic's name in this message: `Orders`."""
+    message = made.messages[index]
+    return message.body_start + message.body_length + 1
+
+
+def test_most_copies_without_a_checksum_are_counted_and_not_called_right() -> None:
+    """The same wrong field in two of three: nobody can know."""
+    made = group()
+    message = made.messages[20]
+    for name in "bc":
+        made[name].flip(message.offset + 60, 3)  # storeTimestamp
+    found = only(verify(made.replicas))
+    assert found.replicas == ("a",)
+    assert found.detail == (
+        f"message 20 of queue 3 of Orders at {message.offset} differs: 2 of 3 agree (b and c) and no checksum decides, "
+        "so it is damaged in a unless these are wrong in the same way"
+    )
+
+
+def test_what_a_checksum_shows_is_certain() -> None:
+    made = group()
+    made["b"].flip(made.messages[20].body_start)
+    assert only(verify(made.replicas)).detail.endswith("is damaged in b and right in a and c")
+
+
+@deterministic
+@given(index=st.integers(0, 59), byte=st.integers(0, 5), bit=st.integers(0, 6), who=st.sampled_from("abc"))
+def test_a_damaged_topic_never_names_the_message(index: int, byte: int, bit: int, who: str) -> None:
+    made = group()
+    made[who].flip(topic_start(made, index) + byte, bit)
+    found = only(verify(made.replicas))
+    assert found.record is not None
+    assert (found.record.topic, found.record.queue_offset) == ("Orders", index)
+    assert f"message {index} of queue 3 of Orders at" in found.detail
+
+
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_of_two_names_that_may_be_right_both_are_told(who: str) -> None:
+    made = group(2)
+    made[who].flip(topic_start(made, 20))
+    found = only(verify(made.replicas))
+    assert found.record is not None
+    assert (found.record.topic, found.record.queue_id, found.record.queue_offset) == (None, 3, 20)
+    names = ("Nrders", "Orders") if who == "a" else ("Orders", "Nrders")
+    told = " or ".join(f"message 20 of queue 3 of {name} (in {copy})" for name, copy in zip(names, "ab", strict=True))
+    assert found.detail.startswith(f"{told}, at {made.messages[20].offset}, differs between a and b")
+
+
+def test_the_topic_of_a_copy_that_fails_its_checksum_is_not_told() -> None:
+    made = group(2)
+    made["a"].flip(topic_start(made, 20))
+    made["a"].flip(made.messages[20].body_start)
+    found = only(verify(made.replicas))
+    assert found.record is not None
+    assert found.record.topic == "Orders"
+
+
+def test_a_topic_that_is_no_name_is_still_a_whole_record() -> None:
+    made = group()
+    for replica in made.replicas:
+        replica.flip(topic_start(made, 20), 7)
+    made["b"].flip(made.messages[20].body_start)
+    found = only(verify(made.replicas))
+    assert found.detail.startswith("message 20 of queue 3 of a topic without a valid name at")

@@ -18,10 +18,10 @@ import msgspec
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally, grouped
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
-from rocketmq_verify.domain.inquiry.judge import judge
+from rocketmq_verify.domain.inquiry.judge import is_counted, judge
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
 from rocketmq_verify.domain.inquiry.tails import find_tails
-from rocketmq_verify.domain.inquiry.windows import Found, contents_of, locate, name_by
+from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, locate, names_by
 from rocketmq_verify.domain.model import Extent, ReadRequest, RecordName, ReplicaName
 from rocketmq_verify.domain.planning.chunks import common, without
 from rocketmq_verify.domain.planning.lineage import Lineage
@@ -193,9 +193,16 @@ def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[Replic
             detail=f"the unused end of a file differs from {difference} on: no message is affected",
         )
     # a damaged copy can be well-formed under another name
-    name = name_by(found, right, lineage) or found.name
-    where = _where(found, name)
-    if wrong and right:
+    sure = right or tuple(copy.replica for copy in copies if copy.right is None)
+    names = names_by(found, sure, lineage) or names_by(found, contents, lineage)
+    name = agreed(names.values()) or found.name
+    where = _where(found, name, names)
+    if wrong and right and is_counted(contents, found.extent.start, found.extent.length, compared):
+        detail = (
+            f"{where} differs: {len(right)} of {len(copies)} agree ({_and(right)}) and no checksum decides, so it is "
+            f"damaged in {_and(wrong)} unless these are wrong in the same way"
+        )
+    elif wrong and right:
         detail = f"{where} is damaged in {_and(wrong)} and right in {_and(right)}"
     elif wrong and len(wrong) == len(copies):
         detail = f"{where} differs, and no copy is right"
@@ -219,13 +226,26 @@ def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[Replic
     )
 
 
-def _where(found: Found, name: RecordName | None) -> str:
+def _where(found: Found, name: RecordName | None, names: Mapping[ReplicaName, RecordName]) -> str:
+    """`names`: as each copy that may be right tells it."""
     offset = found.extent.start
     if found.kind is RecordKind.BLANK:
         return f"the blank at {offset} that ends a file"
-    if name is None or name.topic is None:
+    if name is None or (found.kind is not RecordKind.RECORD and name.topic is None):
         return f"what is at {offset}, {found.extent.length} bytes that no copy has as a whole record,"
-    return f"message {name.queue_offset} of queue {name.queue_id} of {name.topic} at {offset}"
+    told: dict[str, list[ReplicaName]] = {}
+    for replica, one in sorted(names.items()):
+        told.setdefault(_message(one), []).append(replica)
+    if len(told) > 1:
+        each = " or ".join(f"{what} (in {_and(who)})" for what, who in told.items())
+        return f"{each}, at {offset},"
+    return f"{_message(name)} at {offset}"
+
+
+def _message(name: RecordName) -> str:
+    number = "a message" if name.queue_offset is None else f"message {name.queue_offset}"
+    topic = "a topic without a valid name" if name.topic is None else name.topic
+    return f"{number} of queue {'?' if name.queue_id is None else name.queue_id} of {topic}"
 
 
 def _more(lineage: Lineage, findings: Sequence[Finding], left: Mapping[Groups, Rest]) -> Finding:

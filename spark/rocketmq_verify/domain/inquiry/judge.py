@@ -46,7 +46,7 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
     checks = {replica: _check(data, start, size) for replica, data in contents.items()}
     standings = [max(checks[replica][0] for replica in group) for group in groups]
     best = max(standings)
-    leading = [group for group, standing in zip(groups, standings, strict=True) if standing is best]
+    leading = _leading(groups, standings)
     right = _right(leading, best)
     at = _context_start(contents, groups, compared)
     copies = []
@@ -63,6 +63,18 @@ def judge(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared
                 )
             )
     return tuple(sorted(copies, key=lambda copy: copy.replica))
+
+
+def is_counted(contents: Mapping[ReplicaName, bytes], start: int, size: int, compared: int) -> bool:
+    """Whether of these copies (see `judge`) only the number of replicas decides: two and more contents pass all checks,
+    and most replicas could have the same wrong one."""
+    groups = grouped({replica: data[:compared] for replica, data in contents.items()})
+    return len(_leading(groups, [max(_check(contents[one], start, size)[0] for one in group) for group in groups])) > 1
+
+
+def _leading(groups: Groups, standings: Sequence[Standing]) -> list[tuple[ReplicaName, ...]]:
+    best = max(standings)
+    return [group for group, standing in zip(groups, standings, strict=True) if standing is best]
 
 
 def _right(leading: Sequence[tuple[ReplicaName, ...]], best: Standing) -> tuple[ReplicaName, ...] | None:

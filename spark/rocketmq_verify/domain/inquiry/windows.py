@@ -206,10 +206,24 @@ def _fallback(offset: int, window: Window, size: int) -> Found:
     )
 
 
-def name_by(found: Found, replicas: Iterable[ReplicaName], lineage: Lineage) -> RecordName | None:
-    """The name by the copies of these replicas alone; None if they have none of it."""
-    copies = {replica: found.window.copies[replica] for replica in replicas if replica in found.window.copies}
-    return _name(found.window, found.extent.start, copies, lineage.segment_size)
+def names_by(found: Found, replicas: Iterable[ReplicaName], lineage: Lineage) -> dict[ReplicaName, RecordName]:
+    """The name by the copy of each of these replicas alone, of those that have one."""
+    size, start = lineage.segment_size, found.extent.start
+    copies = {replica: found.window.copies.get(replica, b"") for replica in replicas}
+    names = {
+        replica: name_record(data, found.window.start, start, segment_size=size) for replica, data in copies.items()
+    }
+    return {replica: name for replica, name in names.items() if name is not None}
+
+
+def agreed(names: Iterable[RecordName]) -> RecordName | None:
+    """The fields that are equal in all of these names that have them; None without names."""
+    known = list(names)
+    if not known:
+        return None
+    fields = {field: {getattr(name, field) for name in known} - {None} for field in RecordName.__struct_fields__}
+    told = {field: values.pop() if len(values) == 1 else None for field, values in fields.items()}
+    return RecordName(**told | {"physical_offset": known[0].physical_offset, "size": told["size"] or known[0].size})
 
 
 def _name(window: Window, start: int, copies: Mapping[ReplicaName, bytes], size: int) -> RecordName | None:
