@@ -171,6 +171,7 @@ class BrokerApp:
 
     def _on_role_change(self) -> None:
         if self.role.role is Role.MASTER:
+            self.topics.add_built_in()
             self.log_topics.take_over()
             # the name servers let the table with the higher state version win; its time stays that of the last change
             self.topics.next_version(self.role.epoch, self.topics.version.timestamp)

@@ -54,6 +54,9 @@ class BrokerCore:
             broker_name=settings.name,
             auto_create=settings.auto_create_topic_enable,
             default_queue_nums=settings.default_topic_queue_nums,
+            cluster_topic=settings.cluster_topic_enable,
+            broker_topic=settings.broker_topic_enable,
+            trace_topic=settings.msg_trace_topic_name if settings.trace_topic_enable else None,
         )
         self._topic_texts = EntryTexts()
         self.topics_file = TableFile(settings.root / "config" / TOPICS_FILE, self._topics_snapshot)

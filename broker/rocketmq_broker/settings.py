@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_broker.domain.role import Durability
+from rocketmq_broker.domain.tables.topics import name_problem
 from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
 from rocketmq_settings.broker import BrokerKeys
@@ -35,6 +36,8 @@ class BrokerSettings(BrokerKeys, frozen=True):
             )
         if self.ha_port in (self.listen_port, self.fast_port):
             raise ValueError(f"haListenPort={self.ha_port} is taken by listenPort={self.listen_port} or its VIP port")
+        if self.trace_topic_enable and (problem := name_problem(self.msg_trace_topic_name)):
+            raise ValueError(f"msgTraceTopicName={self.msg_trace_topic_name!r}: {problem}")
         hours(self.delete_when)
         try:
             parse_levels(self.message_delay_level)

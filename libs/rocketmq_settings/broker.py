@@ -72,6 +72,18 @@ class BrokerKeys(ReplicaKeys, frozen=True):
 
     # Topics and requests
     auto_create_topic_enable: Annotated[bool, key("The first send to a topic creates it.", group_wide=True)] = True
+    cluster_topic_enable: Annotated[
+        bool, key("The topic with the name of the cluster may be read and written.", group_wide=True)
+    ] = True
+    broker_topic_enable: Annotated[
+        bool, key("The topic with the name of the broker may be read and written.", group_wide=True)
+    ] = True
+    trace_topic_enable: Annotated[
+        bool, key("The topic for clients' traces, msgTraceTopicName, is made.", group_wide=True)
+    ] = False
+    msg_trace_topic_name: Annotated[str, key("Name of the topic for clients' traces.", group_wide=True)] = (
+        "RMQ_SYS_TRACE_TOPIC"
+    )
     auto_create_subscription_group: Annotated[
         bool, key("The first use of a consumer group creates it.", group_wide=True)
     ] = True

@@ -137,8 +137,6 @@ _WITHOUT_MEANING: Final[Mapping[str, Mapping[str, str]]] = {
         "Answers to requests between clients are not stored.": "storeReplyMessageEnable",
         "Resets are sent to the consumers that are online.": "useServerSideResetOffset",
         "Tools can never change topics of the system.": "validateSystemTopicWhenUpdateTopic",
-        "Not built in yet: the topics exist as with Java's default.": """brokerTopicEnable clusterTopicEnable
-            msgTraceTopicName traceTopicEnable""",
     },
     "MessageStoreConfig": {
         _ROCKSDB: """batchDispatchRequestThreadPoolNums bottomMostCompressionTypeForConsumeQueueStore

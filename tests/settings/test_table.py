@@ -116,6 +116,10 @@ def test_what_a_group_promises_is_the_same_on_all_replicas() -> None:
         "minInSyncReplicas",
     }
     assert group_wide(BrokerKeys) - group_wide(ReplicaKeys) == {
+        "brokerTopicEnable",
+        "clusterTopicEnable",
+        "msgTraceTopicName",
+        "traceTopicEnable",
         "enableSlaveActingMaster",
         "enableRemoteEscape",
         "autoCreateTopicEnable",

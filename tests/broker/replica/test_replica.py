@@ -430,6 +430,19 @@ async def test_a_topic_known_by_its_delayed_messages_alone_is_taken_over_when_th
         assert (await group.pull(0, topic="Later", suspend_ms=20_000)).code == 0
 
 
+async def test_a_new_master_has_the_topics_that_its_keys_make(tmp_path: Path) -> None:
+    async with running(tmp_path / "store", autoCreateTopicEnable=False) as group:
+        assert (await group.send(topic="T")).code == ResponseCode.TOPIC_NOT_EXIST
+    async with running(tmp_path / "store", master=False, traceTopicEnable=True, msgTraceTopicName="Tr") as group:
+        copied = {name: topic for name, topic in group.app.topics.table.items() if name not in ("TBW102", "Tr")}
+        group.app.topics.replace(group.app.topics.version, copied)  # as the old master had it
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        assert (await group.send(topic="T")).code == ResponseCode.SUCCESS
+        assert (await group.send(topic="Tr")).code == ResponseCode.SUCCESS
+
+
 async def test_mastership_does_not_make_the_topics_look_younger(tmp_path: Path) -> None:
     """Or messages of an earlier master would seem older than the table, if two masters die soon after each other."""
     async with running(tmp_path / "store") as group:

@@ -97,3 +97,29 @@ def test_a_full_table_can_still_be_registered() -> None:
     wrapper = TopicConfigSerializeWrapper(topic_config_table=topics.table, data_version=topics.version)
     body = encode_registration(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
     assert len(body) < MAX_FRAME - 64 * 1024
+
+
+def test_topics_that_the_keys_make() -> None:
+    """As TopicConfigManager.java makes them."""
+    topics = TopicTable(
+        cluster="C",
+        broker_name="b",
+        auto_create=True,
+        default_queue_nums=8,
+        cluster_topic=False,
+        broker_topic=False,
+        trace_topic="Trace",
+    )
+    assert [topics.table[name].perm for name in ("C", "b", "Trace", "TBW102")] == [1, 1, 6, 7]
+    assert topics.is_system("Trace")
+    assert (topics.table["Trace"].read_queue_nums, topics.table["Trace"].write_queue_nums) == (1, 1)
+    assert "RMQ_SYS_TRACE_TOPIC" not in table().table
+
+
+def test_a_new_master_adds_what_its_keys_make_and_changes_nothing_else() -> None:
+    topics = table()
+    changed = TopicConfig(topic_name="BenchmarkTest", read_queue_nums=1, write_queue_nums=1)
+    topics.replace(DataVersion(counter=5), {"BenchmarkTest": changed, "T": TopicConfig(topic_name="T")})
+    topics.add_built_in()
+    assert {"T", "TBW102", "C", "b"} <= topics.table.keys()
+    assert topics.table["BenchmarkTest"] == changed

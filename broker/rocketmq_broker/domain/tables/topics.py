@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import structs
+
 from rocketmq_formats.topics import (
     AUTO_CREATE_TOPIC,
     DELETED_TOPICS,
@@ -76,17 +78,35 @@ class TopicTable:
     `state_version` of a change is the master epoch, so that at the name servers the newer master's table wins.
     """
 
-    def __init__(self, *, cluster: str, broker_name: str, auto_create: bool, default_queue_nums: int) -> None:
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        broker_name: str,
+        auto_create: bool,
+        default_queue_nums: int,
+        cluster_topic: bool = True,
+        broker_topic: bool = True,
+        trace_topic: str | None = None,
+    ) -> None:
+        """`cluster_topic`, `broker_topic`: whether the topics with these names may be read and written. `trace_topic`:
+        name of the topic for clients' traces; None: it is not made."""
         self._auto_create = auto_create
         self._listeners: list[Callable[[], None]] = []
         self._on_removed: list[Callable[[AbstractSet[str]], None]] = []
         self._table: dict[str, TopicConfig] = {}
         self.version = DataVersion()
-        built_in = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
-        self._built_in = frozenset(topic.topic_name for topic in built_in)
-        self._system = self._built_in | _SYSTEM
-        for topic in built_in:
-            self._table[topic.topic_name] = topic
+        topics = _built_in(cluster, broker_name, auto_create=auto_create, default_queue_nums=default_queue_nums)
+        of_names = {cluster: cluster_topic, broker_name: broker_topic}
+        topics = [
+            topic if of_names.get(topic.topic_name, True) else structs.replace(topic, perm=PERM_INHERIT)
+            for topic in topics
+        ]
+        if trace_topic is not None:
+            topics.append(TopicConfig(topic_name=trace_topic, read_queue_nums=1, write_queue_nums=1))
+        self._built_in = {topic.topic_name: topic for topic in topics}
+        self._system = self._built_in.keys() | _SYSTEM
+        self._table.update(self._built_in)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """`listener` is called after every change of the table or its version."""
@@ -135,6 +155,11 @@ class TopicTable:
         self._table = dict(topics)
         self._removed(removed)
         self._changed()
+
+    def add_built_in(self) -> None:
+        """Those that this broker makes and its table lacks: a new master's table may be a copy of one that was
+        configured in another way, or from before a restart. The caller makes a new version."""
+        self._table = {**self._built_in, **self._table}
 
     def put(self, topic: TopicConfig, *, state_version: int, now_ms: int) -> bool:
         """Create or change one; False if nothing changed (then the version stays too)."""
