@@ -87,7 +87,8 @@ def _number(value: float) -> str:
 def _meaning(row: Row) -> str:
     if row.without_effect:
         return f"No effect, accepted because Java's files contain it. {row.meaning}"
-    return f"{row.meaning} Equal on all replicas." if row.group_wide else row.meaning
+    zero = " 0 counts as 1." if row.zero_is_one else ""
+    return f"{row.meaning}{zero} Equal on all replicas." if row.group_wide else row.meaning + zero
 
 
 def java_table(name: str) -> str:

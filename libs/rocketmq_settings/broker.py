@@ -22,7 +22,10 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     # Registration
     register_name_server_period: Annotated[
         Millis,
-        key("Time between two registrations, 10 to 60 seconds; changes and lost connections are registered at once."),
+        key(
+            "Time between two registrations, 10 to 60 seconds; changes and lost connections are registered at once.",
+            zero_is_one=True,
+        ),
     ] = 30_000
     register_broker_timeout_mills: Annotated[
         Millis, key("Time that a name server has for its answer; more than 3 seconds count as 3.")
@@ -170,10 +173,18 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         msgspec.Meta(ge=1, le=100),
         key("Per cent of the machine's memory in which the end of the log is assumed to be."),
     ] = 40
-    max_transfer_bytes_on_message_in_memory: Annotated[Bytes, key("Bytes of one pull from memory.")] = 256 * 1024
-    max_transfer_count_on_message_in_memory: Annotated[Count, key("Messages of one pull from memory.")] = 32
-    max_transfer_bytes_on_message_in_disk: Annotated[Bytes, key("Bytes of one pull from disk.")] = 64 * 1024
-    max_transfer_count_on_message_in_disk: Annotated[Count, key("Messages of one pull from disk.")] = 8
+    max_transfer_bytes_on_message_in_memory: Annotated[
+        Bytes, key("Bytes of one pull from memory.", zero_is_one=True)
+    ] = 256 * 1024
+    max_transfer_count_on_message_in_memory: Annotated[
+        Count, key("Messages of one pull from memory.", zero_is_one=True)
+    ] = 32
+    max_transfer_bytes_on_message_in_disk: Annotated[Bytes, key("Bytes of one pull from disk.", zero_is_one=True)] = (
+        64 * 1024
+    )
+    max_transfer_count_on_message_in_disk: Annotated[
+        Count, key("Messages of one pull from disk.", zero_is_one=True)
+    ] = 8
 
     # Order
     lock_in_strict_mode: Annotated[
@@ -190,6 +201,7 @@ class BrokerKeys(ReplicaKeys, frozen=True):
             "Replicas of the group, for lockInStrictMode. If name servers know more members, those count. With 1 the "
             "mode has no effect until they know another one, and the broker warns at its start.",
             set_by="spec.replicas",
+            zero_is_one=True,
         ),
     ] = 1
 

@@ -28,6 +28,9 @@ def check_replica(keys: ReplicaKeys, broker_name: str) -> None:
     check_own_host("brokerIP1", keys.broker_ip1)
     check_own_host("brokerIP2", keys.broker_ip2)
     check_addresses("namesrvAddr", keys.namesrv_addr)
+    if "," in keys.store_path_commit_log and not keys.beside_java_broker:
+        # Java's list of folders: as one it would be new and empty
+        raise ValueError(f"storePathCommitLog={keys.store_path_commit_log[:200]}: the log has one folder")
 
 
 def _check_names(keys: ReplicaKeys, broker_name: str) -> None:

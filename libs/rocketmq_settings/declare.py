@@ -41,6 +41,7 @@ def key(
     change: Change | None = None,
     without_effect: bool = False,
     group_wide: bool = False,
+    zero_is_one: bool = False,
 ) -> msgspec.Meta:
     """The metadata of one key, for `Annotated`.
 
@@ -53,6 +54,7 @@ def key(
         without_effect: accepted because Java's files carry it.
         group_wide: equal on all replicas of a group, because it is part of what the group promises.
             Slaves compare it with their master's.
+        zero_is_one: 0 counts as 1, as in Java.
     """
     facts = {
         "default": default,
@@ -61,6 +63,7 @@ def key(
         "change": change,
         "without_effect": without_effect,
         "group_wide": group_wide,
+        "zero_is_one": zero_is_one,
     }
     return msgspec.Meta(description=meaning, extra={name: fact for name, fact in facts.items() if fact})
 

@@ -122,7 +122,8 @@ class ReplicaKeys(Settings, frozen=True):
         bool, key("With durability=relaxed a send waits for every member of the SyncStateSet.", group_wide=True)
     ] = False
     in_sync_replicas: Annotated[
-        Count, key("With durability=relaxed a send waits for this number of replicas.", group_wide=True)
+        Count,
+        key("With durability=relaxed a send waits for this number of replicas.", group_wide=True, zero_is_one=True),
     ] = 1
     min_in_sync_replicas: Annotated[
         Count,
@@ -130,6 +131,7 @@ class ReplicaKeys(Settings, frozen=True):
             "With fewer replicas in sync sends are refused; durability=strict needs at least 2.",
             set_by="spec.minInSyncReplicas",
             group_wide=True,
+            zero_is_one=True,
         ),
     ] = 1
     rocketmq_home: Annotated[str, HOME] = ""

@@ -30,6 +30,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     change: Change | None = None
     without_effect: bool = False
     group_wide: bool = False
+    zero_is_one: bool = False
 
 
 def rows(spec: type[Settings]) -> tuple[Row, ...]:

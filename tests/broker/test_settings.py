@@ -117,6 +117,7 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
         ("storePathRootDir", ""),
         ("storePathRootDir", "~nobody-of-this-name/store"),
         ("storePathCommitLog", "/tmp/a\0b"),
+        ("storePathCommitLog", "/data1/commitlog,/data2/commitlog"),
         ("brokerIP1", "not a host"),
         ("brokerIP2", "127.0.0.1:10912"),
         ("brokerIP1", "300.1.1.1"),
@@ -129,6 +130,22 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:
     with pytest.raises(SettingsError, match=key):
         build_settings(BrokerSettings, {**JAVA, key: value})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("inSyncReplicas", "minInSyncReplicas", "totalReplicas", "registerNameServerPeriod"),
+        *(f"maxTransfer{what}OnMessageIn{where}" for what in ("Bytes", "Count") for where in ("Memory", "Disk")),
+    ],
+)
+def test_0_counts_as_1_where_it_does_in_java(key: str) -> None:
+    def built(value: str) -> BrokerSettings:
+        return build_settings(BrokerSettings, {**JAVA, key: value}).settings
+
+    assert built("0") == built("1")
+    with pytest.raises(SettingsError, match=key):
+        built("-1")
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])

@@ -206,9 +206,12 @@ def _typed(spec: type[Settings], values: Mapping[str, str]) -> dict[str, object]
         if "\0" in text:
             raise ValueError(f"{field.encode_name}: a value cannot contain a NUL character")
         kind = field.type
+        zero_is_one = False
         while isinstance(kind, msgspec.inspect.Metadata):
+            zero_is_one = zero_is_one or bool((kind.extra or {}).get("zero_is_one"))
             kind = kind.type
-        typed[field.encode_name] = _as_java_reads(text, kind)
+        value = _as_java_reads(text, kind)
+        typed[field.encode_name] = 1 if zero_is_one and value == 0 else value
     return typed
 
 
