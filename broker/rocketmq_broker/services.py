@@ -150,6 +150,7 @@ class Services:
             groups=core.tables.groups,
             consumers=core.clients.consumers,
             offsets=core.tables.offsets,
+            resets=core.tables.offsets.pending_resets,
             held=core.held,
             traffic=core.traffic,
         )
@@ -242,18 +243,20 @@ class Services:
         )
         replica.on_members, replica.on_hold = self._copies.on_members, self._copies.hand_over
         # what a tool changes is answered when the slaves that may become master have it too
-        for admin in (group_admin, topic_admin, topic_deletion):
-            admin.replication_barrier = self._copies.replication_barrier
-        self._offset_api.commit_answer = self._copies.commit_answer
         offset_reset = OffsetReset(
-            broker_name=core.settings.name,
+            settings=core.settings,
             role=core.role,
             store=core.store,
             topics=core.topics,
+            groups=tables.groups,
             offsets=tables.offsets,
             consumers=core.clients.consumers,
             lane=lane,
+            on_reset=self.pulls.on_reset,
         )
+        for admin in (group_admin, topic_admin, topic_deletion, offset_reset):
+            admin.replication_barrier = self._copies.replication_barrier
+        self._offset_api.commit_answer = self._copies.commit_answer
         self._stats = TrafficStats(core.traffic)
         self._flows = Flows(core.traffic, core.settings.broker_cluster_name)
         runtime_info = RuntimeInfo(

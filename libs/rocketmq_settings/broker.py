@@ -104,6 +104,13 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     store_reply_message_enable: Annotated[
         bool, key("Replies to requests of producers are stored too, in the topic CLUSTER_REPLY_TOPIC.")
     ] = True
+    use_server_side_reset_offset: Annotated[
+        bool,
+        key(
+            "A reset of a group (222) moves its offsets at the broker, also while no consumer is online; with "
+            "false its consumers are notified."
+        ),
+    ] = True
     long_polling_enable: Annotated[bool, key("Pulls without messages are held until one arrives.")] = True
     short_polling_time_mills: Annotated[Millis, key("Time that a pull is held with longPollingEnable=false.")] = 1000
     slave_read_enable: Annotated[bool, key("Slaves serve consumers that are far behind.")] = False

@@ -83,6 +83,8 @@ class OffsetApi:
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, "QueueId is null, topic is " + topic)
         if offset is None:
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, "Offset is null, topic is " + topic)
+        if self._offsets.pending_resets.find(group, topic, queue_id) is not None:
+            return response(request, ResponseCode.SUCCESS, "Offset has been previously reset")
         if not self._offsets.commit(group, topic, queue_id, offset):
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"no such offset can be kept: queueId {queue_id}, offset {offset}"

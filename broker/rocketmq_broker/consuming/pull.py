@@ -19,6 +19,7 @@ from rocketmq_broker.domain.consuming.subscription import wanted_codes
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.tables.pending_resets import PendingResets
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.send import FLOW_CONTROL
@@ -80,6 +81,7 @@ class PullProcessor:
         groups: GroupTable,
         consumers: ConsumerTable,
         offsets: OffsetTable,
+        resets: PendingResets,
         held: HeldPulls,
         traffic: Traffic,
         clock: Callable[[], float] | None = None,
@@ -93,6 +95,7 @@ class PullProcessor:
         self._groups = groups
         self._consumers = consumers
         self._offsets = offsets
+        self._resets = resets
         self._held = held
         self._traffic = traffic
         self._clock = clock or time.perf_counter
@@ -119,7 +122,10 @@ class PullProcessor:
         self._check(header, peer)
         codes = self._tag_codes(header)
         takes_commits = self._role.acting or (self._role.role is Role.MASTER and not self._role.handing_over)
-        if header.sys_flag & PULL_COMMIT_OFFSET and takes_commits:
+        reset = self._resets.take(header.consumer_group, header.topic, header.queue_id) if takes_commits else None
+        if reset is not None and reset != header.queue_offset:
+            return self._moved(request, header, reset)
+        if header.sys_flag & PULL_COMMIT_OFFSET and takes_commits and reset is None:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._get(header, header.queue_offset, codes)
         answer = self._answer(request, header, result)
@@ -144,6 +150,16 @@ class PullProcessor:
                         self._ripe.append(pull)
             if idle and self._ripe:
                 self._wake_ripe()
+
+    def on_reset(self, group: str, topic: str, queue_ids: Collection[int]) -> None:
+        """The offsets of `group` were reset: a pull that waits hears of it now, not when a message comes."""
+        for queue_id in queue_ids:
+            for pull in self._held.of_queue((topic, queue_id)):
+                if pull.header.consumer_group == group:
+                    offset = self._resets.take(group, topic, queue_id)
+                    if offset is not None and offset != pull.header.queue_offset:
+                        self._held.take(pull)
+                        pull.peer.answer_later(pull.request, self._moved(pull.request, pull.header, offset))
 
     def on_role_change(self) -> None:
         """Where only the master has pulls wait: answer all held ones, so that consumers turn to it."""
@@ -252,6 +268,13 @@ class PullProcessor:
         self._traffic.counts.pulls_missed += 1
         answer_header = _answer_header(header.queue_offset, smallest, largest)
         return response(pull.request, ResponseCode.PULL_NOT_FOUND, GetStatus.OFFSET_FOUND_NULL.name, answer_header)
+
+    def _moved(self, request: RemotingCommand, header: PullMessageRequestHeader, offset: int) -> RemotingCommand:
+        """Makes the consumer continue at `offset`."""
+        self._traffic.counts.pulls_missed += 1
+        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, offset)
+        answer_header = _answer_header(offset, *self._store.queue_bounds(header.topic, header.queue_id))
+        return response(request, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", answer_header)
 
     def _unreadable(self, pull: HeldPull, error: Exception) -> None:
         """Answer with an error instead of raising: the caller has other pulls to wake."""

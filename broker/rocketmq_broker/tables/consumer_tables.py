@@ -202,6 +202,8 @@ class ConsumerTables:
         """Master, slave or neither now, or another epoch."""
         before = self._mastership
         self._mastership = self._role.epoch if self._role.role is Role.MASTER else None
+        if self._mastership is None:
+            self.offsets.pending_resets.clear()
         if self._mastership is None and before is not None:
             for changes in (self._offsets_changes, self._delays_changes):
                 changes.version(before)  # the last ones that this master made

@@ -1,11 +1,14 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET (222): a tool moves a group to a time; the broker notifies its consumers (220),
-which continue from there and commit it. Without consumers the tool gets an error and changes the offsets itself (15).
-A request may name one queue, and the offset in it; that one is moved without consumers too.
+"""INVOKE_BROKER_TO_RESET_OFFSET (222): a tool moves a group to a time, or one queue of it to a time or an offset.
 
+With useServerSideResetOffset, the default, the broker moves the group's offsets, and answers when the slaves in sync
+have them too; consumers hear of it with their next pull (`PendingResets`). Without it the broker notifies the consumers
+(220), which continue from there and commit it. Then, without consumers, the tool gets an error and changes the offsets
+itself (15), except those of one queue, which the broker moves.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, Broker2Client.java.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,9 +18,12 @@ from rocketmq_broker.domain.consuming.members import Consumers
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
+from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.slow_lane import SlowLane
+from rocketmq_broker.tables.table_file import MakeBarrier, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Int32, Int64, encode_body
@@ -65,21 +71,28 @@ class OffsetReset:
     def __init__(
         self,
         *,
-        broker_name: str,
+        settings: BrokerSettings,
         role: ReplicaRole,
         store: MessageStore,
         topics: TopicTable,
+        groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         consumers: Consumers[Peer],
         lane: SlowLane,
+        on_reset: Callable[[str, str, Collection[int]], None],
     ) -> None:
-        self._broker_name = broker_name
+        """`on_reset`: offsets of a group were reset in these queues of a topic."""
+        self._broker_name = settings.name
+        self._here = settings.use_server_side_reset_offset
         self._role = role
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
         self._lane = lane
+        self._on_reset = on_reset
+        self.replication_barrier: MakeBarrier = no_barrier
 
     @property
     def processors(self) -> dict[int, Processor]:
@@ -87,33 +100,81 @@ class OffsetReset:
 
     def _reset(self, command: RemotingCommand, peer: Peer) -> Answer:
         header = decode_header(ResetOffsetRequestHeader, command.ext_fields or {})
+        if self._here:
+            self._check_master()
         topic = self._topics.get(header.topic)
+        if topic is None and self._here:
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if topic is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
-            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self._here and self._groups.get(header.group) is None:
+            raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
         if header.queue_id >= topic.read_queue_nums:
             remark = f"queueId[{header.queue_id}] is illegal, topic {header.topic} has {topic.read_queue_nums} queues"
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
         # read queues: a topic that is drained has no write queues
         queues = (header.queue_id,) if header.one_queue else range(topic.read_queue_nums)
-        return self._lane.answer(command, peer, partial(self._move, command, header, queues, peer))
+        if not self._here:
+            return self._lane.answer(command, peer, partial(self._notify, command, header, queues, peer))
+        moving = self._lane.answer(command, peer, partial(self._move_here, command, header, queues, peer))
+        assert isinstance(moving, asyncio.Future)
+        return asyncio.ensure_future(self._copied(command, moving))
 
-    async def _move(
+    # the broker moves them
+
+    async def _move_here(
         self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: Sequence[int], peer: Peer, pace: Pace
     ) -> RemotingCommand:
-        pairs = []
         targets: dict[int, int] = {}
         for queue_id in queues:
             if pace.over:
                 await pace.rest()
-            queue = MessageQueue(topic=header.topic, broker_name=self._broker_name, queue_id=queue_id)
+            targets[queue_id] = self._goal(header, queue_id)
+        body = self._body(header.topic, targets)
+        # in one step: all of them, or none where the role has changed meanwhile
+        self._check_master()
+        for queue_id, target in targets.items():
+            if not self._offsets.reset(header.group, header.topic, queue_id, target):
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "there is no room for more consumer offsets")
+        self._on_reset(header.group, header.topic, targets)
+        log.info("offsets reset", group=header.group, topic=header.topic, queues=len(targets), by=peer.address)
+        return response(command, ResponseCode.SUCCESS, None, None, body)
+
+    async def _copied(self, command: RemotingCommand, moving: "asyncio.Future[RemotingCommand]") -> RemotingCommand:
+        """The answer, when the slaves that may become master have the offsets too."""
+        answer = await moving
+        if answer.code == ResponseCode.SUCCESS:
+            problem = await self.replication_barrier()()
+            if problem is not None:
+                return response(command, ResponseCode.SYSTEM_BUSY, problem)
+        return answer
+
+    def _check_master(self) -> None:
+        if self._role.role is not Role.MASTER or self._role.handing_over:
+            raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+
+    def _body(self, topic: str, targets: Mapping[int, int]) -> bytes:
+        pairs = []
+        for queue_id, offset in targets.items():
+            queue = MessageQueue(topic=topic, broker_name=self._broker_name, queue_id=queue_id)
+            pairs.append((encode_body(queue), b"%d" % offset))
+        return b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
+
+    # consumers move them
+
+    async def _notify(
+        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: Sequence[int], peer: Peer, pace: Pace
+    ) -> RemotingCommand:
+        targets: dict[int, int] = {}
+        for queue_id in queues:
+            if pace.over:
+                await pace.rest()
             targets[queue_id] = self._target(header, queue_id)
-            pairs.append((encode_body(queue), b"%d" % targets[queue_id]))
         members = self._consumers.members.of(header.group)
-        body = b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
+        body = self._body(header.topic, targets)
         if not members and header.one_queue:
-            if self._role.role is not Role.MASTER or self._role.handing_over:
-                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
+            self._check_master()
             self._offsets.commit(header.group, header.topic, header.queue_id, targets[header.queue_id])
             return response(command, ResponseCode.SUCCESS, None, None, body)
         if not members:
@@ -137,10 +198,15 @@ class OffsetReset:
         return response(command, ResponseCode.SUCCESS, None, None, body)
 
     def _target(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
-        """The queue's offset to continue from."""
+        """Where consumers are to continue: where they are, if that is earlier and the tool does not insist."""
         now = self._offsets.find(header.group, header.topic, queue_id)
         if now is None:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"The consumer group <{header.group}> not exist")
+        target = self._goal(header, queue_id)
+        return target if header.is_force or header.named_offset is not None or target < now else now
+
+    def _goal(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        """The offset that the tool asks for, by number or by time."""
         smallest, largest = self._store.queue_bounds(header.topic, queue_id)
         if (named := header.named_offset) is not None:
             if not smallest <= named <= largest:
@@ -148,7 +214,5 @@ class OffsetReset:
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
             return named
         if header.timestamp < 0:
-            target = largest
-        else:
-            target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
-        return target if header.is_force or target < now else now
+            return largest
+        return self._store.offset_by_time(header.topic, queue_id, header.timestamp)

@@ -197,7 +197,7 @@ async def test_bad_heartbeats_are_refused(tmp_path: Path) -> None:
 
 
 async def test_consumers_are_moved_back(tmp_path: Path) -> None:
-    async with running(tmp_path) as group:
+    async with running(tmp_path, useServerSideResetOffset=False) as group:
         for _ in range(3):
             await group.send(default_topic_queue_nums=1)
         header = ResetOffsetRequestHeader(topic="T", group="G", timestamp=0, is_force=True)
@@ -224,7 +224,7 @@ async def test_one_queue_is_moved_and_no_other(tmp_path: Path) -> None:
         )
         return request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
 
-    async with running(tmp_path) as group:
+    async with running(tmp_path, useServerSideResetOffset=False) as group:
         for queue_id in (0, 0, 0, 1, 1):
             await group.send(queue_id=queue_id, default_topic_queue_nums=2)
         await group.call(commit(3))

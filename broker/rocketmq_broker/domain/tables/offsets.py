@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from rocketmq_broker.domain.tables.acting_commits import ActingRecord, TakenCommits, joined
+from rocketmq_broker.domain.tables.pending_resets import PendingResets
 from rocketmq_broker.domain.tables.resets import Resets
 from rocketmq_formats.steps import Steps, finish
 from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommit, ActingCommits, topic_at_group
@@ -50,6 +51,7 @@ class ConsumerOffsets:
         self.acting = ActingRecord()
         self._taken = TakenCommits()
         self._resets = Resets()
+        self.pending_resets = PendingResets()
         self._table: dict[str, dict[int, int]] = {}
         self._pulled: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue; of this process alone."""
@@ -147,6 +149,13 @@ class ConsumerOffsets:
             self.acting.note(key, queue_id, offset, before, self.version)
         return True
 
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """An administrator moves the group; see `PendingResets`. False as `commit`."""
+        if not self.commit(group, topic, queue_id, offset):
+            return False
+        self.pending_resets.add(group, topic, queue_id, offset)
+        return True
+
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group's next pull begins here."""
         key = (group, topic, queue_id)
@@ -229,10 +238,12 @@ class ConsumerOffsets:
 
     def remove_group(self, group: str) -> None:
         """Forget where a group is in every topic."""
+        self.pending_resets.remove_group(group)
         self._remove([key for key in self._table if key.endswith(TOPIC_GROUP_SEPARATOR + group)])
 
     def remove_topic(self, topic: str) -> None:
         """Forget where groups are in a topic."""
+        self.pending_resets.remove_topic(topic)
         self._remove([key for key in self._table if key.startswith(topic + TOPIC_GROUP_SEPARATOR)])
 
     def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
