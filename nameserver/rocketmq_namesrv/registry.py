@@ -21,11 +21,13 @@ from rocketmq_formats.remoting.registration import RegisterBrokerBody
 from rocketmq_formats.steps import Steps
 from rocketmq_namesrv.config import LiveConfig
 from rocketmq_namesrv.domain import queries, routes
+from rocketmq_namesrv.domain.identity import other_broker
 from rocketmq_namesrv.domain.model import (
     DEFAULT_TIMEOUT,
     LONGEST_TIMEOUT,
     SHORTEST_TIMEOUT,
     MinBrokerIdChange,
+    OtherBrokerError,
     Registered,
     Registration,
     Unregistered,
@@ -144,7 +146,20 @@ class Registry:
         return registered
 
     def unregister(self, header: UnregisterBrokerRequestHeader) -> None:
-        """Forget one address of a broker name; with the last one the name and its queues."""
+        """Forget one address of a broker name; with the last one the name and its queues.
+
+        Raises:
+            OtherBrokerError: another broker is registered at the address.
+        """
+        problem = other_broker(
+            self.tables,
+            cluster_name=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+        )
+        if problem is not None:
+            raise OtherBrokerError(problem)
         removed = routes.unregister(
             self.tables,
             broker_name=header.broker_name,

@@ -17,7 +17,20 @@ from rocketmq_namesrv.metrics import Counts, NameServerMetrics
 from rocketmq_namesrv.registry import EVENT_LINES
 from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_runtime.files.filesystem import StorageError
-from tests.golden.namesrv_story import A2, CLUSTER, HA2, A, Step, T, U, compressed, register, version, wrapper
+from tests.golden.namesrv_story import (
+    A2,
+    CLUSTER,
+    HA2,
+    A,
+    Step,
+    T,
+    U,
+    compressed,
+    register,
+    unregister,
+    version,
+    wrapper,
+)
 from tests.namesrv.namesrv_kit import Door
 
 BOTH = wrapper([T, U], version(1, 1))
@@ -318,3 +331,29 @@ async def test_a_failure_behind_the_answer_is_the_answer_and_nothing_else_fails(
         await failed
     await asyncio.sleep(0)
     assert others == []
+
+
+class TestUnregister:
+    @pytest.mark.parametrize(
+        ("field", "value", "says"),
+        [
+            ("clusterName", "Other", "not as cluster Other, "),
+            ("brokerName", "other", "brokerName other, "),
+            ("brokerId", "1", "brokerId 1: "),
+        ],
+    )
+    async def test_another_broker_is_not_removed(self, door: Door, field: str, value: str, says: str) -> None:
+        assert send_step(door, register("r", body=BOTH)) == 0
+        step = unregister("u")
+        answer = door.ask(104, {**step.ext, field: value})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert says in (answer.remark or "")
+        assert f"{A} is registered as cluster {CLUSTER}, brokerName broker-a, brokerId 0" in (answer.remark or "")
+        assert route_code(door) == 0
+        assert send_step(door, step) == 0
+        assert route_code(door) == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_nobody_at_the_address_is_no_error(self, door: Door) -> None:
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert send_step(door, unregister("u", address=A2)) == 0
+        assert route_code(door) == 0

@@ -41,6 +41,10 @@ class NotRegisteredError(TableRefusedError):
     """An incremental registration (one topic) of a broker whose full one has not come yet."""
 
 
+class OtherBrokerError(TableRefusedError):
+    """A request would remove another broker than the one that it names; the text names both."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the tables against strangers."""
 
@@ -110,6 +114,7 @@ class LiveBroker:
 
     __slots__ = (
         "address",
+        "broker_id",
         "broker_name",
         "cluster_name",
         "connection_id",
@@ -123,6 +128,7 @@ class LiveBroker:
     def __init__(self, registration: Registration, now: float, connection_id: int) -> None:
         self.cluster_name = registration.cluster_name
         self.broker_name = registration.broker_name
+        self.broker_id = registration.broker_id
         self.address = registration.address
         self.ha_server_addr = registration.ha_server_addr
         self.timeout = registration.timeout

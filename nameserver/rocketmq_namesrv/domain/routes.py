@@ -10,6 +10,7 @@ Differs from 5.3.3:
   wrong where addresses are given out again (pods).
 - The last address of a broker name takes it out of every cluster, and static topics out of the routes.
 - With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
+- 104 removes only the broker that it names, see `identity`.
 - 905 says that the smallest id has left only if it has.
 """
 
