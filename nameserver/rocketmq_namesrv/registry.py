@@ -48,6 +48,8 @@ NOTICE_SECONDS = 0.3
 """Time-out for sending a 905, as in Java."""
 MAX_NOTICES = 1000
 """Notices under way; more are dropped, since brokers also poll."""
+WIPED_BROKERS = "ROCKETMQ_HA_WIPED_WRITE_PERM"
+"""Namespace of the KV configuration, by brokerName: what 205 took off stays so through restarts."""
 LOG_SECONDS = 60.0
 """Between two lines about one kind of refusal to one host."""
 EVENT_LINES = 200
@@ -66,6 +68,7 @@ class Registry:
             on_change=self.answers.forget,
             delete_with_registration=settings.delete_topic_with_broker_registration,
         )
+        self.wiped_changed()
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
@@ -175,6 +178,23 @@ class Registry:
         """Remove the brokers that registered over this connection."""
         if self._peers.pop(peer.id, None) is not None:
             self._forget_connection(peer.id)
+
+    # what tools set
+
+    def keep_wiped(self, broker_name: str) -> None:
+        """Keep on disk whether the broker name's topics are written to.
+
+        Raises:
+            StorageError: it holds until a restart only.
+        """
+        if broker_name in self.tables.wiped:
+            self.kv.put(WIPED_BROKERS, broker_name, "true")
+        else:
+            self.kv.delete(WIPED_BROKERS, broker_name)
+
+    def wiped_changed(self) -> None:
+        """The KV configuration was read, or a tool has changed it."""
+        self.tables.wiped = frozenset(self.kv.tables.namespace(WIPED_BROKERS) or ())
 
     # log limits
 

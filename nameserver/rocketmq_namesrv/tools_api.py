@@ -35,7 +35,7 @@ from rocketmq_formats.remoting.nameserver import (
 )
 from rocketmq_namesrv.domain import queries
 from rocketmq_namesrv.domain.tables import RouteTables
-from rocketmq_namesrv.registry import Registry
+from rocketmq_namesrv.registry import WIPED_BROKERS, Registry
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting import server
 
@@ -110,6 +110,7 @@ class ToolsApi:
     def _wipe_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.wipe_write_permission(name)
+        self._registry.keep_wiped(name)
         if self._registry.may_log_event("write permission wiped"):
             log.info("write permission wiped", broker=name, topics=count, peer=peer.address)
         return _success(request, WipeWritePermResponseHeader(wipe_topic_count=count))
@@ -117,6 +118,7 @@ class ToolsApi:
     def _add_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.add_write_permission(name)
+        self._registry.keep_wiped(name)
         if self._registry.may_log_event("write permission added"):
             log.info("write permission added", broker=name, topics=count, peer=peer.address)
         return _success(request, AddWritePermResponseHeader(add_topic_count=count))
@@ -145,7 +147,7 @@ class ToolsApi:
         if value is None:
             raise HeaderError("PutKVConfigRequestHeader: `value` is missing")
         self._kv.put(namespace, key, value)
-        self._order_changed(namespace, key)
+        self._kv_changed(namespace, key)
         return response(request, ResponseCode.SUCCESS)
 
     def _get_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
@@ -159,7 +161,7 @@ class ToolsApi:
     def _delete_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         header = decode_header(KVConfigRequestHeader, request.ext_fields or {})
         self._kv.delete(header.namespace, header.key)
-        self._order_changed(header.namespace, header.key)
+        self._kv_changed(header.namespace, header.key)
         return response(request, ResponseCode.SUCCESS)
 
     def _list_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
@@ -182,9 +184,11 @@ class ToolsApi:
     def _get_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         return response(request, ResponseCode.SUCCESS, None, None, self._config.as_properties())
 
-    def _order_changed(self, namespace: str, topic: str) -> None:
+    def _kv_changed(self, namespace: str, key: str) -> None:
         if namespace == ORDER_TOPIC_CONFIG:
-            self._answers.forget(topic)
+            self._answers.forget(key)
+        elif namespace == WIPED_BROKERS:
+            self._registry.wiped_changed()
 
 
 def _success(request: RemotingCommand, header: Header) -> RemotingCommand:

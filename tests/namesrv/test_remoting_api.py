@@ -27,6 +27,7 @@ from tests.golden.namesrv_story import (
     U,
     compressed,
     register,
+    topic,
     unregister,
     version,
     wrapper,
@@ -357,3 +358,42 @@ class TestUnregister:
         assert send_step(door, register("r", body=BOTH)) == 0
         assert send_step(door, unregister("u", address=A2)) == 0
         assert route_code(door) == 0
+
+
+def writable(door: Door, topic: str = "T") -> bool:
+    route = json.loads(door.ask(105, {"topic": topic, "acceptStandardJsonOnly": "true"}).body)
+    return all(queue["perm"] & 2 for queue in route["queueDatas"])
+
+
+class TestWipedWritePermission:
+    async def test_what_is_wiped_stays_so(self, tmp_path: Path) -> None:
+        """Through a new topic, another master, the end of all registrations, and a restart; then a tool adds it."""
+        door = Door(tmp_path)
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        assert send_step(door, register("a new topic", body=wrapper([T, U, topic("V")], version(2)))) == 0
+        assert [writable(door, name) for name in ("T", "V")] == [False, False]
+        assert send_step(door, register("another master", address=A2, body=wrapper([T, U], version(3, 2)))) == 0
+        assert not writable(door)
+        assert send_step(door, unregister("u", address=A2)) == 0
+        for now in (door, Door(tmp_path)):
+            assert send_step(now, register("again", body=wrapper([T, U], version(4, 3)))) == 0
+            assert not writable(now)
+        assert now.ask(327, {"brokerName": "broker-a"}).code == 0
+        for after in (now, Door(tmp_path)):
+            assert send_step(after, register("later", body=wrapper([T, U], version(5, 3)))) == 0
+            assert writable(after)
+
+    async def test_other_brokers_are_written_to(self, door: Door) -> None:
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert door.ask(205, {"brokerName": "nobody"}).code == 0
+        assert send_step(door, register("nobody", address=A2, broker="nobody", body=BOTH)) == 0
+        assert writable(door), "a name that was not registered was not wiped"
+
+    async def test_it_ends_with_its_entry(self, door: Door) -> None:
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        entry = {"namespace": "ROCKETMQ_HA_WIPED_WRITE_PERM", "key": "broker-a"}
+        assert door.ask(102, entry).code == 0
+        assert send_step(door, register("a change", body=wrapper([T, U], version(2, 1)))) == 0
+        assert writable(door)

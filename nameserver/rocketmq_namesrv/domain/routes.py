@@ -10,6 +10,7 @@ Differs from 5.3.3:
   wrong where addresses are given out again (pods).
 - The last address of a broker name takes it out of every cluster, and static topics out of the routes.
 - With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
+- Write permission that a tool took off (205) stays off until a tool adds it (327).
 - 104 removes only the broker that it names, see `identity`.
 - 905 says that the smallest id has left only if it has.
 """
@@ -80,7 +81,7 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
     broker = LiveBroker(registration, now, connection_id)
     tables.live.put(broker)  # 8, before 7: a removal between two steps must find it
     if broker_id == MASTER_ID or is_prime_slave:  # 7
-        read_only = is_prime_slave and group.enable_acting_master
+        read_only = (is_prime_slave and group.enable_acting_master) or group.name in tables.wiped
         topics = _take_topics(tables, group, registration, changed=changed, read_only=read_only)
         yield from _while_registered(topics, tables, group, broker)
     if other_servers:

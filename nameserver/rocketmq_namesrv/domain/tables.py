@@ -59,16 +59,24 @@ class RouteTables:
         self.queue_datas = 0
         """Pairs of topic and broker name."""
         self.topic_changed = on_change
+        self.wiped: frozenset[str] = frozenset()
+        """Broker names whose topics are not written to until a tool says otherwise, whatever they register."""
 
     # permissions and topics, for tools
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Take write permission off all topics of a broker name; how many it has. The next changed registration
-        brings it back, as in Java."""
+        """Take write permission off all topics of a broker name; how many it has.
+
+        It stays off, unlike in Java, where the next changed registration, as after any new topic, brings it back: a
+        broker that an administrator drains must not get sends again by itself.
+        """
+        if broker_name in self.groups:
+            self.wiped |= {broker_name}
         return self.set_permissions(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Set all topics of a broker name to read and write, exactly; how many it has."""
+        self.wiped -= {broker_name}
         return self.set_permissions(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> bool:
