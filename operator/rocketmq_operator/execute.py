@@ -22,7 +22,7 @@ from rocketmq_operator.domain.actions import Action, Event
 from rocketmq_operator.domain.manifests.controllers import raft_secret
 from rocketmq_operator.domain.manifests.groups.objects_of_group import replication_secret
 from rocketmq_operator.domain.plan.step import Plan
-from rocketmq_operator.kubernetes.cache import Cache, Key, key_of
+from rocketmq_operator.kubernetes.cache import Cache, Entry, Key, key_of
 from rocketmq_operator.kubernetes.kube import (
     ConflictError,
     Kube,
@@ -121,17 +121,19 @@ class Executor:
         return content
 
     async def write_status(self, body: Json, status: Json) -> None:
-        """Replace the status, except fields that others write.
+        """Replace the status, except fields that others write, if the resource is still at the version of `body`.
 
         This is a merge patch because the API server drops fields that an older CRD does not have, where it would
         refuse an apply as a whole.
 
         Raises:
+            ConflictError: the resource has changed, or is another one of that name.
             KubeError: the status was not written.
         """
         kind, namespace, name = identity(body)
         removed = {key: None for key in mapping(body, "status") if key not in status and key not in OTHERS_STATUS}
-        change = {"status": {**removed, **status}}
+        version = mapping(body, "metadata").get("resourceVersion")
+        change = {"metadata": {"resourceVersion": version}, "status": {**removed, **status}}
         self._cache.put(await self._kube.patch(kind, namespace, name, change, sub="status"))
 
     async def _perform(self, body: Json, action: Action) -> None:
@@ -223,7 +225,8 @@ class Executor:
         self._cache.put(answer)
         self._ledger.applied(key, made)
         after = self._cache.get(key)
-        if before is None or after is None or before.essence != after.essence:
+        # With another uid or value, the plan was made for another object than the one that exists now.
+        if before is None or after is None or _compared(before) != _compared(after):
             log.info("applied", kind=key.kind, namespace=key.namespace, name=key.name, new=before is None)
             return True
         return False
@@ -313,6 +316,10 @@ class Executor:
     @staticmethod
     def _namespace(plan: Plan) -> str:
         return identity(plan.objects[0])[1]
+
+
+def _compared(entry: Entry) -> tuple[object, ...]:
+    return entry.uid, entry.essence, entry.value
 
 
 async def _client(quorum: Quorum | None) -> ControllersClient:

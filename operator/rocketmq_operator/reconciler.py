@@ -22,7 +22,7 @@ from rocketmq_operator.domain.plan.name_server import plan_name_server
 from rocketmq_operator.domain.plan.step import Plan, PlanSettings
 from rocketmq_operator.execute import Executor, StepFailedError
 from rocketmq_operator.kubernetes.cache import Cache, Key, kind_of
-from rocketmq_operator.kubernetes.kube import KubeError, NotFoundError, RefusedByServerError
+from rocketmq_operator.kubernetes.kube import ConflictError, KubeError, NotFoundError, RefusedByServerError
 from rocketmq_operator.kubernetes.recorder import EventRecorder
 from rocketmq_operator.kubernetes.work_queue import WorkQueue
 from rocketmq_operator.metrics import OperatorMetrics
@@ -132,9 +132,11 @@ class Reconciler:
         try:
             content = await self._executor.perform(body, plan.actions, disruptive=not changed)
         except StepFailedError:
-            # A step that always fails must not keep the status from being updated.
-            with contextlib.suppress(KubeError):
-                await self._write_status(key, body, plan)
+            # A step that always fails must not keep the status from being updated. One that was planned before an
+            # object was changed says what held before.
+            if not changed:
+                with contextlib.suppress(KubeError):
+                    await self._write_status(key, body, plan)
             raise
         if not content:
             return FIRST_REPEAT
@@ -165,24 +167,24 @@ class Reconciler:
                 return plan_name_server(self._observer.name_server(parse_name_server(body)), self._settings, now)
 
     async def _write_status(self, key: Key, body: Json, plan: Plan) -> None:
-        """Write the status if it differs from the stored one, and record Events for what has changed."""
+        """Write the status if it differs from the stored one, and record Events for what has changed. A resource that
+        has changed since it was read is reconciled again when its watch reports that."""
         if plan.status is None:
             return
-        before = mapping(body, "status")
+        before, now = mapping(body, "status"), self._wall()
         if key.kind == "BrokerGroup":
             if plan.status == _without_verification(before):
                 return
-            now = self._wall()
             same = without_offsets(plan.status) == without_offsets(before)
             if same and now - self._written.get(key, 0.0) < OFFSETS_EVERY:
                 return
-            self._written[key] = now
         elif plan.status == before:
             return
         try:
             await self._executor.write_status(body, plan.status)
-        except NotFoundError:
+        except (NotFoundError, ConflictError):
             return
+        self._written[key] = now
         for event in plan.events:
             if event.reason == "MasterChanged":
                 self._metrics.master_changed(key.namespace, key.name)
@@ -202,7 +204,8 @@ class Reconciler:
         if status == _without_verification(before):
             return
         self._recorder.record_event(body, Event(reason, message, warning=True))
-        await self._executor.write_status(body, status)
+        with contextlib.suppress(NotFoundError, ConflictError):
+            await self._executor.write_status(body, status)
 
     async def _run_worker(self) -> None:
         while True:

@@ -123,7 +123,7 @@ class FakeApi:
         key = (kind, namespace, rest[0])
         if request.method == "PATCH" and request.content_type == "application/apply-patch+yaml":
             old = self.objects.get(key, {})
-            return web.json_response(self.put(_merged(old, body)))
+            return web.json_response(self.put(merged(old, body)))
         if key not in self.objects:
             return _status(404, "not found")
         old = self.objects[key]
@@ -132,7 +132,7 @@ class FakeApi:
             return _status(409, "it has changed")
         if request.method == "DELETE":
             return self._delete(key, old, body)
-        wished = {"GET": old, "PUT": body, "PATCH": _merged(old, body)}[request.method]
+        wished = {"GET": old, "PUT": body, "PATCH": merged(old, body)}[request.method]
         return web.json_response(self.put(wished))
 
     def _collection(self, request: web.Request, body: Body, kind: str, namespace: str) -> web.StreamResponse:
@@ -173,12 +173,13 @@ class FakeApi:
         return response
 
 
-def _merged(old: Any, new: Any) -> Any:
+def merged(old: Any, new: Any) -> Any:
+    """A merge patch."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return copy.deepcopy(new)
-    merged = {key: value for key, value in old.items() if not (key in new and new[key] is None)}
-    merged.update((key, _merged(old.get(key), value)) for key, value in new.items() if value is not None)
-    return merged
+    result = {key: value for key, value in old.items() if not (key in new and new[key] is None)}
+    result.update((key, merged(old.get(key), value)) for key, value in new.items() if value is not None)
+    return result
 
 
 def _essence(body: Body) -> Body:

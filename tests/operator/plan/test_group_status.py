@@ -116,9 +116,9 @@ def same(observed: ObservedGroup) -> ObservedGroup:
         (without_master, ("Degraded", "False NoMaster", "False NoMaster", "True ReplicasMissing")),
         (alone, ("Degraded", "False TooFewInSync", "False TooFewInSync", "True ReplicasMissing")),
         (unready, ("Degraded", "False PodsNotReady", "True MasterServes", "False AsWanted")),
-        (still_fenced, ("Running", "False Fenced", "False Fenced", "False AsWanted")),
+        (still_fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
         (silent, ("Running", "Unknown SidecarSilent", "Unknown SidecarSilent", "False AsWanted")),
-        (fenced, ("Running", "False Fenced", "False Fenced", "False AsWanted")),
+        (fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
         (missing, ("Degraded", "False ReferenceMissing", "True MasterServes", "True ReferenceMissing")),
     ],
 )

@@ -12,7 +12,7 @@ from rocketmq_resources import names
 
 def unfinished(state: GroupState) -> Unfinished | None:
     """The first thing that is left, for an observation in which no object was left to apply; None: nothing."""
-    return _objects(state) or _pods(state) or _volumes(state)
+    return _objects(state) or _pods(state) or _volumes(state) or _fence(state)
 
 
 def _objects(state: GroupState) -> Unfinished | None:
@@ -55,3 +55,13 @@ def _volumes(state: GroupState) -> Unfinished | None:
     if templates_differ(state):
         return Unfinished("StorageGrowing", "the StatefulSet is to be recreated with the sizes of the volumes")
     return None
+
+
+def _fence(state: GroupState) -> Unfinished | None:
+    wanted = state.group.spec.fenced
+    other = [
+        names.pod_name(state.group.name, member.ordinal)
+        for member in state.members
+        if member.sidecar is not None and member.sidecar.fenced != wanted
+    ]
+    return Unfinished("Fencing", f"{'not' if wanted else 'still'} fenced: {', '.join(other)}") if other else None
