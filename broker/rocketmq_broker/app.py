@@ -92,8 +92,10 @@ class BrokerApp:
         limits = ServerLimits(max_connections=settings.max_connections)
         memory = server_memory(limits)
         self.servers = [
-            RemotingServer(core.processor_table, host=settings.bind_address, port=port, limits=limits, memory=memory)
-            for port in (settings.listen_port, settings.fast_port)
+            RemotingServer(
+                core.processor_table, host=settings.bind_address, port=port, key=key, limits=limits, memory=memory
+            )
+            for key, port in (("listenPort", settings.listen_port), ("listenPort - 2", settings.fast_port))
         ]
 
     async def start(self) -> None:

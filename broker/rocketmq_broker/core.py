@@ -13,7 +13,7 @@ from rocketmq_broker.domain.member_group import MemberGroup
 from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
-from rocketmq_broker.host import numeric, own_address
+from rocketmq_broker.host import numeric
 from rocketmq_broker.processor_table import ProcessorTable
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
@@ -26,6 +26,7 @@ from rocketmq_formats.errors import BodyError
 from rocketmq_formats.store.config_files import TOPICS_FILE, EntryTexts, TopicsFile
 from rocketmq_formats.store.message_id import encode_host
 from rocketmq_runtime.remoting.client import RemotingClient
+from rocketmq_runtime.sockets import own_address
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import StoreSettings
 

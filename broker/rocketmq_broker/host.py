@@ -1,33 +1,21 @@
-"""This host's address, and the wall clock in milliseconds."""
+"""A host as records have it, and the wall clock in milliseconds."""
 
 import ipaddress
 import socket
 import time
 
-_ELSEWHERE = ("192.0.2.1", 9)
-"""An address reserved for documentation; nothing is sent to it."""
-
-
-def own_address() -> str:
-    """The IPv4 address of this host's default route; loopback without a network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(_ELSEWHERE)  # UDP: this only looks up the route
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])
-
 
 def numeric(host: str) -> str:
-    """`host` as an IP address: records hold no names. Loopback if the name is unknown."""
+    """`host` as an IP address: records hold no names. Of a name IPv4 before IPv6, loopback if it is unknown."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         pass
     try:
-        return socket.gethostbyname(host)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return "127.0.0.1"
+    return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
 
 
 def now_ms() -> int:

@@ -90,6 +90,7 @@ class ControllerApp:
             RemotingApi(self.service),
             host=settings.controller_listen_host,
             port=settings.self_peer.port,
+            key="controllerDLegerPeers",
             limits=ServerLimits(max_connections=settings.max_connections),
         )
         self.health = Health(self.replica.status)

@@ -22,6 +22,7 @@ from rocketmq_demo.calls import call, http_get
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment, make_secret
 from rocketmq_formats import properties
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import HeaderError
 from rocketmq_formats.remoting.command import request
@@ -33,9 +34,10 @@ _NO_GROUP = GetNextBrokerIdRequestHeader(cluster_name="nobody", broker_name="nob
 
 
 class ControllerProcess(OwnedProcess):
-    def __init__(self, member: str, port: int, config: Path, *, folder: Path) -> None:
+    def __init__(self, member: str, port: int, config: Path, *, folder: Path, host: str = HOST) -> None:
         self.member = member
         self.port = port
+        self._host = host
         super().__init__(
             f"controller-{member}",
             [sys.executable, "-m", "rocketmq_controller", "-c", str(config)],
@@ -46,12 +48,12 @@ class ControllerProcess(OwnedProcess):
     @property
     def address(self) -> str:
         """For brokers and tools."""
-        return f"{HOST}:{self.port}"
+        return format_address(self._host, self.port)
 
     @property
     def grpc_address(self) -> str:
         """Of the admin service."""
-        return f"{HOST}:{self.port + 2}"
+        return format_address(self._host, self.port + 2)
 
     def metadata(self, timeout: float = 1.0) -> GetMetaDataResponseHeader | None:
         """Its answer to 1005; None without one within `timeout` seconds."""
@@ -67,7 +69,7 @@ class ControllerProcess(OwnedProcess):
 
     def http(self, path: str, timeout: float = 2.0) -> tuple[int, str]:
         """Status and text of `/metrics`, `/healthz` or `/readyz`; status 0 without an answer."""
-        return http_get(f"{HOST}:{self.port + 3}", path, timeout=timeout)
+        return http_get(format_address(self._host, self.port + 3), path, timeout=timeout)
 
     def wait_ready(self, timeout: float = 30.0) -> float:
         """Wait until it has a leader (perhaps itself); returns the seconds since its start.
@@ -98,8 +100,11 @@ class ControllerCluster:
         members: int = 3,
         config: Mapping[str, str] | None = None,
         group: str = "demo",
+        host: str = HOST,
     ) -> None:
-        """Choose ports, write the secret; nothing runs yet. `config` are controller keys that override ours."""
+        """Choose ports, write the secret; nothing runs yet. `config` are controller keys that override ours, `host` is
+        a loopback address."""
+        self._host = host
         self.folder = folder
         self.group = group
         self.ports = {f"n{number}": ports.block() for number in range(members)}
@@ -112,7 +117,7 @@ class ControllerCluster:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Remoting addresses of all members."""
-        return tuple(f"{HOST}:{port}" for port in self.ports.values())
+        return tuple(format_address(self._host, port) for port in self.ports.values())
 
     @property
     def controller_addr(self) -> str:
@@ -139,7 +144,7 @@ class ControllerCluster:
         folder.mkdir(parents=True, exist_ok=True)
         config = folder / "controller.conf"
         config.write_bytes(properties.dump(self.settings(member)))
-        self.processes[member] = ControllerProcess(member, self.ports[member], config, folder=folder)
+        self.processes[member] = ControllerProcess(member, self.ports[member], config, folder=folder, host=self._host)
         return self.processes[member]
 
     def settings(self, member: str) -> dict[str, str]:
@@ -147,15 +152,17 @@ class ControllerCluster:
         port = self.ports[member]
         return {
             "controllerDLegerGroup": self.group,
-            "controllerDLegerPeers": ";".join(f"{name}-{HOST}:{its}" for name, its in self.ports.items()),
+            "controllerDLegerPeers": ";".join(
+                f"{name}-{format_address(self._host, its)}" for name, its in self.ports.items()
+            ),
             "controllerDLegerSelfId": member,
             "controllerStorePath": str(self.folder / member / "store"),
             "controllerRaftSecretFile": str(self._secret),
-            "controllerListenHost": HOST,
+            "controllerListenHost": self._host,
             "controllerRaftPort": str(port + 1),
             "controllerGrpcPort": str(port + 2),
             "metricsPromExporterPort": str(port + 3),
-            "metricsPromExporterHost": HOST,
+            "metricsPromExporterHost": self._host,
             "logFormat": "json",
             **self._config,
             **self._own.get(member, {}),

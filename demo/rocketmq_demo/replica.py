@@ -13,6 +13,7 @@ from rocketmq_demo.calls import accepts
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import OwnedProcess, ProcessDiedError, clean_environment
 from rocketmq_formats import properties
+from rocketmq_formats.addresses import format_address
 
 MIB = 1024 * 1024
 _POLL = 0.02
@@ -43,12 +44,12 @@ def _wait_listening(process: OwnedProcess, address: str, timeout: float) -> None
 class NameServer(OwnedProcess):
     """A name server of ours."""
 
-    def __init__(self, folder: Path, *, port: int, config: Config | None = None) -> None:
-        """Start it; it keeps its KV configuration in `folder`."""
-        self.address = f"{HOST}:{port}"
+    def __init__(self, folder: Path, *, port: int, config: Config | None = None, host: str = HOST) -> None:
+        """Start it; it keeps its KV configuration in `folder`. `host`: a loopback address."""
+        self.address = format_address(host, port)
         values = {
             "listenPort": port,
-            "bindAddress": HOST,
+            "bindAddress": host,
             "kvConfigPath": folder / "kvConfig.json",
             "configStorePath": folder / "kept.properties",
             **(config or {}),
@@ -127,17 +128,20 @@ class Replica:
         cluster: str,
         name: str,
         config: Config | None = None,
+        host: str = HOST,
     ) -> None:
+        """`host`: a loopback address."""
         self.label = label
+        self.host = host
         self.address = ""
         self.folder = folder
         self._ports = ports
         self._config: dict[str, object] = {
             "brokerClusterName": cluster,
             "brokerName": name,
-            "brokerIP1": HOST,
-            "brokerIP2": HOST,
-            "bindAddress": HOST,
+            "brokerIP1": host,
+            "brokerIP2": host,
+            "bindAddress": host,
             "enableControllerMode": True,
             "controllerAddr": ";".join(controllers),
             "namesrvAddr": ";".join(nameservers),
@@ -159,7 +163,7 @@ class Replica:
     def launch(self) -> None:
         """Start both processes on ports of their own; returns at once."""
         port = self._ports.broker()
-        self.address = f"{HOST}:{port}"
+        self.address = format_address(self.host, port)
         values = {**self._config, "listenPort": port, "haListenPort": port + 1}
         file = _properties(self.folder, "broker.conf", values)
         self._processes = ReplicaProcesses(self._start("broker", file), self._start("sidecar", file))

@@ -3,41 +3,36 @@
 Source: rocketmq-all-5.3.3: MessageClientIDSetter.java, ClientConfig.java.
 """
 
+import ipaddress
 import os
-import socket
 import time
 from datetime import date
 
 from rocketmq_formats.store.message_id import encode_unique_id
+from rocketmq_runtime.sockets import own_address
 
-
-def local_ip() -> str:
-    """This machine's IPv4 address towards others, the loopback one where it has no other. Sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"
+_CHANGING = 12
+"""The digits of the milliseconds and the counter."""
 
 
 def new_client_id() -> str:
     """`ip@pid#nanoseconds`, different for each client of a process."""
-    return f"{local_ip()}@{os.getpid()}#{time.monotonic_ns()}"
+    return f"{own_address()}@{os.getpid()}#{time.monotonic_ns()}"
 
 
 class UniqueIds:
-    """Makes UNIQ_KEYs: 32 hexadecimal digits of address, process, maker, milliseconds of the month, and a counter."""
+    """Makes UNIQ_KEYs: address, process, maker, milliseconds of the month, and a counter; 32 hexadecimal digits with an
+    IPv4 address, 56 with IPv6."""
 
     def __init__(self) -> None:
         self._counter = 0
         self._prefix = encode_unique_id(
-            ip=socket.inet_aton(local_ip()),
+            ip=ipaddress.ip_address(own_address().partition("%")[0]).packed,
             pid=os.getpid(),
             loader=int.from_bytes(os.urandom(4), "big"),
             since_month_ms=0,
             counter=0,
-        )[:20]
+        )[:-_CHANGING]
         self._start_ms = self._next_start_ms = 0
 
     def next(self, now_ms: int) -> str:

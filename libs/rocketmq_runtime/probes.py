@@ -8,7 +8,7 @@ a new one), time and bytes of a request, the share of the processor that metrics
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,10 +17,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from rocketmq_formats.addresses import format_address
 from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.open_files import OpenFiles
+from rocketmq_runtime.sockets import listen, listen_error
 
 log = structlog.get_logger(__name__)
 
@@ -58,13 +58,11 @@ class ProbeServer:
             OSError: the port cannot be bound.
         """
         checks = {"/healthz": healthy, "/livez": healthy, "/readyz": ready, **(more or {})}
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            listening = socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+            listening = listen(host, port, backlog=MAX_CONNECTIONS)
         except OSError as error:
-            where = format_address(host, port)
-            raise OSError(error.errno, f"probes cannot listen on {where}: {error.strerror}") from error
-        self.port = int(listening.getsockname()[1])
+            raise listen_error("metricsPromExporterPort: probes", host, port, error) from error
+        self.port = int(listening[0].getsockname()[1])
         OpenFiles.reserve(MAX_CONNECTIONS)
         self._loop = asyncio.SelectorEventLoop()
         self._stopping = asyncio.Event()
@@ -82,7 +80,9 @@ class ProbeServer:
         OpenFiles.release(MAX_CONNECTIONS)
 
 
-def _run(loop: asyncio.AbstractEventLoop, door: "_Door", listening: socket.socket, stopping: asyncio.Event) -> None:
+def _run(
+    loop: asyncio.AbstractEventLoop, door: "_Door", listening: Sequence[socket.socket], stopping: asyncio.Event
+) -> None:
     quiet = LogLimiter(loop.time, LOG_SECONDS)
 
     def trouble(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -110,10 +110,11 @@ class _Door:
         self._metrics_turn = asyncio.Lock()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
-    async def serve(self, listening: socket.socket, stopping: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._accept, sock=listening, limit=MAX_REQUEST)
+    async def serve(self, listening: Sequence[socket.socket], stopping: asyncio.Event) -> None:
+        servers = [await asyncio.start_server(self._accept, sock=one, limit=MAX_REQUEST) for one in listening]
         await stopping.wait()
-        server.close()
+        for server in servers:
+            server.close()
         tasks = list(self._open)
         for task in tasks:
             task.cancel()

@@ -76,7 +76,11 @@ class ControllerKeys(Settings, frozen=True):
 
     # Ports and files
     controller_listen_host: Annotated[
-        str, key("Address that the remoting, Raft and gRPC ports bind to.", set_by=OPERATOR)
+        str,
+        key(
+            "Address that the remoting, Raft and gRPC ports bind to; 0.0.0.0 and :: are all, of IPv4 and IPv6.",
+            set_by=OPERATOR,
+        ),
     ] = "0.0.0.0"  # noqa: S104 - brokers on other hosts must reach it
     controller_raft_port: Annotated[
         Port,

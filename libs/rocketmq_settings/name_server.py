@@ -27,9 +27,14 @@ class NameServerKeys(Settings, frozen=True):
         msgspec.Meta(ge=1, le=65535),
         key("Port for brokers, clients and tools.", set_by=OPERATOR, change="next start"),
     ] = 9876
-    bind_address: Annotated[str, key("Address that the port binds to.", set_by=OPERATOR, change="next start")] = (
-        "0.0.0.0"  # noqa: S104 - brokers and clients on other hosts must reach it
-    )
+    bind_address: Annotated[
+        str,
+        key(
+            "Address that the port binds to; 0.0.0.0 and :: are all, of IPv4 and IPv6.",
+            set_by=OPERATOR,
+            change="next start",
+        ),
+    ] = "0.0.0.0"  # noqa: S104 - brokers and clients on other hosts must reach it
     kv_config_path: Annotated[
         str, key("File of the KV configuration; a damaged file refuses the start.", set_by=OPERATOR)
     ] = "~/namesrv/kvConfig.json"

@@ -55,7 +55,9 @@ class ReplicaKeys(Settings, frozen=True):
     ha_listen_port: Annotated[
         Port, key("The sidecar's port for replication.", default="listenPort + 1", set_by=OPERATOR)
     ] = 0
-    bind_address: Annotated[str, key("Address that the ports bind to.", set_by=OPERATOR)] = "0.0.0.0"  # noqa: S104 - others must reach it
+    bind_address: Annotated[
+        str, key("Address that the ports bind to; 0.0.0.0 and :: are all, of IPv4 and IPv6.", set_by=OPERATOR)
+    ] = "0.0.0.0"  # noqa: S104 - others must reach it
     enable_controller_mode: Annotated[
         bool,
         key(

@@ -68,6 +68,7 @@ class NameServerApp:
             self.api,
             host=settings.bind_address,
             port=settings.listen_port,
+            key="listenPort",
             limits=ServerLimits(max_connections=settings.max_connections),
         )
         self._listening = False

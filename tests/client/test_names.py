@@ -1,7 +1,11 @@
 """Unique ids: as long as Java's, never the same, and the month they count from."""
 
+import ipaddress
 from datetime import UTC, datetime
 
+import pytest
+
+from rocketmq_client import names
 from rocketmq_client.names import UniqueIds, new_client_id
 from rocketmq_formats.store.message_id import encode_unique_id
 
@@ -35,3 +39,13 @@ def test_a_new_month_begins_at_nothing() -> None:
 
 def test_client_ids_differ() -> None:
     assert new_client_id() != new_client_id()
+
+
+def test_with_an_ipv6_address_ids_are_as_long_as_java_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "own_address", lambda: "fd00::7")
+    now = ms(2025, 12, 1) + 7
+    made = UniqueIds().next(now)
+    assert len(made) == 56
+    assert bytes.fromhex(made[:32]) == ipaddress.ip_address("fd00::7").packed
+    assert made[44:] == f"{7:08X}{1:04X}"
+    assert new_client_id().startswith("fd00::7@")

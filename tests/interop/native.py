@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from rocketmq_demo.apache.ledger import Ledger
 from rocketmq_demo.calls import call
+from rocketmq_demo.ports import HOST
 from rocketmq_demo.replica import Config, NameServer, Replica
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
@@ -29,12 +30,15 @@ def registered(nameserver: str, name: str) -> dict[int, str]:
 class NativeGroup:
     """Two name servers and the replicas of one broker name."""
 
-    def __init__(self, lab: Lab, name: str, *, replicas: int = 3, config: Config | None = None) -> None:
+    def __init__(
+        self, lab: Lab, name: str, *, replicas: int = 3, config: Config | None = None, host: str = HOST
+    ) -> None:
+        """`host`: a loopback address; the controllers stay where they are."""
         self.lab = lab
         self.name = name
         self.folder = lab.folder / name
         self.nameservers = [
-            NameServer(self.folder / f"namesrv-{number}", port=lab.ports.single()) for number in range(2)
+            NameServer(self.folder / f"namesrv-{number}", port=lab.ports.single(), host=host) for number in range(2)
         ]
         self.namesrv_addr = ";".join(server.address for server in self.nameservers)
         self.replicas = [
@@ -47,6 +51,7 @@ class NativeGroup:
                 cluster=CLUSTER,
                 name=name,
                 config=config,
+                host=host,
             )
             for number in range(replicas)
         ]

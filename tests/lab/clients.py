@@ -17,6 +17,8 @@ from tests.lab.programs import LabProcess
 
 _MAIN = "io.github.rocketmqha.lab.Clients"
 _OPTIONS = (*SMALL_HEAP, COMPILE_LITTLE)
+IPV6 = ("-Djava.net.preferIPv4Stack=false",)
+"""Options with which a JVM of ours uses IPv6 too."""
 _POLL = 0.05
 _KINDS = frozenset({"sent", "failed", "received", "queues", "replied"})
 
@@ -57,9 +59,10 @@ def send(
     tags: Sequence[str] = (),
     prefix: str = "",
     timeout: float = 60.0,
+    options: Sequence[str] = (),
 ) -> list[Sent]:
     """Send `count` messages in each of `ways` (sync, batch, async, oneway, delayed: by level 1); their bodies are
-    `prefix`, the way and a number, their tags those given in turns, their keys "key-<number>".
+    `prefix`, the way and a number, their tags those given in turns, their keys "key-<number>". `options`: of the JVM.
 
     Raises:
         ProcessDiedError: a send failed.
@@ -69,7 +72,7 @@ def send(
     if tags:
         arguments += ["--tags", ",".join(tags)]
     arguments += ["--prefix", prefix]
-    with LabProcess(f"send-{topic}", _MAIN, arguments, folder=folder, options=_OPTIONS) as process:
+    with LabProcess(f"send-{topic}", _MAIN, arguments, folder=folder, options=(*_OPTIONS, *options)) as process:
         code = _ended(process, timeout)
         rows = _rows(process)
         if code != 0 or any(row[0] == "failed" for row in rows):
@@ -126,14 +129,25 @@ class PushConsumer(_Consumer):
     """A member of a group; `finish`, or the end of this process, makes it commit and leave."""
 
     def __init__(
-        self, folder: Path, *, nameservers: str, group: str, topic: str, tags: str = "*", again: str | None = None
+        self,
+        folder: Path,
+        *,
+        nameservers: str,
+        group: str,
+        topic: str,
+        tags: str = "*",
+        again: str | None = None,
+        options: Sequence[str] = (),
     ) -> None:
-        """Messages whose body begins with `again` are refused (RECONSUME_LATER) when they come for the first time."""
+        """Messages whose body begins with `again` are refused (RECONSUME_LATER) when they come for the first time.
+        `options`: of the JVM."""
         arguments = ["push", "--namesrv", nameservers, "--group", group, "--topic", topic, "--tags", tags]
         arguments += ["--instance", folder.name]
         if again is not None:
             arguments += ["--again", again]
-        super().__init__(f"push-{folder.name}", _MAIN, arguments, folder=folder, options=_OPTIONS, tethered=False)
+        super().__init__(
+            f"push-{folder.name}", _MAIN, arguments, folder=folder, options=(*_OPTIONS, *options), tethered=False
+        )
         self._topic = topic
 
     @property

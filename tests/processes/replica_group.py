@@ -18,6 +18,7 @@ from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.processes import make_secret
 from rocketmq_demo.replica import Config, NameServer, Replica
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from tests.gate.patience import patient
 
@@ -30,7 +31,7 @@ class Member:
 
     def __init__(self, replica: Replica, grpc_port: int) -> None:
         self.replica = replica
-        self.client = SidecarClient(f"{HOST}:{grpc_port}", timeout=20.0)
+        self.client = SidecarClient(format_address(replica.host, grpc_port), timeout=20.0)
 
     async def view(self) -> ReplicaView | None:
         """What its sidecar says; None: nobody answers."""
@@ -114,15 +115,16 @@ async def group(
     differs: Config | None = None,
     name_server_config: Config | None = None,
     alone: bool = False,
+    host: str = HOST,
 ) -> AsyncIterator[Group]:
     """`differs`: more configuration of the last member, which is not started yet. `alone`: without controllers; the
-    first member is master."""
+    first member is master. `host`: a loopback address."""
     async with AsyncExitStack() as stack:
         cluster = None
         if not alone:
-            cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports))
+            cluster = stack.enter_context(ControllerCluster(tmp_path / "controllers", ports=ports, host=host))
             cluster.start()
-        name_server = NameServer(tmp_path / "namesrv", port=ports.single(), config=name_server_config)
+        name_server = NameServer(tmp_path / "namesrv", port=ports.single(), config=name_server_config, host=host)
         stack.callback(name_server.close)
         members = []
         for number in range(count):
@@ -135,6 +137,7 @@ async def group(
                 nameservers=[name_server.address],
                 cluster="C",
                 name="broker-a",
+                host=host,
                 config={
                     "sidecarGrpcPort": port,
                     "durability": durability,

@@ -12,6 +12,7 @@ import structlog
 
 from rocketmq_formats.addresses import format_address
 from rocketmq_runtime import background
+from rocketmq_runtime.sockets import EVERYWHERE
 from rocketmq_sidecar.domain.observing.identity import wrong_group
 from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
 from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
@@ -267,5 +268,5 @@ def wall_clock() -> int:
 def broker_address(settings: SidecarSettings) -> str:
     """Where the broker listens: this pod's loopback, unless it is bound to one address."""
     host = settings.bind_address
-    own = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared
+    own = "127.0.0.1" if host in EVERYWHERE else host
     return format_address(own, settings.listen_port)

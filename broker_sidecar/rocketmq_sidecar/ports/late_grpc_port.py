@@ -3,13 +3,12 @@ The import runs in a thread, so that the event loop is not blocked. Used by both
 """
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 
-from rocketmq_formats.addresses import format_address
+from rocketmq_runtime.sockets import listen, listen_error
 from rocketmq_sidecar.ports.replica_admin import ReplicaAdmin
 from rocketmq_sidecar.ports.served_log import ServedLog
 from rocketmq_sidecar.settings import SidecarSettings
@@ -41,12 +40,11 @@ class LateGrpcPort:
         `OSError`."""
         host, port = self._settings.bind_address, self._settings.sidecar_grpc_port
         if port:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
             try:
-                socket.create_server((host, port), family=family).close()
+                for one in listen(host, port, backlog=1):
+                    one.close()
             except OSError as error:
-                where = format_address(host, port)
-                raise OSError(error.errno, f"gRPC cannot listen on {where}: {error.strerror}") from error
+                raise listen_error("sidecarGrpcPort: gRPC", host, port, error) from error
 
     async def open(self) -> None:
         """Returns when the port is open, or at once if it is 0.

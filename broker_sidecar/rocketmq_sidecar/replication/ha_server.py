@@ -18,6 +18,7 @@ from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
 from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.sockets import listen, listen_error
 from rocketmq_sidecar.audit.audit_server import AuditServer
 from rocketmq_sidecar.domain.replication.ha_challenge import MasterChallenge, Trust
 from rocketmq_sidecar.domain.replication.ha_master import CONFIRM_DELAY, FlowControl, MasterSession
@@ -86,7 +87,7 @@ class HaServer:
         self._on_progress, self._on_proposal, self._on_change = on_progress, on_proposal, on_change
         self._on_replicas_caught_up = on_replicas_caught_up
         self._catch_up_watch: CatchUpWatch | None = None
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
         self._tick_interval = min(1.0, heartbeat_interval / 2, housekeeping_interval / 4, review_interval)
         self._ticks: asyncio.TimerHandle | None = None
         self._last_tick = 0.0
@@ -121,11 +122,14 @@ class HaServer:
 
     def listen(self, host: str, port: int) -> int:
         """Open the port; returns it. Raises `OSError`."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, port), family=family, backlog=16)
-        self._listener.setblocking(False)
-        self.loop.add_reader(self._listener, self._accept)
-        return int(self._listener.getsockname()[1])
+        try:
+            self._listeners = listen(host, port, backlog=16)
+        except OSError as error:
+            raise listen_error("haListenPort", host, port, error) from error
+        for listener in self._listeners:
+            listener.setblocking(False)
+            self.loop.add_reader(listener, self._accept, listener)
+        return int(self._listeners[0].getsockname()[1])
 
     def begin(self, mastership: Mastership, files: MappedFiles) -> None:
         """Serve slaves."""
@@ -154,15 +158,14 @@ class HaServer:
 
     def close(self) -> None:
         self.end("the sidecar stops")
-        if self._listener is not None:
-            self.loop.remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners:
+            self.loop.remove_reader(listener)
+            listener.close()
+        self._listeners = []
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, address = self._listener.accept()
+            sock, address = listener.accept()
         except OSError:
             return  # the peer left again, or there are no descriptors: the next attempt will show
         peer = format_address(address[0], address[1])

@@ -32,6 +32,7 @@ from rocketmq_runtime.remoting.peer import (
     PeerTimeoutError,
 )
 from rocketmq_runtime.remoting.server_memory import ServerMemory
+from rocketmq_runtime.sockets import open_server
 
 __all__ = [
     "DEFERRED",
@@ -64,12 +65,14 @@ class RemotingServer:
         *,
         host: str,
         port: int,
+        key: str = "remoting",
         limits: ServerLimits | None = None,
         memory: ServerMemory | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`memory`: shared with other servers of the process; None: this one's own, as `limits` say. `clock`: seconds
-        that grow within a turn of the loop, to measure how long requests take."""
+        """`key`: the port's in the configuration, for errors. `memory`: shared with other servers of the process; None:
+        this one's own, as `limits` say. `clock`: seconds that grow within a turn of the loop, to measure how long
+        requests take."""
         self.handler = handler
         self.limits = limits or ServerLimits()
         self.loop = asyncio.get_running_loop()
@@ -80,7 +83,7 @@ class RemotingServer:
         """Closed at once, because there was no room."""
         self.replaced_connections = 0
         """Closed because a host with fewer connections came."""
-        self._host, self._port = host, port
+        self._host, self._port, self._key = host, port, key
         self._ids = itertools.count(1)
         self._peers: dict[int, Peer] = {}
         """All that are not gone, also those that are about to be closed."""
@@ -98,8 +101,8 @@ class RemotingServer:
         Raises:
             OSError: the port cannot be bound.
         """
-        self._server = await self.loop.create_server(
-            lambda: Peer(self, next(self._ids)), self._host, self._port, backlog=1024, reuse_address=True
+        self._server = await open_server(
+            self.loop, lambda: Peer(self, next(self._ids)), self._host, self._port, what=self._key, backlog=1024
         )
         OpenFiles.wanted += self.limits.max_connections
         OpenFiles.room = _raise_file_limit(OpenFiles.wanted)

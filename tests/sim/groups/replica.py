@@ -414,8 +414,8 @@ def _identity_files(folder: Path, **names: Any) -> IdentityFiles:
 def _ha_listen(server: Any, host: str, port: int) -> int:
     process = here()
     listener = process.network.listen(process, f"{process.host.address}:{port}")
-    server._listener = listener
-    server.loop.add_reader(listener, server._accept)
+    server._listeners = [listener]
+    server.loop.add_reader(listener, server._accept, listener)
     return port
 
 

@@ -23,6 +23,7 @@ from rocketmq_controller.raft.network.handshake import ADVICE, NONCE_SIZE, Hands
 from rocketmq_formats.addresses import format_address
 from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.sockets import open_server
 
 log = structlog.get_logger(__name__)
 
@@ -184,8 +185,8 @@ class TcpTransport(Transport):
         Raises:
             OSError: the port cannot be bound.
         """
-        self._server = await self._loop.create_server(
-            lambda: Connection(self, None), host or None, port, reuse_address=True
+        self._server = await open_server(
+            self._loop, lambda: Connection(self, None), host, port, what="controllerRaftPort"
         )
         self._started = True
         self._dial_members()
