@@ -31,6 +31,7 @@ from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
 from rocketmq_formats.remoting.headers import Header, decode_header
 from rocketmq_formats.topics import TopicName
+from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore
@@ -119,7 +120,7 @@ class OffsetReset:
             return self._lane.answer(command, peer, partial(self._notify, command, header, queues, peer))
         moving = self._lane.answer(command, peer, partial(self._move_here, command, header, queues, peer))
         assert isinstance(moving, asyncio.Future)
-        return asyncio.ensure_future(self._copied(command, moving))
+        return background.awaited(self._copied(command, moving), "reset of offsets")
 
     # the broker moves them
 

@@ -105,7 +105,7 @@ class TopicTable:
         if trace_topic is not None:
             topics.append(TopicConfig(topic_name=trace_topic, read_queue_nums=1, write_queue_nums=1))
         self._built_in = {topic.topic_name: topic for topic in topics}
-        self._system = self._built_in.keys() | _SYSTEM
+        self._system = frozenset(self._built_in) | _SYSTEM
         self._table.update(self._built_in)
 
     def on_change(self, listener: Callable[[], None]) -> None:
