@@ -134,8 +134,6 @@ _WITHOUT_MEANING: Final[Mapping[str, Mapping[str, str]]] = {
         "Backlogs are counted, not estimated.": "estimateAccumulation",
         "The kind of a topic's messages is not checked.": "enableMixedMessageType",
         "Nothing is forwarded to another broker.": "forwardTimeout",
-        "Answers to requests between clients are not stored.": "storeReplyMessageEnable",
-        "Resets are sent to the consumers that are online.": "useServerSideResetOffset",
         "Tools can never change topics of the system.": "validateSystemTopicWhenUpdateTopic",
     },
     "MessageStoreConfig": {

@@ -79,10 +79,11 @@ def damage_at(end: End, lineage: Lineage) -> Requests[Found | Finding | None]:
     if there is None:  # files are created with their full length
         return missing_segment(end.replica, Extent(end.offset, min(file_end, end.reach)), size)
     record: Extent | None = None
-    extent = Extent(end.offset, end.offset)
+    done = end.offset
     for reach in (NEAR, REACH):
         # a slave may end within a record
         extent = Extent(max(end.offset - reach, file_end - size), min(end.offset + reach, file_end, end.reach))
+        done = extent.end
         window = yield from _window(extent, (end.replica, end.partner))
         if len(window.copies) < 2:
             return None
@@ -97,8 +98,8 @@ def damage_at(end: End, lineage: Lineage) -> Requests[Found | Finding | None]:
                 return (yield from _damaged(record, end, lineage))
         if extent.end in {file_end, end.reach}:
             break
-    for start in (extent.end, file_end, end.reach - PROBE):  # a hole may be larger than what was read
-        probe = Extent(max(start, extent.end), min(start + PROBE, end.reach))
+    for start in (done, file_end, end.reach - PROBE):  # a hole may be larger than what was read
+        probe = Extent(max(start, done), min(start + PROBE, end.reach))
         if record is not None and probe.length:
             window = yield from _window(probe, (end.replica, end.partner))
             if len(window.copies) == 2 and _any_equal(window, end, _records_in(window, end.partner, size)):
