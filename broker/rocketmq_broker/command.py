@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import structlog
 
 from rocketmq_broker.app import BrokerApp
+from rocketmq_broker.host import check_resolves
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.table_file import TableDamagedError
 from rocketmq_runtime.command_line import EXIT_FATAL, EXIT_PORT, freeze_startup_objects, on_end_signals
@@ -28,7 +29,12 @@ def run(arguments: Sequence[str]) -> int:
         "rocketmq-broker",
         "A RocketMQ broker; it takes writes while its sidecar (rocketmq-sidecar) says that it is master.",
         example="broker.conf",
-        load=lambda path: load_settings(BrokerSettings, path, known_elsewhere=OF_THE_SIDECAR),
+        load=lambda path: load_settings(
+            BrokerSettings,
+            path,
+            known_elsewhere=OF_THE_SIDECAR,
+            check=lambda settings: check_resolves("brokerIP1", settings.broker_ip1),
+        ),
         serve=lambda loaded: _serve(loaded.settings),
         arguments=arguments,
     )

@@ -1,12 +1,16 @@
 """The configuration file, as Java's brokers have it."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from rocketmq_broker.command import run
 from rocketmq_broker.core import BrokerCore, store_settings
+from rocketmq_broker.host import numeric
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.store.message_id import decode_host
+from rocketmq_runtime.command_line import EXIT_USAGE
 from rocketmq_runtime.config.settings import SettingsError, build_settings
 from rocketmq_settings.table import OF_THE_SIDECAR
 from tests.broker.broker_kit import settings_for
@@ -146,6 +150,35 @@ def test_0_counts_as_1_where_it_does_in_java(key: str) -> None:
     assert built("0") == built("1")
     with pytest.raises(SettingsError, match=key):
         built("-1")
+
+
+def test_a_broker_ip1_that_does_not_resolve_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_arguments: object, **_keys: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path}\nbrokerIP1=no-such-host\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", unknown)
+        assert run(["-c", str(file), "-p"]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert f"{file} line 2: brokerIP1=no-such-host: the name does not resolve (Name or service not known)" in said
+    file.write_text(f"storePathRootDir={tmp_path}\nbrokerIP1=localhost\n")
+    assert run(["-c", str(file), "-p"]) == 0
+
+
+@pytest.mark.parametrize(("count", "address"), [(2, "10.0.0.1"), (1, "fe80::1")])
+def test_a_name_with_both_families_is_its_ipv4_address_in_records(
+    monkeypatch: pytest.MonkeyPatch, count: int, address: str
+) -> None:
+    def both(*_arguments: object, **_keys: object) -> list[object]:
+        places = ((socket.AF_INET6, ("fe80::1%eth0", 0, 0, 2)), (socket.AF_INET, ("10.0.0.1", 0)))
+        return [(family, socket.SOCK_STREAM, 0, "", place) for family, place in places[:count]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    assert numeric("host") == address
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]"])

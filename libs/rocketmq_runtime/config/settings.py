@@ -10,7 +10,7 @@ Source: rocketmq-all-5.3.3: MixAll.java.
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -127,21 +127,33 @@ def report_misread(settings: Settings, file: str) -> None:
             log.warning("configuration value is read as ISO-8859-1, as in Java", key=key, write=instead, file=file)
 
 
-def load_settings(spec: type[S], path: Path | None, *, known_elsewhere: AbstractSet[str] = frozenset()) -> Loaded[S]:
+def load_settings(
+    spec: type[S],
+    path: Path | None,
+    *,
+    known_elsewhere: AbstractSet[str] = frozenset(),
+    check: Callable[[S], None] | None = None,
+) -> Loaded[S]:
     """Settings from a configuration file, if there is one, and the environment.
+
+    Args:
+        check: what only this host can tell of the values; raises ValueError with the key.
 
     Raises:
         SettingsError: as `read_properties_file` and `build_settings`.
     """
     file = {} if path is None else read_properties_file(path)
-    return build_settings(spec, file, from_environment(spec), known_elsewhere=known_elsewhere)
+    return build_settings(spec, file, from_environment(spec), known_elsewhere=known_elsewhere, check=check)
 
 
 def build_settings(
-    spec: type[S], *layers: Mapping[str, str], known_elsewhere: AbstractSet[str] = frozenset()
+    spec: type[S],
+    *layers: Mapping[str, str],
+    known_elsewhere: AbstractSet[str] = frozenset(),
+    check: Callable[[S], None] | None = None,
 ) -> Loaded[S]:
     """Settings from `layers` of key -> text, later ones over earlier ones. Keys in `known_elsewhere` are another
-    process's that reads the same file.
+    process's that reads the same file. `check`: as in `load_settings`.
 
     Raises:
         SettingsError: a value does not parse, is out of range, contradicts another, or promises a protection that is
@@ -155,6 +167,8 @@ def build_settings(
         settings = msgspec.convert(_typed(spec, values), spec)
         if not settings.beside_java_broker:
             _check_promises({key: text for key, text in merged.items() if key not in known})
+        if check is not None:
+            check(settings)
     except (ValueError, msgspec.ValidationError) as error:
         problem, _, key = str(error).partition(" - at `$.")
         if key:
