@@ -11,7 +11,8 @@ from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand, response
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, GroupName, other_group
+from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_store.message_store import MessageStore
 
@@ -47,8 +48,12 @@ class ReplicaApi:
         }
 
     def _exchange_ha_info(self, request: RemotingCommand, _peer: Peer) -> Answer:
-        """A master returns where to replicate from, a slave nothing. What the request says about a master is ignored:
-        the controllers decide."""
+        """A master returns where to replicate from, a slave nothing. A native replica of another group is refused. What
+        the request says about a master is ignored: the controllers decide."""
+        group = GroupName(self._settings.broker_cluster_name, self._settings.name)
+        foreign = other_group(group, decode_header(ExchangeHAInfoHeader, request.ext_fields or {}))
+        if foreign is not None:
+            return response(request, ResponseCode.INVALID_PARAMETER, f"who asks cannot be a slave here: {foreign}")
         header = ExchangeHAInfoHeader()
         if self._role.role is Role.MASTER:
             header = ExchangeHAInfoHeader(
@@ -59,6 +64,8 @@ class ReplicaApi:
                 mapped_file_size_commit_log=self._settings.mapped_file_size_commit_log,
                 enable_controller_mode=None if self._settings.enable_controller_mode else False,
                 group_settings=self._replica.named_settings,
+                cluster_name=group.cluster_name,
+                broker_name=group.broker_name,
             )
         return response(request, ResponseCode.SUCCESS, None, header)
 

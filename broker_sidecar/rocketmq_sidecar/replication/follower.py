@@ -15,12 +15,12 @@ from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import request
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, GroupName
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
-from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, differences
+from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, check_group, differences
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 from rocketmq_sidecar.replication.ha_client import MasterConnection
 from rocketmq_store.errors import StoreError, WriterLockHeldError
@@ -55,6 +55,7 @@ class Follower:
         on_aligned: Callable[[str], None],
         on_lost: Callable[[], None],
         settings: GroupSettings,
+        group: GroupName,
     ) -> None:
         """`prepare()` is called with the lock held, before the first byte; `connect(sock, epoch)` builds the connection
         on a connected socket. `on_trouble`, `on_aligned`: see `Replication`."""
@@ -69,6 +70,7 @@ class Follower:
         self._lock = lock
         self._connect, self._prepare = connect, prepare
         self._settings = settings
+        self._group = group
         self.differences: tuple[str, ...] = ()
         """From the master's settings, as last compared."""
         self._on_trouble, self._on_change, self._on_lost = on_trouble, on_change, on_lost
@@ -172,12 +174,14 @@ class Follower:
     async def _query_ha_address(self) -> str:
         if not self.address:
             raise NotMasterYetError("no name server lists a master")
+        asked = ExchangeHAInfoHeader(cluster_name=self._group.cluster_name, broker_name=self._group.broker_name)
         answer = await self._client.call(
-            self.address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, ExchangeHAInfoHeader()), timeout=CALL_TIMEOUT
+            self.address, request(RequestCode.EXCHANGE_BROKER_HA_INFO, asked), timeout=CALL_TIMEOUT
         )
         if answer.code != ResponseCode.SUCCESS:
             raise NotMasterYetError(f"{self.address} answers {answer.code} to EXCHANGE_BROKER_HA_INFO: {answer.remark}")
         header = decode_header(ExchangeHAInfoHeader, answer.ext_fields or {})
+        check_group(self._group, header)
         if not header.master_ha_address:
             raise NotMasterYetError(f"{self.address} is not master yet")
         self.audits = header.log_audit is True

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from rocketmq_formats.remoting.controller import EpochEntry, SyncStateSet
+from rocketmq_formats.remoting.ha_info import GroupName
 from rocketmq_formats.replica_link import Hello, LogState
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.challenge import group_digest
@@ -307,6 +308,7 @@ class Replication:
                 on_aligned=self._on_aligned,
                 on_lost=self._on_master_lost,
                 settings=self._group_settings,
+                group=GroupName(self.settings.broker_cluster_name, self.settings.name),
             )
         self._follower.follow(epoch, master_broker_id, master_address)
         self._status_changed()

@@ -5,7 +5,7 @@ Source: rocketmq-all-5.3.3: ExchangeHAInfoRequestHeader.java, ExchangeHAInfoResp
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,27 @@ class ExchangeHAInfoHeader(Header, frozen=True):
     """A native master's settings under their keys: a slave with others does not follow. Java's do not name theirs."""
     group_settings: str | None = None
     """A native master's settings that all replicas of its group share, for slaves to compare (`encode_settings`)."""
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    """A native replica's group, in request and answer: who is of another one refuses. Java's do not name theirs."""
+
+
+class GroupName(NamedTuple):
+    """Which group a replica is of."""
+
+    cluster_name: str
+    broker_name: str
+
+    def __str__(self) -> str:
+        return f"cluster {self.cluster_name}, brokerName {self.broker_name}"
+
+
+def other_group(ours: GroupName, header: ExchangeHAInfoHeader) -> str | None:
+    """Why who sent the header is of another group, with both; None if it is of this one, or does not say."""
+    if header.cluster_name is None or header.broker_name is None:
+        return None
+    theirs = GroupName(header.cluster_name, header.broker_name)
+    return None if theirs == ours else f"it is of {theirs}, and this replica of {ours}"
 
 
 MAX_SETTINGS: Final = 16 * 1024

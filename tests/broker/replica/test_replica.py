@@ -327,7 +327,17 @@ async def test_906(tmp_path: Path) -> None:
             "logAudit": "true",
             "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
             "groupSettings": '{"durability":"strict"}',
+            "clusterName": "C",
+            "brokerName": "broker-a",
         }
+        names = {"clusterName": "C", "brokerName": "broker-a"}
+        same = await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO, **names)
+        assert same.ext_fields == master.ext_fields
+        for field in names:
+            answer = await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO, **{**names, field: "other"})
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert "other" in (answer.remark or "")
+            assert "this replica of cluster C, brokerName broker-a" in (answer.remark or "")
         await becomes_slave(group, Following(2, 2, "127.0.0.1:1"))
         assert (await ask(group, RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields == {}
 

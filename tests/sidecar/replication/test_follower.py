@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rocketmq_formats.remoting.command import RemotingCommand, response
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, encode_settings
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, GroupName, encode_settings
 from rocketmq_runtime.remoting.client import ConnectError, RemotingClient
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings
 from rocketmq_sidecar.replication import follower as follower_module
@@ -26,6 +26,21 @@ class NobodyThere:
 class MasterWithOtherFiles:
     async def call(self, _address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
         header = ExchangeHAInfoHeader(master_ha_address="10.0.0.1:10912", mapped_file_size_commit_log=8192)
+        return response(request, 0, header=header)
+
+
+class MasterOfAGroup:
+    def __init__(self, group: GroupName) -> None:
+        self._group = group
+        self.asked: dict[str, str] | None = None
+
+    async def call(self, _address: str, request: RemotingCommand, **_: object) -> RemotingCommand:
+        self.asked = request.ext_fields
+        header = ExchangeHAInfoHeader(
+            master_ha_address="127.0.0.1:1",
+            cluster_name=self._group.cluster_name,
+            broker_name=self._group.broker_name,
+        )
         return response(request, 0, header=header)
 
 
@@ -81,6 +96,7 @@ def follower(
         on_aligned=lambda _: pytest.fail("aligned"),
         on_lost=lambda: None,
         settings=GroupSettings(values),
+        group=GroupName("C", "broker-a"),
     )
 
 
@@ -121,6 +137,18 @@ async def test_a_master_with_files_of_another_size_is_not_followed(tmp_path: Pat
     one.follow(1, 7, "10.0.0.1:10911")
     assert "mappedFileSizeCommitLog is 4096 here and 8192 at the master" in str(await told.get())
     await one.stop()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("theirs", [GroupName("Other", "broker-a"), GroupName("C", "broker-b")])
+async def test_a_master_of_another_group_is_not_followed(tmp_path: Path, theirs: GroupName) -> None:
+    told: asyncio.Queue[str | None] = asyncio.Queue()
+    master = MasterOfAGroup(theirs)
+    one = follower(WriterLock(tmp_path / "writer.lock"), told.put_nowait, master)
+    one.follow(1, 7, "10.0.0.1:10911")
+    assert f"it is of {theirs}, and this replica of cluster C, brokerName broker-a" in str(await told.get())
+    await one.stop()
+    assert master.asked == {"clusterName": "C", "brokerName": "broker-a"}
 
 
 @pytest.mark.timeout(20)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, decode_settings
+from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, GroupName, decode_settings, other_group
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 
 
@@ -26,6 +26,10 @@ class OtherModeError(TruncationError):
     """One of the two replicas has controllers, the other has none."""
 
 
+class OtherGroupError(TruncationError):
+    """The master is one of another group."""
+
+
 class GroupSettings(msgspec.Struct, frozen=True):
     """This replica's."""
 
@@ -35,6 +39,17 @@ class GroupSettings(msgspec.Struct, frozen=True):
     @property
     def controllers(self) -> bool:
         return self.values["enableControllerMode"] == "true"
+
+
+def check_group(ours: GroupName, master: ExchangeHAInfoHeader) -> None:
+    """An address that was another group's before, or a mistake in the configuration, must not mix two logs.
+
+    Raises:
+        OtherGroupError: this replica must not follow.
+    """
+    foreign = other_group(ours, master)
+    if foreign is not None:
+        raise OtherGroupError(f"the master at this address cannot be followed: {foreign}")
 
 
 def differences(ours: GroupSettings, master: ExchangeHAInfoHeader) -> tuple[str, ...]:
