@@ -6,6 +6,9 @@ answered for a while. The others name a controller that hangs for some time, so 
 Controllers name the leader by the address that they know, which may lead nowhere from here, or to another of them (NAT,
 port mappings, names of another network). So a name that is not configured is asked only when the configured addresses
 had their chance, and leads only by its own answer. So does a configured one that has denied that it leads.
+
+The group of controllers (controllerDLegerGroup) of the first leader is the one that counts as long as this process
+runs: at an address that was given out again another group may answer, which knows other masters.
 """
 
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
@@ -27,6 +30,10 @@ class LeaderFinder:
         """Configured addresses whose controller answered that it does not lead, though others may say so."""
         self._named: str | None = None
         self._round_at = float("-inf")
+        self._group: str | None = None
+        """Whom the first leader led."""
+        self.foreign: str | None = None
+        """Which controller is of another group, with both; None once a leader is known."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -64,16 +71,21 @@ class LeaderFinder:
         if answer is None:
             return
         self.on_response(request.address)
+        if self._group is not None and answer.group not in {None, self._group}:
+            self.foreign = f"{request.address} is of the controllers' group {answer.group}, not of {self._group}"
+            return
         if self.leader is not None:
             return
         named = answer.controller_leader_address
         if answer.is_leader:
             self.leader, self._named = request.address, None
+            self._learn_group(answer)
             self._denied.discard(request.address)
         elif not named or named in self._suspects or named in self._denied:
             return
         elif named in self._controllers:
             self.leader, self._named = named, None
+            self._learn_group(answer)
         elif named != request.address:
             self._named = named
 
@@ -99,6 +111,9 @@ class LeaderFinder:
         self._suspects.clear()
         self._denied.clear()
         self._round_at = float("-inf")
+
+    def _learn_group(self, answer: GetMetaDataResponseHeader) -> None:
+        self._group, self.foreign = answer.group or self._group, None
 
     def _give_up(self, address: str) -> None:
         if address == self.leader:

@@ -26,7 +26,7 @@ from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_formats.remoting.controller import SyncStateSet
+from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader, SyncStateSet
 from rocketmq_formats.replica_link import Registered
 from rocketmq_sidecar.domain.actions import (
     Action,
@@ -108,7 +108,10 @@ class ControllerSession(Mandate):
 
     @property
     def silence(self) -> str | None:
-        return None if self.elects else "no leading controller can be reached"
+        if self.elects:
+            return None
+        foreign = self.finder.foreign
+        return "no leading controller can be reached" + ("" if foreign is None else f": {foreign}")
 
     @property
     def vouched(self) -> bool:
@@ -185,10 +188,10 @@ class ControllerSession(Mandate):
             self.finder.on_response(request.address)
         try:
             if request.code is RequestCode.CONTROLLER_GET_METADATA_INFO:
-                self.finder.on_answer(request, None if answer is None else answers.quorum(answer))
-            elif slot is None:
+                return self._asked_for_leader(request, None if answer is None else answers.quorum(answer))
+            if slot is None:
                 return ()  # it came too late: the request has been repeated
-            elif answer is None:
+            if answer is None:
                 self._suspect(request.address)
             elif answer.code == ResponseCode.CONTROLLER_NOT_LEADER:
                 self.finder.not_leader(request.address)
@@ -199,6 +202,14 @@ class ControllerSession(Mandate):
                 slot.refused(now)
             return (LogLine("answer not understood", {"code": request.code.name, "reason": str(error)}, "warning"),)
         return ()
+
+    def _asked_for_leader(self, request: Request, answer: GetMetaDataResponseHeader | None) -> Actions:
+        before = self.finder.foreign
+        self.finder.on_answer(request, answer)
+        foreign = self.finder.foreign
+        if foreign is None or foreign == before:
+            return ()
+        return (LogLine("controller of another group refused", {"reason": foreign}, "warning"),)
 
     def on_heartbeat(self, address: str, sent_at: float, *, accepted: bool) -> None:
         """A controller accepted a heartbeat, or whether it did is not known."""

@@ -172,6 +172,26 @@ def test_a_configured_address_that_denies_to_lead_leads_only_by_its_own_word() -
     assert finder.leader == "a:1"
 
 
+def test_a_leader_of_another_group_of_controllers_is_refused_with_both_names() -> None:
+    def led(ask: Request, group: str | None) -> None:
+        header = GetMetaDataResponseHeader(group=group, controller_leader_address=ask.address, is_leader=True)
+        finder.on_answer(ask, header)
+
+    finder = LeaderFinder(("a:1", "b:1"), interval=0.1)
+    one, _ = finder.requests(0.0)
+    led(one, "ours")
+    finder.reset()
+    one, two = finder.requests(1.0)
+    led(one, "theirs")
+    assert (finder.leader, finder.foreign) == (None, "a:1 is of the controllers' group theirs, not of ours")
+    led(two, "ours")
+    assert (finder.leader, finder.foreign) == ("b:1", None)
+    finder.reset()
+    one, _ = finder.requests(2.0)
+    led(one, None)
+    assert finder.leader == "a:1", "it does not say"
+
+
 # Mandate
 
 
