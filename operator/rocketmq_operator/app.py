@@ -24,6 +24,7 @@ from rocketmq_operator.kubernetes.cache import Cache, Key, kind_of
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_operator.kubernetes.ledger import Ledger
 from rocketmq_operator.kubernetes.recorder import EventRecorder
+from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.kubernetes.sweep import Sweep
 from rocketmq_operator.kubernetes.work_queue import WorkQueue
 from rocketmq_operator.metrics import Group, OperatorMetrics, Resource, Verification
@@ -86,7 +87,15 @@ class Operator:
         self._reconciler = Reconciler(
             cache=self._cache,
             queue=self._queue,
-            observer=Observer(self._cache, self._ledger, self._quorums, self._sidecars, self._tls),
+            observer=Observer(
+                cache=self._cache,
+                ledger=self._ledger,
+                quorums=self._quorums,
+                sidecars=self._sidecars,
+                tls=self._tls,
+                secrets=Secrets(kube),
+                namespaces=settings.watched,
+            ),
             executor=executor,
             recorder=self._recorder,
             quorums=self._quorums,

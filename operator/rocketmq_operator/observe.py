@@ -14,7 +14,7 @@ from rocketmq_api.channels import ClientTls
 from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
 from rocketmq_operator.controllers.quorums import Quorum
 from rocketmq_operator.controllers.sidecars import Sidecars
-from rocketmq_operator.controllers.tls_files import TlsFiles
+from rocketmq_operator.controllers.tls_files import FILES, TlsFiles
 from rocketmq_operator.domain.manifests.verification.cron_jobs import candidates
 from rocketmq_operator.domain.observed import (
     Claim,
@@ -24,12 +24,14 @@ from rocketmq_operator.domain.observed import (
     ObservedGroup,
     ObservedNameServer,
     Pod,
+    Reference,
     StatefulSet,
 )
 from rocketmq_operator.domain.plan.groups.acting import may_act
 from rocketmq_operator.domain.plan.groups.without_controllers import view_of_sidecars
 from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.controller_cluster import ControllerCluster, parse_controller_cluster
@@ -45,13 +47,24 @@ class Observer:
     """Observes the resources of one operator."""
 
     def __init__(
-        self, cache: Cache, ledger: Ledger, quorums: QuorumRegistry, sidecars: Sidecars, tls: TlsFiles
+        self,
+        *,
+        cache: Cache,
+        ledger: Ledger,
+        quorums: QuorumRegistry,
+        sidecars: Sidecars,
+        tls: TlsFiles,
+        secrets: Secrets,
+        namespaces: tuple[str, ...] = (),
     ) -> None:
+        """`namespaces`: those that are watched; empty: all."""
         self._cache = cache
         self._ledger = ledger
         self._quorums = quorums
         self._sidecars = sidecars
         self._tls = tls
+        self._secrets = secrets
+        self._namespaces = namespaces
         self._no_certificate: dict[str, str] = {}
         """By uid of the group: the reason that was logged last."""
 
@@ -63,6 +76,7 @@ class Observer:
             await quorum.wait_for_answer()
         again = not group.fails_over or may_act(group, _controllers(quorum, group))
         sidecars = await self._sidecars.poll(self._pods(key), await self._certificate(group), again=again)
+        bad_secrets = await self._secrets.problems(group.namespace, secrets_of_group(group))
         # No await from here on: the rest is read at one moment.
         pods = self._pods(key)
         name_servers = self._name_servers(group)
@@ -77,6 +91,7 @@ class Observer:
             controller_addr=self._controller_addr(group),
             broker_suspect_timeout_ms=self._broker_suspect_timeout_ms(group),
             namesrv_addr=group.spec.namesrv_addr or (None if name_servers is None else name_servers.namesrv_addr),
+            bad_references={**self._bad_resources(group), **bad_secrets},
             acting_master_shown=None if name_servers is None else name_servers.shows_acting_masters,
             sidecars=sidecars,
             refused=self._ledger.refusals(),
@@ -94,12 +109,14 @@ class Observer:
         """The input of its plan."""
         key = Key("ControllerCluster", cluster.namespace, cluster.name)
         members = await self._quorums.of_cluster(cluster).members()
+        bad_secrets = await self._secrets.problems(cluster.namespace, secrets_of_cluster(cluster))
         return ObservedCluster(
             cluster=cluster,
             stateful_set=self._stateful_set(key, names.controller(cluster.name)),
             pods=self._pods(key),
             claims=self._claims(key),
             quorum=members,
+            bad_references=bad_secrets,
             secret_checked=self._ledger.is_checked(f"secret {cluster.metadata.uid}"),
             refused=self._ledger.refusals(),
         )
@@ -164,9 +181,53 @@ class Observer:
             return self._cluster(group.controller)
         return None
 
+    def _bad_resources(self, group: BrokerGroup) -> dict[Reference, str]:
+        """Resources of ours that the group refers to: what is wrong with them."""
+        found = {}
+        for kind, place in (("ControllerCluster", group.controller), ("NameServer", group.name_server)):
+            problem = None if place is None else self._resource_problem(kind, *place)
+            if place is not None and problem is not None:
+                found[Reference(kind, *place)] = problem
+        return found
+
+    def _resource_problem(self, kind: str, namespace: str, name: str) -> str | None:
+        body = self._cache.body(Key(kind, namespace, name))
+        if body is not None:
+            try:
+                parse_controller_cluster(body) if kind == "ControllerCluster" else parse_name_server(body)
+            except SpecError as error:
+                return f"is refused: {error}"
+            return None
+        if self._namespaces and namespace not in self._namespaces:
+            return f"is not seen: this operator watches {', '.join(self._namespaces)}"
+        others = [other for other in names.PLURALS if self._cache.body(Key(other, namespace, name)) is not None]
+        return f"does not exist, only a {' and a '.join(others)} of that name" if others else ""
+
     def _cluster(self, reference: tuple[str, str]) -> ControllerCluster | None:
         body = self._cache.body(Key("ControllerCluster", *reference))
         return None if body is None else _parsed(lambda: parse_controller_cluster(body))
+
+
+def secrets_of_group(group: BrokerGroup) -> dict[str, tuple[str, ...]]:
+    """Keys by the name of each Secret that the spec names."""
+    spec = group.spec
+    found: dict[str, tuple[str, ...]] = {}
+    if spec.replication_secret_name is not None:
+        found[spec.replication_secret_name] = (names.KEY_REPLICATION_SECRET,)
+    if spec.grpc_tls_secret_name is not None:
+        found[spec.grpc_tls_secret_name] = (*found.get(spec.grpc_tls_secret_name, ()), *FILES)
+    return found
+
+
+def secrets_of_cluster(cluster: ControllerCluster) -> dict[str, tuple[str, ...]]:
+    """Keys by the name of each Secret that the spec names."""
+    spec = cluster.spec
+    found: dict[str, tuple[str, ...]] = {}
+    if spec.raft_secret_name is not None:
+        found[spec.raft_secret_name] = (names.KEY_RAFT_SECRET,)
+    if spec.grpc_tls_secret_name is not None:
+        found[spec.grpc_tls_secret_name] = (*found.get(spec.grpc_tls_secret_name, ()), *FILES)
+    return found
 
 
 def _controllers(quorum: Quorum | None, group: BrokerGroup) -> Controllers:

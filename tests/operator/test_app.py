@@ -164,7 +164,7 @@ async def test_what_is_referred_to_may_come_later() -> None:
     api = FakeApi()
     api.put(group(namesrvAddr=None, nameServerRef={"name": "one"}))
     async with operating(api):
-        await api.wait_until(lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "ReferenceMissing")
+        await api.wait_until(lambda: conditions(api.get("BrokerGroup", "g")).get("Degraded") == "ReferenceNotFound")
         assert api.get("StatefulSet", "g") is None
         api.put(name_server())
         await api.wait_until(lambda: api.get("StatefulSet", "g") is not None)

@@ -12,7 +12,9 @@ from rocketmq_operator.controllers.sidecars import Sidecars
 from rocketmq_operator.controllers.tls_files import TlsFiles
 from rocketmq_operator.domain.observed import Pod
 from rocketmq_operator.kubernetes.cache import Cache
+from rocketmq_operator.kubernetes.kube import Kube
 from rocketmq_operator.kubernetes.ledger import Ledger
+from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.observe import Observer
 from rocketmq_resources.broker_group import parse_broker_group
 from tests.sidecar.ports.test_grpc_port import FULL, Admin, opened
@@ -62,6 +64,17 @@ class NoCertificate:
         return None
 
 
+def observing(cache: Cache) -> Observer:
+    return Observer(
+        cache=cache,
+        ledger=Ledger(cache),
+        quorums=cast("QuorumRegistry", NoQuorum()),
+        sidecars=Sidecars(),
+        tls=cast("TlsFiles", NoCertificate()),
+        secrets=Secrets(cast("Kube", None)),  # no spec here names one
+    )
+
+
 def body(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": kind,
@@ -73,9 +86,7 @@ def body(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 async def test_a_group_without_controllers_is_what_its_sidecars_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sidecars_module, "POLL_INTERVAL", 0.0)
     cache = Cache(lambda _key: None)
-    observer = Observer(
-        cache, Ledger(cache), cast("QuorumRegistry", NoQuorum()), Sidecars(), cast("TlsFiles", NoCertificate())
-    )
+    observer = observing(cache)
     monkeypatch.setattr(observer, "_pods", lambda _key: (POD,))
     alone = body("BrokerGroup", "g", {"namesrvAddr": "n:9876", "failover": {"mode": "none"}})
     admin = Admin()
@@ -110,13 +121,7 @@ async def test_what_the_name_servers_are_told_to_show(
     cache.put(body("NameServer", "plain", {"replicas": 1}))
     cache.put(body("NameServer", "hiding", {"replicas": 1, "config": hiding}))
     cache.put(body("ControllerCluster", "main", {"embeddedInNameServer": True, "config": hiding}))
-    observer = Observer(
-        cache,
-        Ledger(cache),
-        cast("QuorumRegistry", NoQuorum()),
-        Sidecars(),
-        cast("TlsFiles", NoCertificate()),
-    )
+    observer = observing(cache)
     group = parse_broker_group(body("BrokerGroup", "g", {"controllerRef": {"name": "main"}, **spec}))
     observed = await observer.group(group)
     assert observed.acting_master_shown is shown

@@ -5,6 +5,7 @@ here.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -89,6 +90,17 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
 
 
+class Reference(NamedTuple):
+    """Something that a spec names."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
 class SidecarState(msgspec.Struct, frozen=True, kw_only=True):
     """What a replica's own sidecar last reported."""
 
@@ -128,6 +140,8 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """From the spec of the group's ControllerCluster; None: there is none."""
     namesrv_addr: str | None = None
     """None: the group's NameServer (or ControllerCluster with embedded ones) does not exist."""
+    bad_references: Mapping[Reference, str] = {}
+    """What is wrong with what the spec names; empty text: it does not exist."""
     acting_master_shown: bool | None = None
     """Whether routes of its name servers show an acting master; None: they are outside, or do not exist."""
     sidecars: Mapping[str, SidecarState] = {}
@@ -155,6 +169,8 @@ class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):
     """As the leader reports it, else any member; None: no member answers."""
     secret_checked: bool = False
     """This process has read or created the Raft secret."""
+    bad_references: Mapping[Reference, str] = {}
+    """What is wrong with what the spec names; empty text: it does not exist."""
     refused: Mapping[str, str] = {}
 
 

@@ -18,6 +18,9 @@ Value = Pod | Claim | StatefulSet | CronJob | Json | None
 
 _MAIN: Final = (names.CONTAINER_BROKER, names.CONTAINER_CONTROLLER, names.CONTAINER_NAMESRV)
 _HARMLESS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_CONFIG_ERROR: Final = "CreateContainerConfigError"
+"""A Secret, ConfigMap or key of spec.podTemplate.env is missing: the message says which. That of other reasons changes
+all the time."""
 _BOOKKEEPING: Final = (
     "managedFields",
     "resourceVersion",
@@ -98,7 +101,10 @@ def _problem(conditions: Mapping[str, Json], containers: list[Json]) -> str:
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:300]
     for container in containers:
-        reason = _mapping(_mapping(container, "state"), "waiting").get("reason")
+        waiting = _mapping(_mapping(container, "state"), "waiting")
+        reason = waiting.get("reason")
+        if reason == _CONFIG_ERROR:
+            return f"{reason} ({container.get('name')}): {waiting.get('message', '')}"[:300]
         if isinstance(reason, str) and reason not in _HARMLESS:
             return f"{reason} ({container.get('name')})"
     return ""

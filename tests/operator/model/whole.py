@@ -20,6 +20,7 @@ from rocketmq_operator.kubernetes.handlers import apply_event
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_operator.kubernetes.ledger import Ledger
 from rocketmq_operator.kubernetes.recorder import EventRecorder
+from rocketmq_operator.kubernetes.secrets import Secrets
 from rocketmq_operator.kubernetes.work_queue import WorkQueue
 from rocketmq_operator.metrics import OperatorMetrics
 from rocketmq_operator.observe import Observer
@@ -56,6 +57,7 @@ class Whole:
         self.cluster = Cluster(self.server, self.dice)
         self.interleaves = 0.3
         self._moment = NOW
+        self.namespaces: tuple[str, ...] = ()
         self.kube = DirectKube(self.server, self._turn, self._check)
         self.dirty: set[Key] = set()
         self.server.put(made("NameServer", replicas=2))
@@ -77,7 +79,15 @@ class Whole:
         self.reconciler = Reconciler(
             cache=self.cache,
             queue=queue,
-            observer=Observer(self.cache, ledger, quorums, sidecars, cast("TlsFiles", unheard)),
+            observer=Observer(
+                cache=self.cache,
+                ledger=ledger,
+                quorums=quorums,
+                sidecars=sidecars,
+                tls=cast("TlsFiles", unheard),
+                secrets=Secrets(cast("Kube", self.kube), clock=lambda: self._moment),
+                namespaces=self.namespaces,
+            ),
             executor=Executor(
                 kube=cast("Kube", self.kube),
                 cache=self.cache,

@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_api.group_view import Liveness
 from rocketmq_operator.domain.conditions import Condition, condition, merge
-from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.observed import ObservedGroup, Reference
 from rocketmq_operator.domain.plan.groups.fencing import ANSWERED_SECONDS
 from rocketmq_operator.domain.plan.groups.plan import plan_group
 from rocketmq_operator.domain.plan.groups.status import events_of, without_offsets
@@ -93,7 +93,7 @@ def silent(observed: ObservedGroup) -> ObservedGroup:
 
 
 def missing(observed: ObservedGroup) -> ObservedGroup:
-    return msgspec.structs.replace(observed, controller_addr=None)
+    return msgspec.structs.replace(observed, bad_references={Reference("NameServer", "ns", "n"): ""})
 
 
 def same(observed: ObservedGroup) -> ObservedGroup:
@@ -119,7 +119,7 @@ def same(observed: ObservedGroup) -> ObservedGroup:
         (still_fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
         (silent, ("Running", "Unknown SidecarSilent", "Unknown SidecarSilent", "False AsWanted")),
         (fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
-        (missing, ("Degraded", "False ReferenceMissing", "True MasterServes", "True ReferenceMissing")),
+        (missing, ("Degraded", "False ReferenceNotFound", "True MasterServes", "True ReferenceNotFound")),
     ],
 )
 def test_what_it_is_called(world: World, change: Change, expected: tuple[str, str, str, str]) -> None:
@@ -151,7 +151,8 @@ def test_what_is_missing_is_named(
     conditions = status_of(observed)["conditions"]
     assert isinstance(conditions, list)
     (degraded,) = (one for one in conditions if one["type"] == "Degraded")
-    assert (degraded["reason"], degraded["message"]) == ("ReferenceMissing", message)
+    reason = "ReferenceInvalid" if message == NONE_EMBEDDED else "ReferenceNotFound"
+    assert (degraded["reason"], degraded["message"]) == (reason, message)
 
 
 def test_a_lifted_fence_is_shown_soon(world: World) -> None:

@@ -20,6 +20,7 @@ elsewhere, and events in between need no special code.
 | `groups/generation` | what is left of the newest generation of the spec |
 | `groups/status`, `groups/conditions` | the status, its conditions, and Events for changes |
 | `controller_cluster`, `name_server` | the plans of the other two kinds |
+| `references` | what a spec names and cannot be used |
 | `membership` | the number of controllers |
 | `cluster_status` | the status of a ControllerCluster |
 | `step` | how parts become one plan; settings of all plans |

@@ -3,6 +3,7 @@
 from rocketmq_api.group_view import MemberView
 from rocketmq_operator.domain.conditions import Condition, condition, merge, pod_problems
 from rocketmq_operator.domain.observed import ObservedCluster
+from rocketmq_operator.domain.plan.references import REASONS
 from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Progress, Unfinished
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
@@ -145,10 +146,10 @@ def _ready(
     """True only when the newest generation was carried out: scripts wait for it after an edit."""
     wanted = observed.cluster.spec.members
     count = f"{connected} of {wanted} members connected"
+    if blocked is not None and (blocked.reason in REASONS or connected >= wanted):
+        return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
     if connected < wanted:
         return condition("Ready", holds=False, reason="MembersMissing", message=count)
-    if blocked is not None:
-        return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
     if moving.status == "True":
         return condition("Ready", holds=False, reason=moving.reason, message=moving.message)
     if phase != "Running":

@@ -9,6 +9,7 @@ from rocketmq_operator.domain.plan.cluster_status import catching_up, cluster_st
 from rocketmq_operator.domain.plan.groups.objects import keep_claim_templates
 from rocketmq_operator.domain.plan.membership import change_members, pods_needed
 from rocketmq_operator.domain.plan.name_server import phase_events
+from rocketmq_operator.domain.plan.references import bad_references
 from rocketmq_operator.domain.plan.step import (
     CHANGING_REQUEUE_SECONDS,
     NOTHING,
@@ -32,7 +33,8 @@ def plan_controller_cluster(observed: ObservedCluster, settings: PlanSettings, n
         return Plan()
     step = NOTHING
     if not cluster.spec.paused:
-        step = combine((_grow_volumes(observed), change_members(observed), _rolling_update(observed)))
+        missing = bad_references(observed.bad_references.items())
+        step = combine((missing, _grow_volumes(observed), change_members(observed), _rolling_update(observed)))
     status = cluster_status(observed, step.progress, step.blocked, now)
     requeue = step.requeue
     if requeue is None and status.get("phase") != "Running":

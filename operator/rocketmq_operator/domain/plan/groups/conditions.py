@@ -11,6 +11,7 @@ from rocketmq_operator.domain.conditions import Condition, condition, pod_proble
 from rocketmq_operator.domain.plan.groups.acting import acting_condition, acting_pods
 from rocketmq_operator.domain.plan.groups.state import GroupState, Member
 from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
+from rocketmq_operator.domain.plan.references import REASONS
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress, Unfinished
 from rocketmq_resources import names
 
@@ -52,10 +53,17 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
 
 def _ready(state: GroupState, outlook: Outlook, available: Condition, healthy: Condition) -> Condition:
     """True only when the newest generation was carried out: scripts wait for it after an edit."""
+    if outlook.blocked is not None and outlook.blocked.reason in REASONS:
+        return condition("Ready", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
     for needed in (available, healthy):
         if needed.status != "True":
             holds = None if needed.status == "Unknown" else False
             return condition("Ready", holds=holds, reason=needed.reason, message=needed.message)
+    return _carried_out(state, outlook)
+
+
+def _carried_out(state: GroupState, outlook: Outlook) -> Condition:
+    """The condition Ready of a group that takes messages."""
     if outlook.blocked is not None and outlook.blocked.reason not in NOT_OF_THE_SPEC:
         return condition("Ready", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
     unready = [names.pod_name(state.group.name, member.ordinal) for member in state.members if not member.available]

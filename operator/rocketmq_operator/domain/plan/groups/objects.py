@@ -10,9 +10,10 @@ from rocketmq_operator.domain.manifests.groups.objects_of_group import broker_gr
 from rocketmq_operator.domain.manifests.network_policies import Access
 from rocketmq_operator.domain.manifests.objects import Images
 from rocketmq_operator.domain.manifests.verification.cron_jobs import candidates
-from rocketmq_operator.domain.observed import ObservedGroup, StatefulSet
+from rocketmq_operator.domain.observed import ObservedGroup, Reference, StatefulSet
 from rocketmq_operator.domain.plan.groups.state import GroupState
-from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
+from rocketmq_operator.domain.plan.references import bad_references
+from rocketmq_operator.domain.plan.step import Step
 from rocketmq_resources.decoding import Json
 
 BUDGET = "PodDisruptionBudget"
@@ -20,20 +21,17 @@ STATEFUL_SET = "StatefulSet"
 
 
 def missing_references(state: GroupState) -> Step:
-    """What the spec refers to and does not exist. The group's objects then stay unchanged."""
-    group, observed, missing = state.group, state.observed, []
-    if observed.controller_addr is None:
-        missing.append(f"ControllerCluster {_name(group.controller)} does not exist")
-    if observed.namesrv_addr is None and not group.embedded_name_servers:
-        missing.append(f"NameServer {_name(group.name_server)} does not exist")
-    elif observed.namesrv_addr is None and not missing:
-        missing.append(
-            f"ControllerCluster {_name(group.controller)} has no embedded name servers:"
-            " set spec.nameServerRef or spec.namesrvAddr"
-        )
-    if not missing:
-        return NOTHING
-    return Step(busy=True, blocked=Blocked("ReferenceMissing", "; ".join(missing)))
+    """What the spec refers to and cannot be used. Without addresses the group's objects stay unchanged."""
+    group, observed = state.group, state.observed
+    bad = dict(observed.bad_references)
+    if observed.controller_addr is None and group.controller is not None:
+        bad.setdefault(Reference("ControllerCluster", *group.controller), "")
+    if observed.namesrv_addr is None and group.name_server is not None:
+        bad.setdefault(Reference("NameServer", *group.name_server), "")
+    elif observed.namesrv_addr is None and group.controller is not None:
+        what = "has no embedded name servers: set spec.nameServerRef or spec.namesrvAddr"
+        bad.setdefault(Reference("ControllerCluster", *group.controller), what)
+    return bad_references(bad.items())
 
 
 Objects = tuple[tuple[Json, ...], tuple[tuple[str, str], ...]]
@@ -125,7 +123,3 @@ def keep_claim_templates(desired: Json, existing: StatefulSet | None) -> Json:
     spec = desired["spec"]
     assert isinstance(spec, dict), "manifests are whole objects"
     return {**desired, "spec": {**spec, "volumeClaimTemplates": list(existing.claim_templates)}}
-
-
-def _name(reference: tuple[str, str] | None) -> str:
-    return "?" if reference is None else "/".join(reference)
