@@ -95,7 +95,7 @@ class Stage:
         self._cluster.resource["spec"][field] = {"true": True, "false": False}.get(value, value)
 
     def status(self, field: str, value: str) -> None:
-        self._cluster.resource["status"][field] = value
+        self._cluster.resource["status"][field] = int(value) if value.isdecimal() else value
 
     def condition(self, kind: str, status: str, reason: str, *message: str) -> None:
         self._cluster.resource["status"]["conditions"] = [

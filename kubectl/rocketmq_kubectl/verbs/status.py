@@ -86,7 +86,7 @@ def _groups_table(session: Session, pictures: Sequence[Picture], *, named: bool,
         (
             *((picture.group.namespace,) if named else ()),
             picture.group.name,
-            _ready(picture.status),
+            _ready(picture.status, picture.group.metadata.generation),
             _master(picture),
             picture.master_epoch,
             picture.in_sync_text + (" (old)" if picture.stale else ""),
@@ -124,7 +124,7 @@ def _controllers_table(session: Session, clusters: Sequence[ControllerCluster], 
             (
                 *((cluster.namespace,) if named else ()),
                 cluster.name,
-                _ready(written),
+                _ready(written, cluster.metadata.generation),
                 written.leader,
                 written.term,
                 f"{written.connected_members}/{cluster.spec.members}",
@@ -135,9 +135,10 @@ def _controllers_table(session: Session, clusters: Sequence[ControllerCluster], 
     return output.table((("NAMESPACE",) if named else ()) + CONTROLLER_HEADERS, rows)
 
 
-def _ready(status: resources.GroupStatus | resources.ControllerStatus) -> str:
+def _ready(status: resources.GroupStatus | resources.ControllerStatus, generation: int) -> str:
+    """As `kubectl wait` takes it: Ready of an earlier generation says nothing about the newest spec."""
     ready = next((condition for condition in status.conditions if condition.type == "Ready"), None)
-    return "Unknown" if ready is None else ready.status
+    return "Unknown" if ready is None or status.observed_generation < generation else ready.status
 
 
 def _facts(session: Session, picture: Picture) -> str:
