@@ -8,7 +8,7 @@ import pytest
 from rocketmq_api.group_view import Liveness
 from rocketmq_operator.domain.conditions import Condition, condition, merge
 from rocketmq_operator.domain.observed import ObservedGroup, Reference
-from rocketmq_operator.domain.plan.groups.fencing import ANSWERED_SECONDS
+from rocketmq_operator.domain.plan.groups.fencing import ANSWERED_SECONDS, IDLE_REQUEUE_SECONDS, REQUEUE_SECONDS
 from rocketmq_operator.domain.plan.groups.plan import plan_group
 from rocketmq_operator.domain.plan.groups.status import events_of, without_offsets
 from rocketmq_operator.domain.plan.step import PlanSettings
@@ -160,6 +160,15 @@ def test_a_lifted_fence_is_shown_soon(world: World) -> None:
     plan = plan_group(still_fenced(world.observe()), PlanSettings(), NOW)
     assert [type(action).__name__ for action in plan.actions] == ["SetFenced"]
     assert plan.requeue == ANSWERED_SECONDS
+
+
+def test_a_master_whose_sidecar_is_silent_is_asked_soon(world: World) -> None:
+    """Nobody else waits for a slave's."""
+    observed = world.observe()
+    assert plan_group(silent(observed), PlanSettings(), NOW).requeue == REQUEUE_SECONDS
+    master = {master_uid(observed): observed.sidecars[master_uid(observed)]}
+    others = msgspec.structs.replace(observed, sidecars=master)
+    assert plan_group(others, PlanSettings(), NOW).requeue == IDLE_REQUEUE_SECONDS
 
 
 def test_equal_worlds_have_equal_statuses(world: World) -> None:

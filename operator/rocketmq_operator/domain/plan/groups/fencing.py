@@ -6,7 +6,7 @@ from rocketmq_operator.domain.plan.step import NOTHING, Blocked, Step
 
 REQUEUE_SECONDS = 1.0
 IDLE_REQUEUE_SECONDS = 5.0
-"""Seconds until a silent sidecar is polled again: with spec.fenced, and without."""
+"""Seconds until a silent sidecar is polled again: with spec.fenced or while it is the master's, and else."""
 ANSWERED_SECONDS = 0.1
 """Seconds until the status is written with what the sidecars have answered: no event reports it."""
 
@@ -27,6 +27,8 @@ def fence(state: GroupState) -> Step:
     if wanted and silent:
         message = f"the sidecars of {', '.join(silent)} do not answer: unknown whether they refuse sends"
         return Step(actions=actions, requeue=REQUEUE_SECONDS, blocked=Blocked("FenceIncomplete", message))
+    if state.live_master is not None and state.live_master.sidecar is None:
+        return Step(actions=actions, requeue=REQUEUE_SECONDS)
     if any(pod.ready for pod in running if pod.name in silent):
         return Step(actions=actions, requeue=IDLE_REQUEUE_SECONDS)
     return Step(actions=actions, requeue=ANSWERED_SECONDS) if actions else NOTHING
