@@ -15,6 +15,10 @@ class NotALogError(LogReadError):
     """There is no commit log here, or none that could be one replica's: names, lengths, too many files."""
 
 
+class NoFolderError(NotALogError):
+    """There is no such folder: most likely a wrong path."""
+
+
 class UnreadableError(LogReadError):
     """The operating system refuses to read: rights, a broken disk. The `OSError` is the `__cause__`."""
 

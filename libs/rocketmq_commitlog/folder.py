@@ -15,7 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from rocketmq_commitlog.errors import NotALogError, SegmentGoneError, SegmentShortError, UnreadableError
+from rocketmq_commitlog.errors import (
+    NoFolderError,
+    NotALogError,
+    SegmentGoneError,
+    SegmentShortError,
+    UnreadableError,
+)
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_name, segment_offset
 
 MAX_SEGMENTS: Final = 1 << 20
@@ -138,7 +144,7 @@ class LogFolder:
                     if len(found) > MAX_SEGMENTS:
                         raise NotALogError(self.path, f"more than {MAX_SEGMENTS} files")
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotALogError(self.path, "there is no such folder") from error
+            raise NoFolderError(self.path, "there is no such folder") from error
         except OSError as error:
             raise UnreadableError(self.path, f"cannot be read: {error.strerror or error}") from error
         return found
@@ -166,6 +172,8 @@ class _File:
             raise SegmentGoneError(path, "is not there (any more)") from error
         except OSError as error:
             raise UnreadableError(path, f"cannot be opened: {error.strerror or error}") from error
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):  # `refresh` leaves it out, too
+            raise SegmentGoneError(path, "is not a file")
         _spare_cache(self._fd)
 
     def __del__(self) -> None:

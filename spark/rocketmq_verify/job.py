@@ -20,7 +20,7 @@ from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anch
 from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, plan
 from rocketmq_verify.domain.planning.identities import check_identities
-from rocketmq_verify.domain.planning.lineage import Lineage, lineage
+from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
 from rocketmq_verify.domain.planning.table_findings import unreachable
 from rocketmq_verify.domain.repair import Repair, repairs
 from rocketmq_verify.domain.verdict import in_order, verdict
@@ -83,6 +83,8 @@ class _Job:
         self._progress.phase(f"reading the states of {len(request.places)} replicas")
         before = self._timed("states", replicas.describe)
         check_identities(before)
+        replicas.failed.update(other_sizes(before))
+        before = [log for log in before if log.name not in replicas.failed]
         first = lineage(before)
         marks = Watermarks()
         what = plan(first, (), chunk_size=request.chunk_size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketmq_commitlog.digests import DigestJob
-from rocketmq_commitlog.errors import AbsentError, LogReadError, NotALogError
+from rocketmq_commitlog.errors import AbsentError, LogReadError, NoFolderError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import LogPaths, read_state
 from rocketmq_commitlog.token_bucket import TokenBucket
@@ -48,11 +48,11 @@ class FileSource(Opened):
         """See `Source`.
 
         Raises:
-            SpecError: there is no commit log in the directory.
+            SpecError: there is no such directory.
         """
         try:
             state = read_state(self._paths, sleep=self._sleep)
-        except NotALogError as error:
+        except NoFolderError as error:
             raise SpecError(f"{self.name}: {error}") from error
         except LogReadError as error:
             raise SourceError(self.name, str(error)) from error

@@ -7,7 +7,7 @@ import pytest
 
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.planning.lineage import SegmentSizeError, lineage
+from rocketmq_verify.domain.planning.lineage import SegmentSizeError, lineage, other_sizes
 from rocketmq_verify.domain.planning.points import consistent_point, settled
 from tests.verify.logs_kit import log
 
@@ -64,6 +64,16 @@ def test_what_is_not_confirmed_is_not_compared() -> None:
 def test_files_of_two_sizes_are_refused_with_both_names() -> None:
     with pytest.raises(SegmentSizeError, match=r"of a have 1000 bytes, those of b 2000"):
         lineage([log("a"), log("b", size=2000)])
+
+
+def test_one_log_with_files_of_another_size_does_not_stop_the_others() -> None:
+    odd = other_sizes([log("a"), log("b"), log("c", size=2000)])
+    assert list(odd) == [C]
+    assert "files of a have 1000 bytes, those of c 2000" in odd[C]
+    assert other_sizes([log("a"), log("c", size=2000)]) == {}
+    assert other_sizes([log("a"), log("b"), log("c", size=2000), log("d", size=2000)]) == {}
+    cut = msgspec.structs.replace(log("c", end=1300, begin=1000), segment_size=437)
+    assert other_sizes([log("a", end=1900), log("b", end=1900), cut]) == {}, "a file that was cut"
 
 
 def test_nothing_and_empty_logs() -> None:

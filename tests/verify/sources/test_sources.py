@@ -1,6 +1,7 @@
 """Sources: the same log read from its files and through a sidecar, and what happens when it cannot be read."""
 
 import asyncio
+import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,8 +21,10 @@ from rocketmq_verify.sources import sidecar_source
 from rocketmq_verify.sources import source as sources
 from rocketmq_verify.sources.file_source import FileSource
 from rocketmq_verify.sources.open_source import open_source
+from rocketmq_verify.sources.replicas import Replicas
 from rocketmq_verify.sources.sidecar_source import SidecarSource
 from rocketmq_verify.sources.source import GoneError, SourceError, SourceOptions, SpecError
+from rocketmq_verify.sources.work import Place
 from tests.commitlog.kit import SEGMENT, Log, save_small
 from tests.controller.grpc_kit import Authority
 from tests.ports import free_ports
@@ -95,6 +98,33 @@ def test_a_log_in_files(tmp_path: Path) -> None:
         assert source.read(Extent(SEGMENT + 1, 2 * SEGMENT + 1)) == written.data[1 : SEGMENT + 1]
         with pytest.raises(GoneError, match=segment_name(0)):
             source.read(Extent(SEGMENT - 1, SEGMENT + 1))
+
+
+@pytest.mark.parametrize("damage", ["a stray name", "a file that is too long"])
+def test_one_bad_log_does_not_stop_the_others(tmp_path: Path, damage: str) -> None:
+    places = [Place(ReplicaName(name), f"files:{Log(0).fill(3).save(tmp_path / name)}") for name in "abc"]
+    folder = tmp_path / "b" / "commitlog"
+    if damage == "a stray name":
+        (folder / segment_name(77)).write_bytes(b"x")
+    else:
+        file = folder / segment_name(SEGMENT)
+        file.write_bytes(file.read_bytes() + bytes(4096))
+    replicas = Replicas(places, SourceOptions())
+    assert [log.name for log in replicas.describe()] == ["a", "c"]
+    assert list(replicas.failed) == ["b"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_file_that_is_none_is_missing_and_no_more(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    written = Log(0).fill(3)
+    file = written.save(tmp_path) / "commitlog" / segment_name(SEGMENT)
+    file.unlink()
+    make(file)
+    with files(tmp_path) as source:
+        assert source.describe().segments == (0, 2 * SEGMENT)
+        assert [one.digest is None for one in source.digests([chunk(0, 100), chunk(SEGMENT, 100)])] == [False, True]
+        with pytest.raises(GoneError, match="is not a file"):
+            source.read(Extent(SEGMENT, SEGMENT + 10))
 
 
 def test_a_file_that_was_created_again(tmp_path: Path) -> None:

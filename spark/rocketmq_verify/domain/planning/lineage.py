@@ -16,6 +16,7 @@ Some contradictions are only apparent:
   unless the replica is `strict`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -143,6 +144,25 @@ def segment_size(logs: Iterable[ReplicaLog]) -> int:
                 "mappedFileSizeCommitLog must be equal in a group; verify only directories of one group"
             )
     return size
+
+
+def other_sizes(logs: Sequence[ReplicaLog]) -> dict[ReplicaName, str]:
+    """Replicas whose files differ in size from those of two and more others, and of most: one of them does not stop
+    the comparison of the others. None where most do not agree."""
+    sizes = Counter(log.segment_size for log in logs if log.segments)
+    if len(sizes) < 2:
+        return {}
+    (size, count), (_, next_count) = sizes.most_common(2)
+    most = [log for log in logs if log.segment_size == size]
+    if count < 2 or count == next_count:
+        return {}
+    found: dict[ReplicaName, str] = {}
+    for log in logs:
+        try:
+            segment_size((most[0], log))
+        except SegmentSizeError as error:
+            found[log.name] = str(error)
+    return found
 
 
 def _zone(log: ReplicaLog, point: int | None, reference: ReplicaLog, confirm: int) -> Zone:
