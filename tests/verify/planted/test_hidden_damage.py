@@ -196,6 +196,23 @@ def test_a_last_record_with_another_queue_is_no_stale_tail_if_it_was_stored_in_t
     assert mismatches(made.replicas) == [(Kind.CORRUPT_RECORD, ("b",), message.offset)]
 
 
+@pytest.mark.parametrize("table", ["short", "gone"])
+@pytest.mark.parametrize("last", [1, 3])
+def test_last_records_with_other_times_are_no_stale_tail_where_no_epoch_begins(table: str, last: int) -> None:
+    """Its table does not show the newest epoch, so its last bytes may be another history by the tables."""
+    made = Group(3).fill(20)
+    made.elect(made["b"])
+    for _ in range(5):
+        made.put(700)
+    made.sync()
+    made["c"].epochs = made["c"].epochs[:1] if table == "short" else []
+    for message in made.messages[-last:]:
+        made["c"].flip(message.offset + 60, 3)  # storeTimestamp
+    assert mismatches(made.replicas) == [
+        (Kind.CORRUPT_RECORD, ("c",), message.offset) for message in made.messages[-last:]
+    ]
+
+
 def test_a_slave_that_ends_within_a_damaged_record_is_damaged() -> None:
     made = Group(3).fill(40)
     for _ in range(3):

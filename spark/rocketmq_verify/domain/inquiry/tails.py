@@ -3,7 +3,8 @@
 There the tables allow the replica other bytes than the reference's, up to its end. In another history every record
 differs from the first on: they were written at another time. So one whole equal record after the difference proves the
 same history, and the difference is damage; equal times in the differing record prove it too. Equal bytes
-alone prove nothing: bodies repeat.
+alone prove nothing: bodies repeat. And another history begins where an epoch does: last records that differ behind
+equal ones of the same epoch are damaged, even if nothing equal follows.
 """
 
 from collections.abc import Sequence
@@ -117,6 +118,8 @@ def _tail_finding(lineage: Lineage, zone: Zone, partner: ReplicaName, found: Fou
 
 def is_tail(found: Found, zone: Zone, partner: ReplicaName, lineage: Lineage) -> Requests[bool]:
     """Whether the replica of `zone` has another history from `found` on than `partner` has."""
+    if not _begins_epoch(found, zone, lineage):
+        return False
     size = lineage.segment_size
     ours = sound(found.window, zone.replica, found, size)
     if ours and not sound(found.window, partner, found, size):
@@ -132,6 +135,16 @@ def is_tail(found: Found, zone: Zone, partner: ReplicaName, lineage: Lineage) ->
         return False
     # a broken record alone is not another history: that needs a sound one
     return ours or (yield from _has_sound(Extent(found.extent.start, end), zone.replica, lineage))
+
+
+def _begins_epoch(found: Found, zone: Zone, lineage: Lineage) -> bool:
+    """Whether a master may have begun here: at an epoch of the reference, or where the tables part. True where too
+    little is known: the zone's table has nothing in common with the reference's, or the reference's begins later."""
+    starts = [start for _, start in lineage.epochs.starts()]
+    apart = zone.sure == zone.extent.start and zone.last_epoch >= 0
+    if apart or not starts or starts[0] > found.extent.start:
+        return True
+    return any(found.extent.start <= start < found.extent.end for start in (zone.sure, *starts))
 
 
 def ends_alike(zone: Zone, partner: ReplicaName, lineage: Lineage) -> Requests[bool]:
