@@ -145,11 +145,12 @@ def _publish(options: Options, run: "Run | None", problem: str, began: float) ->
     if not (settings.namespace and settings.broker_group):
         return
     from rocketmq_verify.report import kube_status  # noqa: PLC0415
+    from rocketmq_verify.report.left_out import left_out  # noqa: PLC0415
 
     if run is None:
         outcome = kube_status.failure(problem, full=settings.full)
     else:
-        outcome = kube_status.outcome_of(run.verdict, history_error=run.history_error)
+        outcome = kube_status.outcome_of(run.verdict, unseen=left_out(run), history_error=run.history_error)
     kube_status.publish(settings.namespace, settings.broker_group, outcome, seconds=time.monotonic() - began)
 
 

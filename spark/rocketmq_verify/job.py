@@ -252,6 +252,7 @@ class _Job:
             figures=figures,
             spans=known,
             earlier=earlier,
+            last_full_ms=None if marks is None else marks.last_full_ms,
             history_error=problem,
         )
 

@@ -103,5 +103,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The state of every byte now."""
     earlier: tuple[RunSummary, ...] = ()
     """This run and those before it, oldest first; none without a history."""
+    last_full_ms: int | None = None
+    """When a run that read everything ended, this one included, in milliseconds since 1970; None: unknown."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or there is no history."""

@@ -4,6 +4,7 @@ import msgspec
 
 from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.report.left_out import left_out
 from rocketmq_verify.run import Run
 
 MOST_TOPICS = 1000
@@ -52,6 +53,8 @@ def encode(run: Run, *, plan: bool) -> bytes:
     whole["runId"] = run.run_id
     whole["structure"] = None if structure is None else _structure(structure, sampled=run.checked.sampled)
     whole["queues"] = run.checked.queues
+    whole["notLookedAt"] = left_out(run)
+    whole["lastFullMs"] = run.last_full_ms
     whole["travelledBytes"] = run.figures.travelled_bytes
     whole["startedMs"] = run.figures.started_ms
     whole["seconds"] = run.timings

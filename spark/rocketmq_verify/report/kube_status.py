@@ -7,7 +7,7 @@ of its own, only this one field, with the rights of the job's ServiceAccount.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -70,12 +70,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Compared, of the log."""
 
 
-def outcome_of(verdict: Verdict, *, history_error: str = "") -> Outcome:
-    """Of a run with a verdict; `history_error`: why it is not kept, so that the next run reads as much again."""
+def outcome_of(verdict: Verdict, *, unseen: Sequence[str] = (), history_error: str = "") -> Outcome:
+    """Of a run with a verdict.
+
+    Args:
+        unseen: what it did not look at (`left_out`).
+        history_error: why it is not kept, so that the next run reads as much again.
+    """
+    message = verdict.summary + (f"; not looked at: {', '.join(unseen)}" if unseen else "")
     shown = [finding for finding in verdict.findings if finding.severity is not Severity.INFORMATION]
     return Outcome(
         result=_RESULTS[verdict.result],
-        message=verdict.summary + (f"; not kept: {history_error}" if history_error else ""),
+        message=message + (f"; not kept: {history_error}" if history_error else ""),
         full=verdict.full,
         aligned_up_to=verdict.aligned_up_to,
         epoch=verdict.epoch,

@@ -6,6 +6,7 @@ from typing import Final
 from rocketmq_verify.domain.repair import NOTHING_TO_DO
 from rocketmq_verify.domain.reports import FindingReport
 from rocketmq_verify.domain.verdict import ReplicaReport
+from rocketmq_verify.report.left_out import left_out
 from rocketmq_verify.report.markup import visible
 from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
@@ -85,6 +86,8 @@ def _work(run: Run) -> Iterator[str]:
     if checked.queues is not None:
         lag = f", {checked.queues.lag} records without a unit yet" if checked.queues.lag else ""
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
+    if unseen := left_out(run):
+        yield f"Not looked at: {'; '.join(unseen)}."
     yield f"{seconds.total:.1f} s in all, {seconds.session:.1f} s of them until Spark was ready."
 
 

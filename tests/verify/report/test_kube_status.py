@@ -116,6 +116,11 @@ def test_a_history_that_is_full_is_reported() -> None:
     assert outcome.message == "in one sentence; not kept: /history: No space left on device"
 
 
+def test_what_was_not_looked_at_is_in_the_message() -> None:
+    outcome = outcome_of(verdict_with(Result.ALIGNED), unseen=("the structure of the log", "consume queues"))
+    assert outcome.message == "in one sentence; not looked at: the structure of the log, consume queues"
+
+
 def test_mismatches_are_counted_and_come_first_and_information_is_left_out() -> None:
     found = [finding(Kind.CORRUPT_RECORD, f"record {number}", number) for number in range(30)]
     noise = [finding(Kind.STALE_TAIL, "stale"), finding(Kind.UNREACHABLE, "not heard")]

@@ -1,12 +1,19 @@
 """The result as text, where what it tells of comes from messages that anybody may have sent."""
 
+import json
+
+import msgspec
 import pytest
 
+from rocketmq_verify.domain.model import Extent
+from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.history.rows import Group
-from rocketmq_verify.report import text_report
-from rocketmq_verify.run import Checked, Run, Timings
-from tests.verify.report.report_kit import A, B, C, figures, flipped, plan, verdict
+from rocketmq_verify.report import json_report, text_report
+from rocketmq_verify.report.findings import when
+from rocketmq_verify.report.left_out import left_out
+from rocketmq_verify.run import Checked, QueueSummary, Run, Timings
+from tests.verify.report.report_kit import NOW, SEGMENT, A, B, C, figures, flipped, plan, verdict
 
 SECONDS = Timings(total=9.25, states=0.1, session=8.0, warm_up=3.0, scan=0.5, inquiry=0.1, structure=0.2, queues=0.2)
 
@@ -44,3 +51,27 @@ def test_nothing_steers_the_terminal(hostile: str) -> None:
     assert all(line.isprintable() for line in text.splitlines())
     assert len(text.splitlines()) == len(text_report.text(run_with("orders-eu"), plan=True).splitlines())
     text.encode()
+
+
+def test_what_a_run_did_not_look_at_is_said() -> None:
+    run = run_with("orders-eu")
+    text = text_report.text(run, plan=False)
+    assert (
+        "Not looked at: 6.29 MB that earlier runs compared (last full run: never); the structure of the log; "
+        "consume queues.\n"
+    ) in text
+    sampled = Structure(extent=Extent(0, SEGMENT), first=0, next=SEGMENT)
+    queues = QueueSummary(units=1, lag=0, superseded=0, faults=0)
+    some = msgspec.structs.replace(
+        run, last_full_ms=NOW, checked=Checked(structure=sampled, sampled=True, queues=queues)
+    )
+    assert left_out(some) == (
+        f"6.29 MB that earlier runs compared (last full run: {when(NOW)})",
+        "the structure of the log except for a sample",
+    )
+    everything = msgspec.structs.replace(
+        some, verdict=verdict(full=True), checked=Checked(structure=sampled, queues=queues)
+    )
+    assert left_out(everything) == ()
+    assert json.loads(json_report.encode(some, plan=False))["notLookedAt"] == list(left_out(some))
+    assert "Not looked at" not in text_report.text(everything, plan=False)

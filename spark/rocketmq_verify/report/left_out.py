@@ -1,0 +1,25 @@
+"""What a run did not look at: "aligned" says nothing about it. For all reports."""
+
+from rocketmq_verify.report.findings import when
+from rocketmq_verify.run import Run
+from rocketmq_verify.sizes import format_bytes
+
+
+def left_out(run: Run) -> tuple[str, ...]:
+    """One phrase each; empty if nothing was compared, or everything was read."""
+    verdict, checked = run.verdict, run.checked
+    if verdict.aligned_up_to is None:
+        return ()
+    found = []
+    rest = verdict.old_bytes - max(verdict.compared_bytes - verdict.new_bytes, 0)
+    if rest > 0 and not verdict.full:
+        last = "never" if run.last_full_ms is None else when(run.last_full_ms)
+        found.append(f"{format_bytes(rest)} that earlier runs compared (last full run: {last})")
+    if verdict.new_bytes or verdict.full:
+        if checked.structure is None:
+            found.append("the structure of the log")
+        elif checked.sampled:
+            found.append("the structure of the log except for a sample")
+        if checked.queues is None:
+            found.append("consume queues")
+    return tuple(found)
