@@ -27,6 +27,7 @@ from rocketmq_broker.tables.consumer_protocols import GroupTable
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode, SerializeType
+from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.send import (
@@ -162,8 +163,8 @@ class SendProcessor:
             return None
         try:
             outgoing, appended = self._append(header, target, queue_id, body, peer)
-        except (RequestRefusedError, StoreError, OSError) as error:
-            log.warning("reply not stored", topic=header.topic, reason=str(error))
+        except (RequestRefusedError, FormatError, StoreError, OSError) as error:
+            log.debug("reply not stored", topic=header.topic, reason=str(error))
             return None
         self._stored(header, outgoing, appended, target, now)
         return appended

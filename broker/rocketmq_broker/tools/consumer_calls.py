@@ -194,5 +194,5 @@ async def _status_of(consumer: Peer, client: Client, question: RemotingCommand) 
         reason = answer.remark
     except (PeerCallError, BodyError) as error:
         reason = str(error)
-    log.info("consumer does not tell its offsets", client=client.client_id, code=question.code, reason=reason)
+    log.debug("consumer does not tell its offsets", client=client.client_id, code=question.code, reason=reason)
     return None

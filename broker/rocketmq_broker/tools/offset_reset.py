@@ -102,15 +102,11 @@ class OffsetReset:
     def _reset(self, command: RemotingCommand, peer: Peer) -> Answer:
         header = decode_header(ResetOffsetRequestHeader, command.ext_fields or {})
         if self._here:
-            self._check_master()
+            self._check(header)
         topic = self._topics.get(header.topic)
-        if topic is None and self._here:
-            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if topic is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
             raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if self._here and self._groups.get(header.group) is None:
-            raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
         if header.queue_id >= topic.read_queue_nums:
             remark = f"queueId[{header.queue_id}] is illegal, topic {header.topic} has {topic.read_queue_nums} queues"
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
@@ -133,8 +129,8 @@ class OffsetReset:
                 await pace.rest()
             targets[queue_id] = self._goal(header, queue_id)
         body = self._body(header.topic, targets)
-        # in one step: all of them, or none where the role has changed meanwhile
-        self._check_master()
+        # in one step: all of them, or none where the role has changed meanwhile, or what they are about was deleted
+        self._check(header)
         for queue_id, target in targets.items():
             if not self._offsets.reset(header.group, header.topic, queue_id, target):
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "there is no room for more consumer offsets")
@@ -150,6 +146,14 @@ class OffsetReset:
             if problem is not None:
                 return response(command, ResponseCode.SYSTEM_BUSY, problem)
         return answer
+
+    def _check(self, header: ResetOffsetRequestHeader) -> None:
+        """As Java, in its order."""
+        self._check_master()
+        if self._topics.get(header.topic) is None:
+            raise RequestRefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
+        if self._groups.get(header.group) is None:
+            raise RequestRefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {header.group} does not exist")
 
     def _check_master(self) -> None:
         if self._role.role is not Role.MASTER or self._role.handing_over:

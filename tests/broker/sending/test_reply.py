@@ -74,6 +74,15 @@ async def test_a_reply_reaches_its_requester(tmp_path: Path, code: int) -> None:
         assert stored(group)
 
 
+async def test_a_reply_that_no_log_can_hold_reaches_its_requester(tmp_path: Path) -> None:
+    async with running(tmp_path) as group, connected(group) as asker:
+        await asker.joins("asker@1", producer="P")
+        sent = asker.ask(reply_request(b""))
+        asker.answer(await asker.asked(PUSH))
+        assert (await asker.answered(sent)).code == ResponseCode.SUCCESS
+        assert not stored(group)
+
+
 async def test_replies_are_not_stored_where_that_is_turned_off(tmp_path: Path) -> None:
     async with running(tmp_path, storeReplyMessageEnable=False) as group, connected(group) as asker:
         await asker.joins("asker@1", producer="P")

@@ -130,6 +130,23 @@ async def test_what_cannot_be_reset_is_refused(tmp_path: Path) -> None:
         assert group.app.tables.offsets.pending_resets.find("G", "T", 0) is None, "its next master's business"
 
 
+async def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as group:
+        await filled(group)
+        search = group.app.store.offset_by_time
+
+        def delete(topic: str, queue_id: int, timestamp: int) -> int:
+            group.app.topics.delete(topic, state_version=1, now_ms=1)
+            group.app.tables.offsets.remove_topic(topic)
+            return search(topic, queue_id, timestamp)
+
+        monkeypatch.setattr(group.app.store, "offset_by_time", delete)
+        assert (await group.call(reset())).code == ResponseCode.TOPIC_NOT_EXIST
+        assert group.app.tables.offsets.find("G", "T", 0) is None
+
+
 async def test_a_deleted_group_leaves_no_reset(tmp_path: Path) -> None:
     async with running(tmp_path) as group:
         await filled(group)
