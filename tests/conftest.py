@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from rocketmq_verify.engine.session import Engine, SessionOptions
+from tests import unheard
 
 MEASURED = pytest.StashKey[list[str]]()
 """Lines to show after all tests: what was measured in them."""
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     synchronous test, which nobody closes; the warning then hits whatever test runs when it is collected."""
     config.stash[MEASURED] = []
     asyncio.set_event_loop(None)
+    unheard.register(config)
     _track_transports()
     hypothesis.settings.register_profile(
         "any speed", hypothesis.settings.default, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -1,0 +1,85 @@
+"""A test fails if an error during it reached no one: a plugin of pytest for all suites.
+
+asyncio writes such errors to its log, most of them when what failed is collected as garbage: `Task exception was never
+retrieved`, `Future exception was never retrieved`, `Task was destroyed but it is pending`, `Exception in callback`.
+Python warns of a coroutine that was never awaited. Tasks are looked at after each test. What only the garbage collector
+finds fails the last test of its file.
+"""
+
+import asyncio
+import gc
+import logging
+import warnings
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+
+class _Ear(logging.Handler):
+    """Keeps the errors that asyncio logs: its handlers of last resort."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.heard: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(self.format(record))
+
+    def take(self) -> list[str]:
+        heard, self.heard = self.heard, []
+        return heard
+
+
+EAR = _Ear()
+NEVER_AWAITED = r"coroutine .* was never awaited"
+
+
+def pytest_configure() -> None:
+    logging.getLogger("asyncio").addHandler(EAR)
+
+
+def pytest_unconfigure() -> None:
+    logging.getLogger("asyncio").removeHandler(EAR)
+
+
+@pytest.fixture
+def unheard() -> Iterator[list[str]]:
+    """For tests of errors that reach no one: takes what was heard, so that the test does not fail."""
+    yield EAR.heard
+    EAR.heard.clear()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    try:
+        yield
+        _find_failed_tasks()
+        if nextitem is None or nextitem.path != item.path:
+            _collect_garbage()
+    finally:
+        heard = EAR.take()
+    if heard:
+        pytest.fail("errors that reached no one:\n" + "\n".join(heard), pytrace=False)
+
+
+def _find_failed_tasks() -> None:
+    """Tasks that failed in a loop that has ended: no one can await them any longer."""
+    for task in list(asyncio.tasks._all_tasks):  # type: ignore[attr-defined]
+        if task.done() and task.get_loop().is_closed() and task._log_traceback:
+            EAR.heard.append(f"Task exception was never retrieved: {task!r}")
+            task.exception()  # not again when it is collected
+
+
+def _collect_garbage() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.filterwarnings("always", NEVER_AWAITED, RuntimeWarning)  # others as the test wants them
+        gc.collect()
+    EAR.heard += [str(one.message) for one in warned if one.category is RuntimeWarning]
+
+
+def register(config: Any) -> None:
+    """For a conftest.py that is not at the root, which may not name plugins."""
+    module = __import__(__name__, fromlist=["register"])
+    if not config.pluginmanager.is_registered(module):
+        config.pluginmanager.register(module, "unheard")
