@@ -52,6 +52,8 @@ class Whole:
         self.dice = random.Random(seed)
         self.carried: set[tuple[str, int]] = set()
         """uid and generation of what was carried out at some time."""
+        self.were_ready: set[str] = set()
+        """Uids of pods that were ready at some time: the watch reports of no two pods at one moment."""
         self.writes: list[str] = []
         self.server = Server(self._look)
         self.cluster = Cluster(self.server, self.dice)
@@ -215,6 +217,7 @@ class Whole:
     # What has to hold
 
     def _look(self) -> None:
+        self.were_ready.update(pod["metadata"]["uid"] for pod in self.server.of("Pod") if is_ready(pod))
         for kind, name in RESOURCES.items():
             body = self.server.get(kind, name)
             if body is not None and self._is_carried_out(body):
@@ -231,7 +234,8 @@ class Whole:
             seen
             and stateful_set["spec"]["replicas"] == wanted
             and sorted(map(ordinal_of, pods)) == list(range(wanted))
-            and all(is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
+            and all("deletionTimestamp" not in pod["metadata"] for pod in pods)
+            and all(pod["metadata"]["uid"] in self.were_ready for pod in pods)
             and all(pod["metadata"]["annotations"][MARKER] == _marker(spec) for pod in pods)
             and all(pod["metadata"]["labels"]["controller-revision-hash"] == revision(stateful_set) for pod in pods)
         )
