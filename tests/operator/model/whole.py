@@ -54,6 +54,8 @@ class Whole:
         """uid and generation of what was carried out at some time."""
         self.were_ready: set[str] = set()
         """Uids of pods that were ready at some time: the watch reports of no two pods at one moment."""
+        self.last_sets: dict[str, Body] = {}
+        """By kind: the last StatefulSet, because the watch may report of its pods before it reports its deletion."""
         self.writes: list[str] = []
         self.server = Server(self._look)
         self.cluster = Cluster(self.server, self.dice)
@@ -225,9 +227,10 @@ class Whole:
 
     def _is_carried_out(self, body: Body) -> bool:
         kind, spec = body["kind"], body["spec"]
-        stateful_set = self.server.get("StatefulSet", STATEFUL_SETS[kind])
+        stateful_set = self.server.get("StatefulSet", STATEFUL_SETS[kind]) or self.last_sets.get(kind)
         if stateful_set is None:
             return False
+        self.last_sets[kind] = stateful_set
         wanted, pods = spec[SIZES[kind]], self.cluster.pods(kind)
         seen = stateful_set.get("status", {}).get("observedGeneration") == stateful_set["metadata"]["generation"]
         return (
