@@ -3,17 +3,22 @@
 asyncio writes such errors to its log, most of them when what failed is collected as garbage: `Task exception was never
 retrieved`, `Future exception was never retrieved`, `Task was destroyed but it is pending`, `Exception in callback`.
 Python warns of a coroutine that was never awaited. Tasks are looked at after each test. What only the garbage collector
-finds fails the last test of its file.
+finds fails the last test of its file. The logs of processes that the tests start are searched for the same lines, and
+for those of `rocketmq_runtime.background`.
 """
 
 import asyncio
 import gc
 import logging
+import re
 import warnings
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from rocketmq_demo.processes import OwnedProcess
 
 
 class _Ear(logging.Handler):
@@ -33,10 +38,23 @@ class _Ear(logging.Handler):
 
 EAR = _Ear()
 NEVER_AWAITED = r"coroutine .* was never awaited"
+LINES = re.compile(
+    rb"exception was never retrieved|was never awaited|Exception in callback|unhandled exception during"
+    rb"|work in the background has failed"
+)
+LOGS: dict[Path, int] = {}
+"""Logs of processes, and how far each was searched."""
 
 
 def pytest_configure() -> None:
     logging.getLogger("asyncio").addHandler(EAR)
+    begin = OwnedProcess.__init__
+
+    def begun(self: OwnedProcess, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        LOGS.setdefault(self.log_path, 0)
+
+    OwnedProcess.__init__ = begun  # type: ignore[method-assign]
 
 
 def pytest_unconfigure() -> None:
@@ -55,6 +73,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         yield
         _find_failed_tasks()
+        _search_logs()
         if nextitem is None or nextitem.path != item.path:
             _collect_garbage()
     finally:
@@ -69,6 +88,22 @@ def _find_failed_tasks() -> None:
         if task.done() and task.get_loop().is_closed() and task._log_traceback:
             EAR.heard.append(f"Task exception was never retrieved: {task!r}")
             task.exception()  # not again when it is collected
+
+
+def _search_logs() -> None:
+    """What the processes have written since the test before."""
+    for path, searched in list(LOGS.items()):
+        try:
+            with path.open("rb") as log:
+                log.seek(searched)
+                text = log.read()
+        except FileNotFoundError:
+            del LOGS[path]
+            continue
+        whole = text.rfind(b"\n") + 1
+        LOGS[path] = searched + whole
+        found = [line for line in text[:whole].splitlines() if LINES.search(line)]
+        EAR.heard += [f"{path}: {line[:2000].decode(errors='replace')}" for line in found]
 
 
 def _collect_garbage() -> None:

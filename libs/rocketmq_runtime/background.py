@@ -16,13 +16,14 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 _FAILED = "work in the background has failed: report this line, and restart the process if that work is not done"
+_FAILED_ALONE = "work whose caller had left has failed: check what it was to do, and repeat it"
 _RUNNING: set["asyncio.Future[Any]"] = set()
 
 
 def start(work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
     """Run `work`, which no one waits for. Its failure is logged when it ends; a cancellation is none."""
     task = awaited(work, name)
-    task.add_done_callback(partial(_report, name))
+    task.add_done_callback(partial(_report, _FAILED, name))
     return task
 
 
@@ -41,7 +42,7 @@ async def shielded(work: "Coroutine[Any, Any, T] | asyncio.Future[T]", name: str
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        future.add_done_callback(partial(_report, name))
+        future.add_done_callback(partial(_report, _FAILED_ALONE, name))
         raise
 
 
@@ -56,7 +57,7 @@ async def completed(work: "Coroutine[Any, Any, T] | asyncio.Future[T]", name: st
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        _report(name, future)
+        _report(_FAILED_ALONE, name, future)
         raise cancelled
     return future.result()
 
@@ -65,6 +66,6 @@ def _future(work: "Coroutine[Any, Any, T] | asyncio.Future[T]", name: str) -> "a
     return work if isinstance(work, asyncio.Future) else awaited(work, name)
 
 
-def _report(name: str, ended: "asyncio.Future[Any]") -> None:
+def _report(event: str, name: str, ended: "asyncio.Future[Any]") -> None:
     if not ended.cancelled() and (error := ended.exception()) is not None:
-        log.error(_FAILED, work=name, exc_info=error)
+        log.error(event, work=name, exc_info=error)

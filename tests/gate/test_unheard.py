@@ -1,5 +1,6 @@
 """tests/unheard.py: errors that reach no one fail the test in which they happen."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -77,12 +78,29 @@ HEARD = {
         """,
         "Exception in callback*",
     ),
+    "in the log of a process": (
+        """
+        def test_it(tmp_path):
+            from rocketmq_demo.processes import OwnedProcess
+
+            with OwnedProcess("p", ["echo", "Task exception was never retrieved"], folder=tmp_path) as process:
+                process.wait(60)
+        """,
+        "*out.log: Task exception was never retrieved",
+    ),
 }
 NOT_HEARD = {
     "awaited": """
         async def test_it():
             with pytest.raises(ValueError):
                 await asyncio.create_task(fails())
+        """,
+    "a process without errors": """
+        def test_it(tmp_path):
+            from rocketmq_demo.processes import OwnedProcess
+
+            with OwnedProcess("p", ["echo", "ready"], folder=tmp_path) as process:
+                process.wait(60)
         """,
     "cancelled at the end": """
         async def test_it():
@@ -102,7 +120,7 @@ Run = Callable[[dict[str, str]], pytest.RunResult]
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     pytester.makeini(
         "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
     )

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from rocketmq_runtime import background
 
 Lines = list[MutableMapping[str, Any]]
-HEARD = "work in the background has failed"
+HEARD = ("work in the background has failed", "work whose caller had left has failed")
 
 
 class _Work:
