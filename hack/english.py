@@ -1,5 +1,6 @@
-"""Finds words that are not plain English in what people read. `--check` fails on them in what users read (make check),
-`--list PREFIX` shows them in all files below a folder, `--count` gives hits per 10,000 words, of other projects too.
+"""Finds words that are not plain English in what people read. `--check` fails on them in what users read and in the
+product's code (make check), `--list PREFIX` shows them in all files below a folder, `--count` gives hits per 10,000
+words, of other projects too.
 
 Users read the docs, the CRDs, the chart, the protos, help texts, error messages and log lines; maintainers read
 docstrings and comments. Strings of code are those in product packages only.
@@ -146,7 +147,9 @@ def count(root: Path) -> dict[str, tuple[int, int]]:
 def main() -> int:
     """0: nothing found; 1: something."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail on banned words in what users read")
+    parser.add_argument(
+        "--check", action="store_true", help="fail on banned words in what users read and in product code"
+    )
     parser.add_argument("--list", metavar="PREFIX", help="print each hit in files below PREFIX")
     parser.add_argument("--count", action="store_true", help="hits per 10,000 words")
     parser.add_argument("folders", nargs="*", type=Path, help="other projects to count")
@@ -159,7 +162,7 @@ def main() -> int:
         return 0
     failed = False
     for text in texts(ROOT, tracked(ROOT)):
-        if options.list is None and text.area != "user":
+        if options.list is None and text.area != "user" and not PRODUCT.match(text.path):
             continue
         if options.list is not None and not text.path.startswith(options.list):
             continue

@@ -3,7 +3,7 @@
 All controllers are asked at once who leads (1005), and the request goes to the address at which a controller answered
 that it leads itself. The address that a controller says of the leader may not be reachable from here (NAT, port
 mappings, names of another network). It is asked too, beside the given ones, and counts if the leader answers there. So
-neither a dead controller nor a wrong address delays the request. During an election (nobody leads, or the leader
+neither a dead controller nor a wrong address delays the request. During an election (no one leads, or the leader
 answers 2007) all are asked again for the time that one answer may take. That is safe: nothing was changed so far.
 """
 

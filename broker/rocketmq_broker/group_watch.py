@@ -59,7 +59,7 @@ class GroupWatch:
         on_answer: Callable[[Mapping[int, str]], None] = lambda _: None,
     ) -> None:
         """`address`: brokerIP1:listenPort. `on_change`: `members` changed. `on_answer`: whom the name servers list,
-        after each answer; without name servers nobody, once."""
+        after each answer; without name servers no one, once."""
         self._settings = settings
         self._role = role
         self._topics = topics
@@ -170,7 +170,7 @@ class GroupWatch:
             self._on_answer(said)
 
     async def _members_by(self, server: str) -> Mapping[int, str] | None:
-        """What a name server says, empty if it knows nobody; None: it does not answer the question."""
+        """What a name server says, empty if it knows no broker; None: it does not answer the question."""
         cluster, name = self._settings.broker_cluster_name, self._settings.name
         compatible = self._settings.compatible_with_old_name_srv
         if compatible:

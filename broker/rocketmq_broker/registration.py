@@ -35,7 +35,7 @@ CALL_SECONDS = 3.0
 RETRY_SECONDS = 1.0
 """After a failed registration; also the minimum time between two that lost connections cause."""
 UNREGISTERED_SECONDS = 30.0
-"""Without any registration until operators are told."""
+"""Without any registration until it is reported."""
 UNREGISTER_SECONDS = 1.0
 """A name server that does not answer notices the closed connection itself."""
 

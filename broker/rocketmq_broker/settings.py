@@ -92,7 +92,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
 
     @property
     def heartbeat_period(self) -> float | None:
-        """Seconds between two heartbeats to a name server; None: there are none."""
+        """Seconds between two heartbeats to a name server; None: it sends none."""
         timeout = self.not_active_timeout
         return None if timeout is None else min(self.broker_heartbeat_interval, timeout / 3) / 1000
 

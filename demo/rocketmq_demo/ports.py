@@ -34,7 +34,7 @@ class PortPool:
         self._folder = Path(tempfile.gettempdir()) / f"rocketmq-ha-ports-{os.getuid()}"
 
     def block(self, blocks: int = 1) -> int:
-        """The first of four consecutive free ports, or of so many blocks of four."""
+        """The first of four consecutive free ports, or of that number of blocks of four."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         width = blocks * _WIDTH
         bases = list(range(_FIRST, _LAST - width + 1, _WIDTH))

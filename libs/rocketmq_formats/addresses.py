@@ -50,7 +50,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `host:port;host:port`, each once; blanks around them and empty parts do not count.
 
     Raises:
-        ValueError: one of them does not parse, or there is none in a text that is not blank.
+        ValueError: one of them does not parse, or a text that is not blank has none.
     """
     addresses = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(";")))))
     for address in addresses:

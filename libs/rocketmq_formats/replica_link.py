@@ -322,7 +322,7 @@ class Hold(Message, frozen=True, tag=True, array_like=True):
 
 
 class Following(Message, frozen=True, tag=True, array_like=True):
-    """This replica is a slave of the master named. The address is empty while nobody knows it, and without controllers:
+    """This replica is a slave of the master named. The address is empty while it is unknown, and without controllers:
     there `CopyFrom` follows."""
 
     epoch: int

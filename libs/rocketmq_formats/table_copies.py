@@ -5,7 +5,7 @@ The slave sends what it holds; the master answers with newer tables when there a
 So a change reaches the slaves within one round trip, and their next request confirms it to the master.
 
 The requests come to the port that every client can reach. So in a group with a secret each one carries a proof that its
-sender holds it (`copy_proof`), which is bound to the mastership and the connection by the master's nonce: nobody else
+sender holds it (`copy_proof`), which is bound to the mastership and the connection by the master's nonce: no one else
 can make one, and a recorded one proves nothing over another connection.
 """
 
@@ -113,11 +113,11 @@ def newer_offsets_request(version: DataVersion) -> RemotingCommand:
 
 
 class EscapedRequestHeader(Header, frozen=True):
-    """With GET_ALL_DELAY_OFFSET (45), from a new master: its epoch. An acting slave lets no more delayed messages
+    """With GET_ALL_DELAY_OFFSET (45), from a new master: its epoch. An acting slave lets no further delayed messages
     escape. Official brokers ignore it."""
 
     epoch: Int64 = 0
-    """0: from nobody who was elected."""
+    """0: from a replica that was not elected."""
 
 
 def escaped_request(epoch: int) -> RemotingCommand:

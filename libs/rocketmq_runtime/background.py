@@ -21,7 +21,7 @@ _RUNNING: set["asyncio.Future[Any]"] = set()
 
 
 def start(work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
-    """Run `work`, which no one waits for. Its failure is logged when it ends; a cancellation is none."""
+    """Run `work`, which no one waits for. Its failure is logged when it ends; a cancellation is not one."""
     task = awaited(work, name)
     task.add_done_callback(partial(_report, _FAILED, name))
     return task

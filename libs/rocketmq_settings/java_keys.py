@@ -1,6 +1,6 @@
 """A verdict on every key of RocketMQ 5.3.3's configuration classes: honoured, accepted without meaning, or refused.
 
-A Java file works here as it lies on somebody's disk, so each of its keys does what it does in Java, or is explained.
+A Java file works here as it lies on a user's disk, so each of its keys does what it does in Java, or is explained.
 Honoured are the keys that a process declares; what remains of Java's is below, with the reason. docs/java-keys.md is
 made from it (hack/configuration.py), and a test compares it with the official classes (tests/golden/keys).
 Source: rocketmq-all-5.3.3: BrokerConfig.java, MessageStoreConfig.java, NettyServerConfig.java, NettyClientConfig.java,

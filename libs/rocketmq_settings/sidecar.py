@@ -20,7 +20,7 @@ LeaseMillis = Annotated[int, msgspec.Meta(ge=200, le=9000, extra={"unit": "ms"})
 """Less than controllerHeartBeatTimeoutMills, and long enough for four heartbeats."""
 LEASE_MS: Final = 2000
 HangMillis = Annotated[int, msgspec.Meta(ge=200, le=60_000, extra={"unit": "ms"})]
-"""A healthy broker may take a tenth of a second to answer; one that takes a minute serves nobody."""
+"""A healthy broker may take a tenth of a second to answer; one that takes a minute is of no service."""
 HANG_MS: Final = 2000
 NOT_CAUGHT_UP_MS: Final = 15_000
 """Milliseconds that a slave may lag."""

@@ -16,7 +16,7 @@ SAMPLE: Final = 0.01
 
 SMALLEST_CHUNK_SIZE: Final = 4 << 10
 LARGEST_CHUNK_SIZE: Final = MAX_RANGE
-"""A sidecar digests no more in one range."""
+"""The most that a sidecar digests in one range."""
 _POWERS: Final = range(SMALLEST_CHUNK_SIZE.bit_length() - 1, LARGEST_CHUNK_SIZE.bit_length())
 CHUNK_SIZES: Final = tuple(f"{1 << power - 20}Mi" if power >= 20 else f"{1 << power - 10}Ki" for power in _POWERS)
 """As Kubernetes writes them."""

@@ -134,7 +134,7 @@ class MessageStore(QueueReading):
         if ends is not None and ends.position <= confirmed:
             self._lost = ends
         self.confirm(confirmed)
-        with suppress(StoreFullError):  # what can be read is served meanwhile
+        with suppress(StoreFullError):  # what can be read is served until then
             self.dispatch()
             while self.unfinished:
                 check()
@@ -306,7 +306,7 @@ class MessageStore(QueueReading):
 
     def deleted_at(self, topic: str) -> int:
         """Where in the log the topic was last deleted: its messages before that place are hidden. -1 if it was not, or
-        so long ago that nothing is left of it."""
+        if nothing of that part of the log is left."""
         return self._deletions.place_of(topic)
 
     # Dispatch, and reading from the log (from queues: `QueueReading`)
@@ -323,7 +323,7 @@ class MessageStore(QueueReading):
 
         Raises:
             StoreFullError: no room in the consume queues; call again later, nothing is lost. Sends are refused
-                meanwhile.
+                until then.
         """
         start = self._dispatcher.position
         try:

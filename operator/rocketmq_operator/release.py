@@ -1,6 +1,6 @@
 """`rocketmq-operator release-finalizers`: Helm runs it before an uninstall, because without the operator a finalizer
 keeps its resource forever. Stops the operator, which would add the finalizers again, and waits until its pods are gone.
-Then it holds the Lease while it removes the finalizers, against an operator that somebody started by hand.
+Then it holds the Lease while it removes the finalizers, against an operator that was started by hand.
 """
 
 import asyncio

@@ -134,7 +134,7 @@ class DelayService:
         await self._escaping.sent(SENDING_SECONDS)
 
     async def sent(self) -> None:
-        """After `stop`: until nothing is escaping, or for as long as a stopping broker waits for that."""
+        """After `stop`: until nothing is escaping, or for the time that a stopping broker waits for that."""
         await self._escaping.sent()
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
@@ -395,7 +395,7 @@ class DelayService:
         if left > 0:
             return left
         fact = self._escaped_with(level, self._progress[level].next, record, view)
-        draft.body = bytes(draft.body)  # the file may be deleted meanwhile
+        draft.body = bytes(draft.body)  # the file may be deleted before it is sent
         self._timers[level] = background.start(self._send(level, draft, fact), f"escape of delay level {level}")
         return None
 

@@ -53,7 +53,7 @@ class Escaping:
 
     @property
     def under_way(self) -> bool:
-        """Whether a message may be at another group, and nobody knows yet."""
+        """Whether a message may be at another group, and no answer tells yet."""
         return bool(self._sending)
 
     @property

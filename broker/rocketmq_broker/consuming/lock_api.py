@@ -8,7 +8,7 @@ Two rules beside the count keep two clients from holding a queue at a time, thou
 - A lock is taken back only by its client or by time, or at this broker when its topic or group is deleted. What a lost
   vote leaves behind at this broker is released if that request took it; anything older may be part of a majority that
   the client got at another master.
-- A broker that has just started gives nothing for as long as a lock lasts: it has forgotten whose queues are taken.
+- A broker that has just started gives nothing while a lock lasts: it has forgotten whose queues are taken.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java (which knows neither rule).
 """
 

@@ -76,7 +76,7 @@ class LockMembers:
         return decided
 
     def unlock(self, addresses: list[str], body: LockBatchRequestBody) -> None:
-        """Nobody waits for it: a member that does not learn it keeps the lock until it expires."""
+        """No one waits for it: a member that does not learn it keeps the lock until it expires."""
         command = _only_there(RequestCode.UNLOCK_BATCH_MQ, body)
         for address in addresses:
             self._start(self._tell(address, command))

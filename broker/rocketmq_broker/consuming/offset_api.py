@@ -90,7 +90,7 @@ class OffsetApi:
                 ResponseCode.INVALID_PARAMETER, f"no such offset can be kept: queueId {queue_id}, offset {offset}"
             )
         if self._role.acting:
-            return _at_once(request, peer)  # there is nobody to wait for
+            return _at_once(request, peer)  # there is no one to wait for
         return self.commit_answer(request, peer)
 
 

@@ -100,7 +100,7 @@ class SendBack:
             levels=self._levels,
         )
         topic = self._topic_of(retry, group, unit_mode=header.unit_mode)
-        # an administrator may have made the topic narrower: beyond its queues nobody would read the message
+        # an administrator may have made the topic narrower: beyond its queues no one would read the message
         queues = min(group.retry_queue_nums, topic.read_queue_nums) or group.retry_queue_nums
         queue_id = next(self._turn) % (1 if retry.dead else queues)
         try:

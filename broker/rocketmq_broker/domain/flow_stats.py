@@ -175,7 +175,7 @@ PORTION: Final = 2000
 def _sampler(counters: dict[str, Counter], keys: list[str], number: int, now: float) -> Callable[[], None]:
     def sample() -> None:
         for key in keys:
-            counter = counters.get(key)  # its topic or group may have been deleted meanwhile
+            counter = counters.get(key)  # its topic or group may have been deleted since
             if counter is not None and not counter.sample(number, now):
                 del counters[key]
 

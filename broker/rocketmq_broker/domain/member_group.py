@@ -29,7 +29,7 @@ class MemberGroup:
         return {broker_id: its for broker_id, its in sorted(self.addresses.items()) if its != own_address}
 
     def update(self, addresses: Mapping[int, str]) -> bool:
-        """Take a name server's answer; True if it changes anything. One that names nobody is no answer: that name
+        """Take a name server's answer; True if it changes anything. One that names no broker is no answer: that name
         server has just started."""
         if not addresses or addresses == self.addresses:
             return False

@@ -1,7 +1,7 @@
 """Makes messages visible to consumers as far as the sidecar confirms them: on a master what the SyncStateSet has, on a
 slave what its master says. Used by `replica.py`.
 
-The store is told the offsets at once: none is kept here that a change of role could make outdated or lose. Messages
+The store gets the offsets at once: none is kept here that a change of role could make outdated or lose. Messages
 become visible once per turn of the loop, after the answers that have become due in it, and in portions. A place where
 it does not get past is reported: as master this replica could not serve what follows.
 """

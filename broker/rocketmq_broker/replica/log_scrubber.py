@@ -159,7 +159,7 @@ class LogScrubber:
         # without units, which would take half as long again: an election waits for the tail
         await self._scan(check, None, TAIL_BYTES_PER_SECOND, interruptible=False)
         if self._ended or not self._store.is_valid(check):
-            return  # the log was cut meanwhile: read again
+            return  # the log was cut during the read: read again
         self._urgent.pop(0)
         if check.damage is not None:
             self._urgent.insert(0, (check.damage.offset, end))  # continue here once it is repaired
@@ -176,12 +176,12 @@ class LogScrubber:
         check, visit = self._store.log_check(sought.start, sought.end), self._store.units.visit()
         await self._scan(check, visit, TAIL_BYTES_PER_SECOND, interruptible=False)
         if self._ended or not self._store.is_valid(check):
-            return  # the log was cut meanwhile: read again
+            return  # the log was cut during the read: read again
         self._sought.pop(0)
         if check.damage is None:
             self._finish(visit)
         else:
-            self.suspect(check.damage.offset)  # no more: a cut before the visit may have moved the records
+            self.suspect(check.damage.offset)  # nothing else: a cut before the visit may have moved the records
         self._store.units.visited(sought, corrected=visit.corrected)
         self._on_readable([(sought.topic, sought.queue_id)])
 

@@ -434,7 +434,7 @@ class Replica:
         self._handle_inbox()
 
     async def _complete_tables(self, epoch: int) -> None:
-        """The epoch is written to disk meanwhile; the grant that follows is not carried out before."""
+        """The epoch is written to disk during that; the grant that follows is not carried out before."""
         assert self.on_prepared is not None
         await self.on_prepared(epoch)
         self._busy = self._preparing = None

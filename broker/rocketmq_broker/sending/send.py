@@ -157,7 +157,7 @@ class SendProcessor:
     def store_reply(
         self, header: SendMessageRequestHeader, target: Target, queue_id: int, body: bytes, peer: Peer
     ) -> Appended | None:
-        """Append it where sends are accepted; nobody waits for its copies, as its requester has it. None: refused."""
+        """Append it where sends are accepted; no one waits for its copies, as its requester has it. None: refused."""
         now = self._clock()
         if self.stopping or self._role.refusal(now) is not None or self._waiting.full:
             return None

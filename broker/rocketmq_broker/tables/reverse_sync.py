@@ -6,7 +6,7 @@ asked at once (43), and each table that is newer than what is held by then is me
 table, never single offsets: the highest offset is not the newest one after an operator's reset. What was committed at
 an acting slave has no version: it is joined to the newest table at the end (`domain/tables/acting_commits.py`).
 
-A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk meanwhile.
+A member that is silent costs `PATIENCE_SECONDS`, then the failover continues; the epoch is written to disk during that.
 Without controllers nothing waits for a failover: then it costs `PATIENCE_ALONE_SECONDS`.
 
 Delay offsets (45) are not taken over. They hold for a place of the log that the member has, and its log may differ
@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 0.25
 """With the time to decode the last answer, a failover takes at most 0.3 s longer."""
 PATIENCE_ALONE_SECONDS: Final = 3.0
 MAX_COUNTER: Final = 2**62
-"""A larger counter or time is nobody's: the versions after it would not fit their 64 bits."""
+"""A larger counter or time is wrong: the versions after it would not fit their 64 bits."""
 MAX_BODY: Final = 1536 * 1024 + ACTING_BYTES
 """Bytes that are taken over: offsets of some 75,000 queues and what was committed at an acting slave, or of more queues
 alone; 0.08 s to decode. A larger table is left out."""
@@ -61,7 +61,7 @@ class ReverseSync:
         self._offsets = offsets
         self._escaped = escaped
         self._held = offsets.version
-        """What was copied; commits that come meanwhile do not make it newer."""
+        """What was copied; commits that come during the copy do not make it newer."""
         self._acting: list[ActingCommits] = []
         """Of the members that answered."""
         self._client = client

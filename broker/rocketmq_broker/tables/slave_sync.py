@@ -8,7 +8,7 @@ lost (offsets: consumers repeat messages). Topics and groups are taken over when
 
 Consumer offsets are the master's, whether higher or lower than here (Java's putAll): a lower one is an operator's
 reset, and keeping the higher one would undo it at the next failover. What was committed here while this replica acted
-as master is told to a native master until it answers that it has it. Delay offsets are the master's too, with the
+as master is sent to a native master until it answers that it has it. Delay offsets are the master's too, with the
 places of the log that they belong to (`domain/consuming/delay_history.py`) and the ages of delayed messages.
 Message request modes (402) and timers (60, 61) are not copied: this broker has neither.
 Source: rocketmq-all-5.3.3: SlaveSynchronize.java.
@@ -69,7 +69,7 @@ MAX_TOPICS_COPIED: Final = 100_000
 """More than can be created here: an official master may have them."""
 RETRY_SECONDS: Final = 1.0
 TELL_SECONDS: Final = 1.0
-"""Until a master that did not take over what was committed here is told of it again."""
+"""Until a master that did not take over what was committed here gets it again."""
 ASK_SECONDS: Final = 0.1
 """Until a native master that does not answer this slave yet is asked again."""
 CALL_SECONDS: Final = 3.0
@@ -146,7 +146,7 @@ class SlaveSync:
         self._offsets_changes = 0
         """Of the table when it was copied last."""
         self._acting_told: tuple[int, str] | None = None
-        """`ActingRecord.changes`, and the nonce, when this master was told of the commits; None: it was not."""
+        """`ActingRecord.changes`, and the nonce, when this master got the commits; None: it did not."""
         self._acting_due = 0.0
         """Loop time to tell it again."""
         self._offsets_differ = False
@@ -246,7 +246,7 @@ class SlaveSync:
         header = CopyTablesRequestHeader(
             broker_id=self._role.broker_id or 0,
             token=held.token,
-            # a table that was changed here meanwhile is not a copy
+            # a table that was changed here since is not a copy
             topics=held.topics if self._topics.version == self._topics_version else NOTHING,
             groups=held.groups if self._tables.groups.version == self._groups_version else NOTHING,
             offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
@@ -261,7 +261,7 @@ class SlaveSync:
         return await self._call(master, request(RequestCode.COPY_TABLES, header, body))
 
     def _acting_body(self) -> bytes:
-        """What was committed here while this replica acted as master, if the master is to be told now."""
+        """What was committed here while this replica acted as master, if the master is to get it now."""
         acting = self._tables.offsets.acting
         told, now = (acting.changes, self._nonce), self._loop.time()
         if told == self._acting_told and now < self._acting_due:
@@ -273,7 +273,7 @@ class SlaveSync:
         return encode_body(commits)
 
     def _acting_taken(self) -> None:
-        """The master has what it was told last."""
+        """The master has what it was sent last."""
         acting = self._tables.offsets.acting
         if self._acting_told is not None and self._acting_told[0] == acting.changes:
             acting.clear()
@@ -395,7 +395,7 @@ class SlaveSync:
             offsets.merge(wrapper.offset_table)
             offsets.copied(wrapper.data_version)
             if self._official == master:
-                offsets.acting.clear()  # it cannot be told of them
+                offsets.acting.clear()  # it cannot take them
             self._copied[code], self._offsets_changes = body, offsets.changes
         return len(body)
 

@@ -100,7 +100,7 @@ class TableFile:
         except StorageError as error:
             return error
         except Exception as error:
-            # a defect must not keep those that wait for `saved` waiting for ever
+            # a defect must not keep those that wait for `saved` waiting forever
             if self._retry is None:
                 log.exception("table cannot be made", path=str(self._path))
             return StorageError(self._path, f"{type(error).__name__}: {error}")

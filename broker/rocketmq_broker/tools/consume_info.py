@@ -176,7 +176,7 @@ class ConsumeInfo:
         subscription, filter_data = None, None
         if header.consumer_group is not None:
             subscription = self._consumers.subscription(header.consumer_group, header.topic)
-            # Java writes its filter of other languages than tags, of which there is none
+            # Java writes its filter of other languages than tags, which we do not have
             filter_data = "null" if subscription else f"{header.consumer_group}@{header.topic} is not online!"
         body = QueryConsumeQueueResponseBody(
             queue_data=[

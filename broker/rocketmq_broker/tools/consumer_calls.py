@@ -172,7 +172,7 @@ class ConsumerCalls:
         return self._run(request, ask())
 
     def _run(self, request: RemotingCommand, ask: Coroutine[None, None, RemotingCommand]) -> Answer:
-        """Its result is nobody's if the request is a oneway, which no tool sends."""
+        """Its result is read by no one if the request is a oneway, which no tool sends."""
         if request.is_oneway or self._running >= MAX_RUNNING:
             ask.close()
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, "too many requests wait for consumers: ask again later")

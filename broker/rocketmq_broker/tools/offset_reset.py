@@ -129,7 +129,7 @@ class OffsetReset:
                 await pace.rest()
             targets[queue_id] = self._goal(header, queue_id)
         body = self._body(header.topic, targets)
-        # in one step: all of them, or none where the role has changed meanwhile, or what they are about was deleted
+        # in one step: all of them, or none where the role has changed, or what they are about was deleted
         self._check(header)
         for queue_id, target in targets.items():
             if not self._offsets.reset(header.group, header.topic, queue_id, target):

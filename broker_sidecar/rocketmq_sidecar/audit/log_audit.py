@@ -95,7 +95,7 @@ class LogAudit:
         return self.damage >= 0 or bool(self.places)
 
     def try_again(self) -> None:
-        """Nobody has judged the damage: the broker checks it again."""
+        """No one has judged the damage: the broker checks it again."""
         self._on_repaired(self.damage, self.damage)
 
     async def repair(self, link: MasterLog, files: MappedFiles, end: int) -> bool:

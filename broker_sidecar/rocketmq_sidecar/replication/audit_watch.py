@@ -62,7 +62,7 @@ class AuditWatch:
         connection.before_acknowledging = self._repair
 
     def on_log_state(self, state: LogState) -> None:
-        """The broker has found damage, or there is none any longer."""
+        """The broker has found damage, or no longer has any."""
         found = state.damage >= 0 and state.damage != self.audit.damage
         self.audit.damage = state.damage
         self._stopped_at = state.damage if state.stopped else -1

@@ -3,8 +3,8 @@
 A watch holds names only: the group is described when its turn comes, so a slow reader gets the newest value of each
 group and costs at most the memory of all groups' names. Changes of state come from the state machine as they are
 applied. Changes of liveness are found by `sweep`, a few times a second: silence and the end of a grace period are not
-events. An absence shorter than the time between two sweeps is reported only if another change is sent meanwhile; then
-its end is reported too.
+events. An absence shorter than the time between two sweeps is reported only if another change is sent in that time;
+then its end is reported too.
 """
 
 import asyncio

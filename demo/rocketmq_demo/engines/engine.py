@@ -76,7 +76,7 @@ class Reader(Protocol):
         """When messages came, in monotonic seconds."""
 
     async def read_again(self) -> int:
-        """How many messages another consumer gets now, from the first one on; 0 if nobody answers it."""
+        """How many messages another consumer gets now, from the first one on; 0 without an answer."""
 
     async def finish(self) -> ReadResult:
         """Stop reading."""

@@ -50,7 +50,7 @@ class NativeReader:
         return self._times
 
     async def read_again(self) -> int:
-        """How many messages another consumer gets now, from the first one on; 0 if nobody answers it."""
+        """How many messages another consumer gets now, from the first one on; 0 without an answer."""
         client = RemotingClient()
         routes = Routes(client, self._nameservers)
         try:

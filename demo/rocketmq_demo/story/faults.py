@@ -28,7 +28,7 @@ WITHOUT_MASTER = 10.0
 
 
 class PromiseBrokenError(Exception):
-    """The group recovered, and did not do what it promises meanwhile."""
+    """The group recovered, and did not do what it promises until then."""
 
 
 class Stage:
@@ -252,7 +252,7 @@ async def kill_controllers(stage: Stage) -> tuple[str, Heal]:
 
 
 async def kill_controllers_for(stage: Stage, *, seconds: int) -> tuple[str, Heal]:
-    """kill -9 of all controllers, for so long: the master continues all the time.
+    """kill -9 of all controllers, for this time: the master continues all the time.
 
     Raises:
         PromiseBrokenError: sends failed later than a moment after the blow, or paused for longer than that.
@@ -282,7 +282,7 @@ async def kill_controllers_for(stage: Stage, *, seconds: int) -> tuple[str, Heal
 
 
 async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
-    """kill -9 of most controllers and of the master: nobody can be elected until the controllers are back. A native
+    """kill -9 of most controllers and of the master: no master can be elected until the controllers are back. A native
     group has an acting master for consumers, and delayed messages that are due leave for another group (RIP-32).
 
     Raises:
@@ -342,6 +342,6 @@ DEFAULT_FAULTS = ("kill-master", "hang-master", "kill-controller", "kill-control
 
 
 def fault_named(name: str) -> Strike | None:
-    """The fault of this name; None if there is none."""
+    """The fault of this name; None without one."""
     away = re.fullmatch(r"kill-controllers-for-(\d{1,4})s", name)
     return partial(kill_controllers_for, seconds=int(away[1])) if away else FAULTS.get(name)

@@ -49,8 +49,8 @@ class LogCheck:
         self._segments = [segment for segment in files.segments if segment.end > start and segment.start < end]
 
     def step(self) -> int:
-        """Check about `SLICE` bytes more; how many there were, 0 at the end, at damage, and where files have expired
-        meanwhile."""
+        """Check about `SLICE` bytes more; how many there were, 0 at the end, at damage, and where files have
+        expired since."""
         self.records = []
         while self._segments and self._segments[0].end <= self.offset:
             self._segments.pop(0)

@@ -58,7 +58,7 @@ def find_end(files: MappedFiles, start: int, announced: int) -> Iterator[LogEnd]
                 yield LogEnd(end, damage)
         if following is None:
             return
-        if _walker(files, end).next() is not None:  # it has arrived meanwhile
+        if _walker(files, end).next() is not None:  # it has arrived since
             start = end
         else:  # what is written in order and continues behind this place is no tail, but copies of records
             damage = damage or Stop(end, walker.reason)
@@ -71,7 +71,7 @@ def reach(end: int, announced: int) -> int:
 
 
 def first_whole(files: MappedFiles, behind: int, limit: int, check: Callable[[], None] = lambda: None) -> Record | None:
-    """The first whole record between `behind`, where a `Walker` found none, and `limit`; None if there is none. Reads
+    """The first whole record between `behind`, where a `Walker` found none, and `limit`; None without one. Reads
     what has data. `check` is called now and then and may raise. Raises `OSError`."""
     for found in _search(files, behind, limit):
         if found is not None:

@@ -270,7 +270,7 @@ class ConsumeQueue:
 
     def peek(self, offset: int, count: int) -> bytes:
         """`units` as bytes, in any thread: a second look in the broker's has to follow, since the queue may change
-        meanwhile. Raises `OSError`."""
+        in between. Raises `OSError`."""
         position = offset * UNIT_SIZE
         start = position - position % self._files.file_size
         size = min(count * UNIT_SIZE, start + self._files.file_size - position)

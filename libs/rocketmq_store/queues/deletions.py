@@ -1,7 +1,7 @@
 """Which topics were deleted, and where in the log: their messages before that place are hidden.
 
 A deletion is a record of the log (`rocketmq_formats.topics.DELETED_TOPICS`), so every native replica hides the same
-messages: after a failover, after a restart, and if it is built anew from the log. Offsets of queues continue, because
+messages: after a failover, after a restart, and if it is built again from the log. Offsets of queues continue, because
 none may be assigned twice. A deletion leaves with the log's file that holds it; what it hides has left before.
 Used by message_store.py.
 """
@@ -34,7 +34,7 @@ class Deletions:
         """Topics some of whose hidden messages may be visible."""
 
     def place_of(self, topic: str) -> int:
-        """Where in the log the topic was last deleted, -1 if it was not, or so long ago that nothing is left of it."""
+        """Where in the log the topic was last deleted, -1 if it was not, or if nothing of that part is left."""
         return self._places.get(topic, -1)
 
     def load(self) -> None:

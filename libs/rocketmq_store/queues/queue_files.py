@@ -113,7 +113,7 @@ def read_file_part(path: Path, position: int, size: int) -> bytes:
 
 
 def sync_files(paths: list[Path]) -> None:
-    """Make each durable, a folder's names too, in any thread; what was deleted meanwhile is skipped. Raises
+    """Make each durable, a folder's names too, in any thread; what was deleted since is skipped. Raises
     `OSError`."""
     for path in paths:
         try:

@@ -1,7 +1,7 @@
 """Compares units of consume queues with the records that they are made from: nothing else would show a changed bit in
 one. In any thread, so that no consumer waits for these reads. Used by unit_repair.py.
 
-What differs here is only suspected: the broker's thread looks again, since queues may have changed meanwhile.
+What differs here is only suspected: the broker's thread looks again, since queues may have changed since.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -51,7 +51,7 @@ def _differing(queue: ConsumeQueue, run: _Run) -> Iterator[Record]:
         try:
             stored = queue.peek(run[0][0].queue_offset, len(run))
         except OSError:
-            return  # deleted meanwhile; other errors show at the next pull
+            return  # deleted since; other errors show at the next pull
         count = len(stored) // UNIT_SIZE
         part, run = run[:count], run[count:]
         if not part:

@@ -73,7 +73,7 @@ class UnitRepair:
         self._dispatcher = dispatcher
         self.on_repaired: Callable[[Repaired], None] = lambda _: None
         self.on_sought: Callable[[Sought], bool] | None = None
-        """Asks for a visit of that part of the log, see `visited`; False: not now. None: nobody visits, so what is not
+        """Asks for a visit of that part of the log, see `visited`; False: not now. None: no visits, so what is not
         found at once is lost."""
         self._sought: set[_Place] = set()
         self._lost: dict[_Place, None] = {}
@@ -86,8 +86,8 @@ class UnitRepair:
         return Visit(self._queues, self._dispatcher, self)
 
     def visited(self, sought: Sought, *, corrected: int) -> None:
-        """That part of the log was read, and so many units were corrected. If there were none, a message that is still
-        missing is lost: consumers do not wait for it any longer, or they would for ever."""
+        """That part of the log was read, and this number of units corrected. If it is 0, a message that is still
+        missing is lost: consumers do not wait for it any longer, or they would wait forever."""
         place = sought.topic, sought.queue_id, sought.queue_offset
         self._sought.discard(place)
         queue = self._queues.find(sought.topic, sought.queue_id)

@@ -10,7 +10,7 @@ from rocketmq_namesrv.domain.tables import RouteTables
 def other_broker(
     tables: RouteTables, *, cluster_name: str, broker_name: str, broker_id: int, address: str
 ) -> str | None:
-    """Who is registered at the address instead, with both; None if it is this one, or nobody is."""
+    """Who is registered at the address instead, with both; None if it is this one, or no one is."""
     named = cluster_name, broker_name, broker_id
     known = _registered(tables, broker_name, address)
     if known is None or known == named:

@@ -137,7 +137,7 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     controller_addr: str | None = None
     """None: the group's ControllerCluster does not exist. Empty: the group has no controllers."""
     broker_suspect_timeout_ms: int | None = None
-    """From the spec of the group's ControllerCluster; None: there is none."""
+    """From the spec of the group's ControllerCluster; None without one."""
     namesrv_addr: str | None = None
     """None: the group's NameServer (or ControllerCluster with embedded ones) does not exist."""
     bad_references: Mapping[Reference, str] = {}

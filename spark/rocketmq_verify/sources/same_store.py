@@ -24,7 +24,7 @@ def check_stores(places: Iterable[Place]) -> None:
                 if (other := seen.setdefault(key, place.name)) != place.name:
                     raise SpecError(f"{other} and {place.name} are the same store: a log always agrees with itself")
         except OSError:
-            continue  # it is told when it is read, which may be on another machine
+            continue  # it shows when it is read, which may be on another machine
 
 
 def _keys(directory: Path) -> Iterator[tuple[int, int]]:

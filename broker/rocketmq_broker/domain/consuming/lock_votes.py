@@ -13,7 +13,7 @@ from rocketmq_formats.remoting.client import MessageQueue
 
 
 def quorum(replicas: int) -> int:
-    """Votes that a lock needs in a group of so many replicas (totalReplicas)."""
+    """Votes that a lock needs in a group of this number of replicas (totalReplicas)."""
     return replicas // 2 + 1
 
 

@@ -41,7 +41,7 @@ class QueueLocks:
     """Locks by group and queue."""
 
     def __init__(self, *, grants_from: float = float("-inf")) -> None:
-        """`grants_from`: before that time nobody gets a lock, because the process before this one gave some that it
+        """`grants_from`: before that time no one gets a lock, because the process before this one gave some that it
         cannot tell of any more."""
         self._grants_from = grants_from
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}

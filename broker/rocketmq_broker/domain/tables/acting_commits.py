@@ -41,7 +41,7 @@ class ActingRecord:
 
     @property
     def commits(self) -> ActingCommits | None:
-        """None: there are none."""
+        """None: no commits."""
         if not self._commits:
             return None
         return ActingCommits(base=self._base, commits={key: tuple(of.values()) for key, of in self._commits.items()})

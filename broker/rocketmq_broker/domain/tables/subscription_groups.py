@@ -145,7 +145,7 @@ class SubscriptionGroups:
         return True
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is deleted: it is forbidden to nobody."""
+        """The topic is deleted: it is forbidden to no group."""
         if any(topic in topics for topics in self.forbidden.values()):
             rest = {
                 group: {name: bits for name, bits in topics.items() if name != topic}

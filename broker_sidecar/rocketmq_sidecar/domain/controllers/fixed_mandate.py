@@ -105,7 +105,7 @@ class FixedMandate(Mandate):
         self._heard, self._listed = True, MappingProxyType(dict(registered.addresses))
 
     def on_proposal(self, wanted: SyncStateSet | None) -> None:
-        """Nobody else counts on the set, so the master decides."""
+        """No one else counts on the set, so the master decides."""
         agreed = self.group.agreed
         if wanted is not None and wanted.sync_state_set_epoch == agreed.sync_state_set_epoch:
             self.group.agreed = SyncStateSet(
@@ -122,7 +122,7 @@ class FixedMandate(Mandate):
         """The configuration knows no other answer."""
 
     def designate(self, ids: tuple[int, ...]) -> None:
-        """Nobody elects."""
+        """There are no elections."""
 
     def settle(self, now: float) -> None:
         super().settle(now)

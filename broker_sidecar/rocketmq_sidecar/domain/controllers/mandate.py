@@ -62,7 +62,7 @@ class Mandate(ABC):
     @property
     @abstractmethod
     def vouched(self) -> bool:
-        """Whether somebody answers who would know that the master has died."""
+        """Whether a controller or member answers that would know that the master has died."""
 
     @property
     def is_master(self) -> bool:
@@ -81,7 +81,7 @@ class Mandate(ABC):
 
     @property
     def undecided(self) -> frozenset[int]:
-        """As master: replicas that may become members by an earlier proposal, and nobody can say whether."""
+        """As master: replicas that may become members by an earlier proposal, and it is unknown whether."""
         return frozenset()
 
     @property

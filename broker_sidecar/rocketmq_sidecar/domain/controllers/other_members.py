@@ -30,7 +30,7 @@ class OtherMembers:
         self._requests = requests
         self._broker_name = broker_name
         self._known: int | None = None
-        """The epoch for which the broker has been told."""
+        """The epoch that the broker has."""
 
     def forget(self) -> None:
         """The broker is gone: the next one knows nothing."""

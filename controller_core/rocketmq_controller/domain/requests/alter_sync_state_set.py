@@ -6,7 +6,7 @@ the checks of epochs, so a master of an older epoch that sends the present set g
 
 Differs from 5.3.3: a replica of which a new controller leader cannot know yet counts as alive (no spurious 2006 after
 a change of leader), a member that stays need not be alive, and an epoch that would leave Java's int is refused. With
-renewEpoch the present set is no reason to refuse: it gets a new epoch, whoever of its members lives.
+renewEpoch the present set is no reason to refuse: it gets a new epoch, with any of its members alive.
 """
 
 from rocketmq_controller.domain import events
@@ -87,7 +87,7 @@ def _wrong_members(group: BrokerGroup, body: SyncStateSet, view: LivenessView) -
 
 def _stays(group: BrokerGroup, replica: int) -> bool:
     """Whether it may be dead: the present set has it too, so a refusal would only keep others out, or in. Except for a
-    relaxed master, which may leave itself alone in the set: while it is dead nobody could be elected."""
+    relaxed master, which may leave itself alone in the set: while it is dead no replica could be elected."""
     return replica in group.sync_state_set and (group.strict or replica != group.master_broker_id)
 
 

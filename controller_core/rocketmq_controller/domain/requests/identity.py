@@ -10,7 +10,7 @@ from rocketmq_controller.domain.model import BrokerGroup
 
 def foreign_cluster(group: BrokerGroup | None, cluster_name: str) -> str | None:
     """Why a broker of this cluster is not of this group; None if it may be. A group without replicas, new or cleaned,
-    is whoever's comes first."""
+    belongs to the cluster that comes first."""
     if group is None or not group.replicas or group.cluster_name == cluster_name:
         return None
     return (

@@ -33,7 +33,7 @@ class Progress(msgspec.Struct):
     """Newest stamp when the last refusal was heeded: what was sent before is refused too, and means nothing new."""
     sent_at: float = NEVER
     snapshot: Snapshot | None = None
-    """What is being sent, to its end even if there is a newer one meanwhile: else a slow link would never get one
+    """What is being sent, to its end even if there is a newer one by then: else a slow link would never get one
     whole."""
     snapshot_digest: bytes = b""
     snapshot_offset: int = 0
@@ -231,7 +231,7 @@ class Replication(Following):
         other_probe = progress.probing and message.rejected_prev != self.next_index[node] - 1
         if known or other_probe or (not progress.probing and message.stamp <= progress.reset_stamp):
             return
-        # Never above what was refused, or two members could refuse each other's guess for ever.
+        # Never above what was refused, or two members could refuse each other's guess forever.
         wanted = min(message.next_index, message.rejected_prev)
         self.next_index[node] = max(self.match_index[node] + 1, wanted)
         progress.probing = True
@@ -285,7 +285,7 @@ class Replication(Following):
     # -- connections
 
     def on_connected(self, node: Node) -> None:
-        if node not in self.peers:  # let go meanwhile
+        if node not in self.peers:  # it was let go since
             return
         self.mark_connected(node)
         self._forget_connection(node)

@@ -249,8 +249,8 @@ def _message(name: RecordName) -> str:
 
 
 def _more(lineage: Lineage, findings: Sequence[Finding], left: Mapping[Groups, Rest]) -> Finding:
-    """A finding for all that was not examined one by one. Nobody knows whose copies are right there: it names every
-    replica outside of a majority, and all where there is none."""
+    """A finding for all that was not examined one by one. It is unknown whose copies are right there: it names every
+    replica outside of a majority, and all without a majority."""
     rest = Rest()
     for more in left.values():
         rest = rest.plus(more)

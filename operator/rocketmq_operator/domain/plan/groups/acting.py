@@ -1,6 +1,6 @@
 """An acting master (RIP-32): a slave that serves consumers while the group has no master.
 
-Only the sidecars know which one, and no event reports it. So they are asked again and again for as long as the
+Only the sidecars know which one, and no event reports it. So they are asked again and again while the
 controllers name no living master, and in a group without controllers always.
 """
 
@@ -56,7 +56,7 @@ def acting_condition(state: GroupState) -> Condition:
 
 
 def not_shown(state: GroupState) -> Blocked | None:
-    """Report name servers of ours that were told to hide acting masters: consumers would not find one."""
+    """Report name servers of ours that are configured to hide acting masters: consumers would not find one."""
     if not state.group.acts or state.observed.acting_master_shown is not False:
         return None
     group = state.group
