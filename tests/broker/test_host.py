@@ -25,4 +25,5 @@ def test_a_name_is_the_address_that_it_has(found: list[object], expected: str, m
 
 
 def test_a_name_that_is_unknown() -> None:
-    assert numeric("nobody.invalid") == "127.0.0.1"
+    with pytest.raises(OSError):
+        numeric("nobody.invalid")
