@@ -242,6 +242,12 @@ class ReplicaRole:
             return f"{words}; the group has no master now, repeat it when it has one"
         return f"{words}, {self.master_address}" if self.master_address else words
 
+    @property
+    def leaves_deletions_to_master(self) -> bool:
+        """A tool that deletes asks every member, slaves too, in any order (DefaultMQAdminExtImpl.deleteTopic). The
+        master's deletion reaches a slave with the log and the tables."""
+        return self.role is Role.SLAVE and self.master_known and not self.acting
+
     def releasable(self, now: float) -> int:
         """Sends that end at this offset or before may be answered PUT_OK; 0: none."""
         if self.role is not Role.MASTER or (not self.durability.strict and now >= self.lease_until):

@@ -89,6 +89,8 @@ class GroupAdmin:
         return background.awaited(answer_when_durable(request, self._file, self.replication_barrier()), "group")
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        if self._role.leaves_deletions_to_master:
+            return response(request, ResponseCode.SUCCESS)
         check_may_edit(self._role)
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
         group = header.group_name

@@ -75,6 +75,8 @@ class TopicDeletion:
         return {RequestCode.DELETE_TOPIC_IN_BROKER: self._delete}
 
     def _delete(self, request: RemotingCommand, peer: Peer) -> Answer:
+        if self._role.leaves_deletions_to_master:
+            return response(request, ResponseCode.SUCCESS)
         check_may_edit(self._role)
         header = decode_header(TopicRequestHeader, request.ext_fields or {})
         if self._topics.is_system(header.topic):

@@ -15,6 +15,7 @@ from tests.broker.broker_kit import Group, running
 from tests.topic_requests import topic_request
 
 MASTER = "10.0.0.1:10911"
+DELETIONS = (RequestCode.DELETE_TOPIC_IN_BROKER, RequestCode.DELETE_SUBSCRIPTIONGROUP)
 
 
 def edits() -> list[RemotingCommand]:
@@ -56,7 +57,10 @@ async def test_refused_and_nothing_is_changed(tmp_path: Path, state: str, says: 
         before = dict(group.app.topics.table), dict(group.app.tables.groups.table)
         for edit in edits():
             answer = await group.call(edit)
-            assert (answer.code, says in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True), answer.remark
+            if state == "slave" and edit.code in DELETIONS:  # mqadmin asks slaves too; the master's deletion comes here
+                assert answer.code == ResponseCode.SUCCESS
+            else:
+                assert (answer.code, says in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True), answer.remark
         assert (dict(group.app.topics.table), dict(group.app.tables.groups.table)) == before
 
 
