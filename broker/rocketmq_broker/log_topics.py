@@ -21,7 +21,7 @@ from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tools.topic_admin import MAX_QUEUES
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_properties import REAL_TOPIC, find_property
-from rocketmq_formats.topics import DELETED_TOPICS
+from rocketmq_formats.topics import DELETED_TOPICS, DataVersion
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
@@ -39,9 +39,12 @@ class LogTopics:
         self._role = role
         self._store = store
         self._topics = topics
+        self._looked: dict[tuple[str, int], tuple[DataVersion, int]] = {}
+        """By queue that the table lacks: its end when none of its messages was found to be sent after that version."""
 
     def take_over(self) -> None:
         """On becoming master: take over what the log has."""
+        self._looked.clear()
         younger = self._younger_than_table()
         self._adopt(younger)
         for topic, ids in younger.items():
@@ -87,7 +90,10 @@ class LogTopics:
     def _sent_since_table(self, topic: str, queue_id: int) -> bool:
         """Whether a message was sent to the queue after the table last changed, by the last `MOST_DELAYED` messages."""
         first, end = self._store.queue_bounds(topic, queue_id)
-        for offset in range(end - 1, max(first, end - MOST_DELAYED) - 1, -1):
+        version, looked_to = self._looked.get((topic, queue_id), (None, 0))
+        first = max(first, end - MOST_DELAYED, looked_to if version == self._topics.version else 0)
+        self._looked[topic, queue_id] = self._topics.version, end
+        for offset in range(end - 1, first - 1, -1):
             view = self._store.record_of(topic, queue_id, offset)
             message = None if view is None else read_record(view, 0, len(view), check_crc=False)
             if not isinstance(message, Record) or message.store_timestamp < self._topics.version.timestamp:

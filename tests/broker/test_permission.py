@@ -70,7 +70,14 @@ async def test_what_a_tool_set_stays_until_the_file_says_something_else(tmp_path
 
 async def test_other_values_and_keys_change_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as group:
-        for text in ("brokerPermission=8", "brokerPermission=", "brokerPermission=-1", "brokerPermission=read"):
+        assert (await change(group, "brokerPermission=0006")).code == OK
+        for text in (
+            "brokerPermission=8",
+            "brokerPermission=",
+            "brokerPermission=-1",
+            "brokerPermission=read",
+            "brokerPermission=0070",
+        ):
             assert (await change(group, text)).code == ResponseCode.INVALID_PARAMETER
         assert (await change(group, "brokerPermission=4\nmaxMessageSize=5")).code == NO
         assert (await group.send()).code == OK

@@ -384,6 +384,13 @@ class TestWipedWritePermission:
             assert send_step(after, register("later", body=wrapper([T, U], version(5, 3)))) == 0
             assert writable(after)
 
+    async def test_a_topic_that_a_tool_registers_is_not_written_to(self, door: Door) -> None:
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        queue = b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
+        assert door.ask(217, {"topic": "V"}, queue).code == 0
+        assert not writable(door, "V")
+
     async def test_other_brokers_are_written_to(self, door: Door) -> None:
         assert send_step(door, register("r", body=BOTH)) == 0
         assert door.ask(205, {"brokerName": "nobody"}).code == 0

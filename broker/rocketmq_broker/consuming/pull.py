@@ -123,7 +123,7 @@ class PullProcessor:
         codes = self._tag_codes(header)
         takes_commits = self._role.acting or (self._role.role is Role.MASTER and not self._role.handing_over)
         reset = self._resets.take(header.consumer_group, header.topic, header.queue_id) if takes_commits else None
-        if reset is not None and reset != header.queue_offset:
+        if reset is not None and not _is_there(header, reset):
             return self._moved(request, header, reset)
         if header.sys_flag & PULL_COMMIT_OFFSET and takes_commits and reset is None:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -157,7 +157,7 @@ class PullProcessor:
             for pull in self._held.of_queue((topic, queue_id)):
                 if pull.header.consumer_group == group:
                     offset = self._resets.take(group, topic, queue_id)
-                    if offset is not None and offset != pull.header.queue_offset:
+                    if offset is not None and not _is_there(pull.header, offset):
                         self._held.take(pull)
                         pull.peer.answer_later(pull.request, self._moved(pull.request, pull.header, offset))
 
@@ -380,6 +380,12 @@ _KNOWN_TO_SLAVES: Final = frozenset(
     {GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING, GetStatus.OFFSET_FOUND_NULL}
 )
 """What a slave can say of a queue as well as its master."""
+
+
+def _is_there(header: PullMessageRequestHeader, reset: int) -> bool:
+    """The consumer has read, and consumed, up to what its group was reset to. One that has read further than it has
+    consumed has messages at hand that the reset skips."""
+    return header.queue_offset == reset == header.commit_offset
 
 
 def _answer_header(next_offset: int, smallest: int, largest: int, suggested: int = 0) -> PullMessageResponseHeader:

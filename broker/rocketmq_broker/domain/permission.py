@@ -70,6 +70,6 @@ class BrokerPermission:
 
 
 def _permission(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:3]) <= _HIGHEST):
+    if not (text.isascii() and text.isdigit() and int(text[:10]) <= _HIGHEST and len(text) <= 10):
         raise ValueError(f"{KEY}={text[:20]}: a number from 0 to {_HIGHEST}")
     return int(text)

@@ -37,6 +37,7 @@ from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import TopicList
+from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore
@@ -126,9 +127,12 @@ class ConsumeInfo:
         header = decode_header(GetConsumeStatsInBrokerHeader, request.ext_fields or {})
 
         async def make(pace: Pace) -> RemotingCommand:
-            stats: dict[str, list[bytes]] = {group: [] for group in sorted(self._groups.table)}
+            stats: dict[str, list[bytes]] = {group: [] for group in self._groups.table}
             lag = pulled = queues = 0
-            for name, group in sorted(self._offsets.keys()):
+            for key in self._offsets.raw_keys():
+                if pace.over:
+                    await pace.rest()
+                name, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
                 topic = self._topics.get(name)
                 if topic is None or group not in stats or (header.is_order and not topic.order):
                     continue

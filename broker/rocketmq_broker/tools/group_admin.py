@@ -101,7 +101,7 @@ class GroupAdmin:
         self._forget_locks({group})
         if self._groups.delete(group):
             log.info("consumer group deleted", group=group, by=peer.address, offsets=header.clean_offset)
-        return background.awaited(self._topic_deletion.answer(request), "deletion of a group")
+        return self._topic_deletion.answer(request)
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields or {})

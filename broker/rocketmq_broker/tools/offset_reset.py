@@ -23,7 +23,7 @@ from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.slow_lane import SlowLane
-from rocketmq_broker.tables.table_file import MakeBarrier, no_barrier
+from rocketmq_broker.tables.table_file import Barrier, MakeBarrier, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Int32, Int64, encode_body
@@ -114,15 +114,25 @@ class OffsetReset:
         queues = (header.queue_id,) if header.one_queue else range(topic.read_queue_nums)
         if not self._here:
             return self._lane.answer(command, peer, partial(self._notify, command, header, queues, peer))
-        moving = self._lane.answer(command, peer, partial(self._move_here, command, header, queues, peer))
+        barriers: list[Barrier] = []
+        move = partial(self._move_here, command, header, queues, peer, barriers=barriers)
+        moving = self._lane.answer(command, peer, move)
         assert isinstance(moving, asyncio.Future)
-        return background.awaited(self._copied(command, moving), "reset of offsets")
+        return background.awaited(self._copied(command, moving, barriers), "reset of offsets")
 
     # the broker moves them
 
     async def _move_here(
-        self, command: RemotingCommand, header: ResetOffsetRequestHeader, queues: Sequence[int], peer: Peer, pace: Pace
+        self,
+        command: RemotingCommand,
+        header: ResetOffsetRequestHeader,
+        queues: Sequence[int],
+        peer: Peer,
+        pace: Pace,
+        *,
+        barriers: list[Barrier],
     ) -> RemotingCommand:
+        """`barriers` gets the one of this change, which belongs to the mastership that made it."""
         targets: dict[int, int] = {}
         for queue_id in queues:
             if pace.over:
@@ -134,15 +144,18 @@ class OffsetReset:
         for queue_id, target in targets.items():
             if not self._offsets.reset(header.group, header.topic, queue_id, target):
                 raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "there is no room for more consumer offsets")
+        barriers.append(self.replication_barrier())
         self._on_reset(header.group, header.topic, targets)
         log.info("offsets reset", group=header.group, topic=header.topic, queues=len(targets), by=peer.address)
         return response(command, ResponseCode.SUCCESS, None, None, body)
 
-    async def _copied(self, command: RemotingCommand, moving: "asyncio.Future[RemotingCommand]") -> RemotingCommand:
+    async def _copied(
+        self, command: RemotingCommand, moving: "asyncio.Future[RemotingCommand]", barriers: Sequence[Barrier]
+    ) -> RemotingCommand:
         """The answer, when the slaves that may become master have the offsets too."""
         answer = await moving
-        if answer.code == ResponseCode.SUCCESS:
-            problem = await self.replication_barrier()()
+        for barrier in barriers:
+            problem = await barrier()
             if problem is not None:
                 return response(command, ResponseCode.SYSTEM_BUSY, problem)
         return answer

@@ -16,13 +16,20 @@ from typing import Final
 import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
-from rocketmq_broker.domain.role import ReplicaRole, Role
+from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
-from rocketmq_broker.tables.table_file import MakeBarrier, TableFile, answer_when_durable, check_may_edit, no_barrier
+from rocketmq_broker.tables.table_file import (
+    Barrier,
+    MakeBarrier,
+    TableFile,
+    answer_when_durable,
+    check_may_edit,
+    no_barrier,
+)
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -84,7 +91,7 @@ class TopicDeletion:
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
         self.delete(header.topic, peer)
-        return background.awaited(self.answer(request), "deletion of a topic")
+        return self.answer(request)
 
     def delete(self, topic: str, peer: Peer) -> None:
         """Delete a topic, or repeat that. `answer` waits until it is done.
@@ -122,11 +129,15 @@ class TopicDeletion:
         except StoreError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the topic is not deleted: {error}") from error
 
-    async def answer(self, request: RemotingCommand) -> RemotingCommand:
-        """When the tables are as safe as every change of them, and the deletion in the log as safe as a message."""
+    def answer(self, request: RemotingCommand) -> Answer:
+        """When the tables are as safe as every change of them, and the deletion in the log as safe as a message. Called
+        in the step of the change: later another role would know nothing of it."""
         epoch, recorded = self._recorded
-        end = recorded if self._role.role is Role.MASTER and epoch == self._role.epoch else 0
-        answer = await answer_when_durable(request, self._file, self.replication_barrier(), self._tables_saved)
+        end = recorded if epoch == self._role.epoch else 0
+        return background.awaited(self._answer(request, end, self.replication_barrier()), "deletion")
+
+    async def _answer(self, request: RemotingCommand, end: int, barrier: Barrier) -> RemotingCommand:
+        answer = await answer_when_durable(request, self._file, barrier, self._tables_saved)
         if answer.code != ResponseCode.SUCCESS:
             return answer
         until = asyncio.get_running_loop().time() + CONFIRM_SECONDS

@@ -94,7 +94,8 @@ class RouteTables:
             topics=int(topic not in self.topics), pairs=len(wanted.keys() - self.topics.get(topic, {}).keys())
         )
         for name, queue in wanted.items():
-            self.put_queue(self.groups[name], topic, queue)
+            perm = queue.perm & ~PERM_WRITE if name in self.wiped else queue.perm
+            self.put_queue(self.groups[name], topic, msgspec.structs.replace(queue, perm=perm))
         return True
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:

@@ -89,6 +89,15 @@ async def test_a_consumer_hears_of_it_with_its_next_pull_and_only_once(tmp_path:
         assert (await commit(group, 1, 1)).remark is None
 
 
+async def test_a_consumer_that_has_read_ahead_hears_that_its_messages_are_skipped(tmp_path: Path) -> None:
+    async with running(tmp_path) as group:
+        await filled(group)
+        assert (await group.call(reset(timestamp=-1))).code == ResponseCode.SUCCESS
+        assert (await group.pull(2, commit_offset=1)).code == ResponseCode.PULL_OFFSET_MOVED
+        assert (await group.call(reset(timestamp=-1))).code == ResponseCode.SUCCESS
+        assert (await group.pull(2, commit_offset=2)).code == ResponseCode.PULL_NOT_FOUND
+
+
 async def test_a_pull_that_waits_is_answered_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as group, connected(group) as consumer:
         await filled(group)

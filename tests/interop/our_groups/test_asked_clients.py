@@ -4,13 +4,26 @@ import re
 
 import pytest
 
+from rocketmq_demo.calls import call
+from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.headers import decode_header
 from tests.interop.native import NativeGroup
 from tests.lab import clients
+from tests.processes.kit import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC, GROUP = "native-asked", "native-asked-readers"
 COUNT = 4
+
+
+def committed(master: str) -> int | None:
+    header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=0)
+    answer = call(master, request(RequestCode.QUERY_CONSUMER_OFFSET, header))
+    fields = answer.ext_fields or {}
+    return decode_header(OffsetResponseHeader, fields).offset if answer.code == ResponseCode.SUCCESS else None
 
 
 def test_tools_ask_consumers_and_move_them(native: NativeGroup) -> None:
@@ -20,6 +33,7 @@ def test_tools_ask_consumers_and_move_them(native: NativeGroup) -> None:
     sent = clients.send(folder / "sender", nameservers=namesrv, topic=TOPIC, ways=["sync"], count=COUNT)
     with clients.PushConsumer(folder / "asked", nameservers=namesrv, group=GROUP, topic=TOPIC) as consumer:
         consumer.wait_until("all messages", lambda: len(consumer.received) == COUNT)
+        wait_until(lambda: committed(master) == COUNT, "the consumer's commit")  # every 5 s
         (connections,) = native.mqadmin(f"consumerConnection -g {GROUP}")
         (client_id,) = re.findall(r"(\S+@asked\S*)", connections)
         asked = {
