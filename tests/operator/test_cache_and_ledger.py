@@ -74,10 +74,24 @@ def test_late_news_of_a_deleted_object_does_not_bring_it_back(cache: Cache) -> N
     assert cache.get(Key("Pod", "ns", "g-0")) is not None
 
 
+def test_an_object_that_gets_its_label_back_is_seen_again(cache: Cache) -> None:
+    """A watch by label reports the loss of the label as a deletion; the uid stays."""
+    key = Key("Service", "ns", "g")
+    cache.put(labelled("Service", "g", 1))
+    apply_event(cache, "DELETED", labelled("Service", "g", 3))
+    for late in (2, 3):
+        cache.put(labelled("Service", "g", late))
+        assert cache.get(key) is None
+    cache.put(labelled("Service", "g", 4))
+    entry = cache.get(key)
+    assert entry is not None
+    assert entry.version == 4
+
+
 def test_only_the_latest_deletions_are_remembered(cache: Cache) -> None:
     key = Key("Pod", "ns", "g-0")
     for number in range(REMEMBERED + 1):
-        cache.end(key, f"uid-{number}")
+        cache.end(key, f"uid-{number}", 1)
     cache.put(labelled("Pod", "g-0", 1, uid="uid-1"))
     assert cache.get(key) is None
     cache.put(labelled("Pod", "g-0", 1, uid="uid-0"))

@@ -47,7 +47,7 @@ OWNER_LABELS: Final = {
 
 
 REMEMBERED: Final = 4096
-"""Deleted objects whose uids are kept."""
+"""Deleted objects whose last versions are kept."""
 
 
 class Cache:
@@ -58,8 +58,8 @@ class Cache:
         self._children: dict[Key, set[Key]] = {}
         self._revisions: dict[Key, int] = {}
         self._changed = changed
-        self._ended: OrderedDict[str, None] = OrderedDict()
-        """Uids of deleted objects, the oldest first."""
+        self._ended: OrderedDict[str, int] = OrderedDict()
+        """By uid of a deleted object: the version that was its last; the oldest deletions first."""
 
     def revision(self, owner: Key) -> int:
         """Grows with every change of a resource or of its objects."""
@@ -69,9 +69,9 @@ class Cache:
         """Store an object from the API server. Older versions than the known one are dropped, also those of a former
         object of that name: kopf keeps the order of events within a uid only."""
         key, metadata = key_of(body)
-        uid, version = str(metadata.get("uid", "")), _number(metadata.get("resourceVersion"))
+        uid, version = str(metadata.get("uid", "")), number(metadata.get("resourceVersion"))
         old = self._entries.get(key)
-        if uid in self._ended or (old is not None and version <= old.version):
+        if version <= self._ended.get(uid, -1) or (old is not None and version <= old.version):
             return
         owner = key if key.kind in names.PLURALS else _owner(key, metadata)
         entry = Entry(uid=uid, version=version, owner=owner, essence=essence(body), value=value_of(key.kind, body))
@@ -94,9 +94,11 @@ class Cache:
         if entry.owner is not None:
             self._notify(entry.owner)
 
-    def end(self, key: Key, uid: str) -> None:
-        """Remove an object whose deletion an event reported. An answer to an earlier call may come after it."""
-        self._ended[uid] = None
+    def end(self, key: Key, uid: str, version: int) -> None:
+        """Remove an object whose deletion an event reported. An answer to an earlier call may come after it; a newer
+        version means that the object has only been without the label of the watch."""
+        self._ended[uid] = version
+        self._ended.move_to_end(uid)
         if len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
         self.remove(key, uid)
@@ -154,7 +156,8 @@ def _owner(key: Key, metadata: Mapping[str, object]) -> Key | None:
     return None
 
 
-def _number(text: object) -> int:
+def number(text: object) -> int:
+    """A resourceVersion as a number; 0 without one."""
     return int(text) if isinstance(text, str) and text.isdecimal() else 0
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import kopf
 from kubernetes.aio import client
 
-from rocketmq_operator.kubernetes.cache import Cache, key_of
+from rocketmq_operator.kubernetes.cache import Cache, key_of, number
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 from rocketmq_runtime import background
@@ -68,7 +68,7 @@ def apply_event(cache: Cache, kind: str | None, body: Json) -> None:
     """Put one event into the cache; `kind` is None for an object of a list."""
     if kind == "DELETED":
         key, metadata = key_of(body)
-        cache.end(key, str(metadata.get("uid", "")))
+        cache.end(key, str(metadata.get("uid", "")), number(metadata.get("resourceVersion")))
     else:
         cache.put(body)
 

@@ -92,6 +92,13 @@ def silent(observed: ObservedGroup) -> ObservedGroup:
     return msgspec.structs.replace(observed, sidecars=told)
 
 
+def master_stops(observed: ObservedGroup) -> ObservedGroup:
+    """Its sidecar is not asked any longer."""
+    uid = master_uid(observed)
+    pods = tuple(msgspec.structs.replace(pod, deleting=pod.uid == uid) for pod in observed.pods)
+    return msgspec.structs.replace(silent(observed), pods=pods)
+
+
 def missing(observed: ObservedGroup) -> ObservedGroup:
     return msgspec.structs.replace(observed, bad_references={Reference("NameServer", "ns", "n"): ""})
 
@@ -118,6 +125,7 @@ def same(observed: ObservedGroup) -> ObservedGroup:
         (unready, ("Degraded", "False PodsNotReady", "True MasterServes", "False AsWanted")),
         (still_fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
         (silent, ("Running", "Unknown SidecarSilent", "Unknown SidecarSilent", "False AsWanted")),
+        (master_stops, ("Degraded", "Unknown MasterStopping", "Unknown MasterStopping", "False AsWanted")),
         (fenced, ("Updating", "False Fenced", "False Fenced", "False AsWanted")),
         (missing, ("Degraded", "False ReferenceNotFound", "True MasterServes", "True ReferenceNotFound")),
     ],
@@ -160,6 +168,22 @@ def test_a_lifted_fence_is_shown_soon(world: World) -> None:
     plan = plan_group(still_fenced(world.observe()), PlanSettings(), NOW)
     assert [type(action).__name__ for action in plan.actions] == ["SetFenced"]
     assert plan.requeue == ANSWERED_SECONDS
+
+
+def test_a_lifted_fence_is_shown_soon_though_a_slave_is_silent(world: World) -> None:
+    observed = still_fenced(world.observe())
+    uid = master_uid(observed)
+    plan = plan_group(msgspec.structs.replace(observed, sidecars={uid: observed.sidecars[uid]}), PlanSettings(), NOW)
+    assert [type(action).__name__ for action in plan.actions] == ["SetFenced"]
+    assert plan.requeue == ANSWERED_SECONDS
+
+
+def test_the_silent_master_of_a_paused_group_is_asked_soon(world: World) -> None:
+    observed = world.observe()
+    spec = msgspec.structs.replace(observed.group.spec, paused=True)
+    paused = msgspec.structs.replace(observed, group=msgspec.structs.replace(observed.group, spec=spec))
+    assert plan_group(paused, PlanSettings(), NOW).requeue is None
+    assert plan_group(silent(paused), PlanSettings(), NOW).requeue == REQUEUE_SECONDS
 
 
 def test_a_master_whose_sidecar_is_silent_is_asked_soon(world: World) -> None:

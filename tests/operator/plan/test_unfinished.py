@@ -88,6 +88,15 @@ def paused(observed: ObservedGroup) -> ObservedGroup:
     return spec(observed, paused=True)
 
 
+def paused_halfway(observed: ObservedGroup) -> ObservedGroup:
+    return paused(outdated(observed))
+
+
+def paused_and_deleting(observed: ObservedGroup) -> ObservedGroup:
+    """A pause does not hold up a deletion."""
+    return paused(deleting(observed))
+
+
 def one_pod_away(observed: ObservedGroup) -> ObservedGroup:
     return replace(observed, pods=observed.pods[:2])
 
@@ -122,6 +131,8 @@ def master_address(observed: ObservedGroup) -> str:
         (one_pod_away, "False ReplicasMissing"),
         (waits_for_its_user, "False WaitingForSwitchover"),
         (paused, "Unknown Paused"),
+        (paused_halfway, "Unknown Paused"),
+        (paused_and_deleting, "False Deleting"),
     ],
 )
 def test_a_group(running: ObservedGroup, change: Callable[[ObservedGroup], ObservedGroup], expected: str) -> None:
@@ -173,6 +184,11 @@ def stopped(quorum: Quorum) -> None:
     quorum.spec = {**quorum.spec, "paused": True}
 
 
+def stopped_halfway(quorum: Quorum) -> None:
+    old_revision(quorum)
+    stopped(quorum)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -182,6 +198,7 @@ def stopped(quorum: Quorum) -> None:
         (more_members, "False MembersMissing"),
         (larger, "False StorageGrowing"),
         (stopped, "Unknown Paused"),
+        (stopped_halfway, "Unknown Paused"),
     ],
 )
 def test_a_controller_cluster(change: Callable[[Quorum], None], expected: str) -> None:
@@ -195,6 +212,8 @@ def test_a_controller_cluster(change: Callable[[Quorum], None], expected: str) -
     assert status is not None
     assert ready(status) == expected
     assert (status["phase"] == "Running") == (change is stopped)
+    if change in (stopped, stopped_halfway):
+        assert find(status["conditions"], "Progressing")["status"] == "False"
 
 
 # A NameServer
@@ -231,6 +250,7 @@ def name_server(
         (name_server(of_the_set=3), "False Scaling", "True Scaling"),
         (name_server(replicas=3, of_the_set=3), "False PodsNotReady", "False Complete"),
         (name_server(paused=True), "Unknown Paused", "False Complete"),
+        (name_server(paused=True, revision="two"), "Unknown Paused", "True Updating"),
     ],
 )
 def test_a_name_server(observed: ObservedNameServer, expected: str, progressing: str) -> None:

@@ -150,14 +150,14 @@ def _ready(
         return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
     if connected < wanted:
         return condition("Ready", holds=False, reason="MembersMissing", message=count)
+    if observed.cluster.spec.paused:
+        message = "spec.paused is set: what this generation changes waits until it is unset"
+        return condition("Ready", holds=None, reason="Paused", message=message)
     if moving.status == "True":
         return condition("Ready", holds=False, reason=moving.reason, message=moving.message)
     if phase != "Running":
         ready = sum(1 for pod in observed.pods if pod.ready and not pod.deleting)
         return condition("Ready", holds=False, reason="PodsNotReady", message=f"{ready} of {wanted} pods ready")
-    if observed.cluster.spec.paused:
-        message = "spec.paused is set: what this generation changes waits until it is unset"
-        return condition("Ready", holds=None, reason="Paused", message=message)
     return condition("Ready", holds=True, reason="AllConnected", message=count)
 
 
@@ -185,7 +185,8 @@ def _conditions(
         why = "PodsFailing" if troubled else "MembersCatchingUp" if lagging else "MembersMissing" if bad else "AsWanted"
         message = troubled or lagging or (reason if bad else "")
         degraded = condition("Degraded", holds=bad, reason=why, message=message)
-        waits = progress or left or (Unfinished("Creating", reason) if phase == "Creating" else None)
+        creating = Unfinished("Creating", reason) if phase == "Creating" else None
+        waits = None if paused else (progress or left or creating)
         moving = condition(
             "Progressing",
             holds=waits is not None,

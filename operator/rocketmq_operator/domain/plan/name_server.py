@@ -37,11 +37,11 @@ def _ready(phase: str, reason: str, *, ready: int, wanted: int, paused: bool) ->
     count = f"{ready} of {wanted} ready"
     if ready < wanted:
         return condition("Ready", holds=False, reason="PodsNotReady", message=count)
-    if phase != "Running":
-        return condition("Ready", holds=False, reason=phase, message=reason)
     if paused:
         message = "spec.paused is set: what this generation changes waits until it is unset"
         return condition("Ready", holds=None, reason="Paused", message=message)
+    if phase != "Running":
+        return condition("Ready", holds=False, reason=phase, message=reason)
     return condition("Ready", holds=True, reason="AllReady", message=count)
 
 

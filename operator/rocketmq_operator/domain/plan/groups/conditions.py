@@ -69,12 +69,12 @@ def _carried_out(state: GroupState, outlook: Outlook) -> Condition:
     unready = [names.pod_name(state.group.name, member.ordinal) for member in state.members if not member.available]
     if unready:
         return condition("Ready", holds=False, reason="PodsNotReady", message=f"{', '.join(unready)} not ready")
+    if state.group.spec.paused and not state.group.metadata.deleting:
+        message = "spec.paused is set: what this generation changes waits until it is unset"
+        return condition("Ready", holds=None, reason="Paused", message=message)
     waits = outlook.progress or outlook.left
     if waits is not None:
         return condition("Ready", holds=False, reason=waits.reason, message=waits.message)
-    if state.group.spec.paused:
-        message = "spec.paused is set: what this generation changes waits until it is unset"
-        return condition("Ready", holds=None, reason="Paused", message=message)
     return condition("Ready", holds=True, reason="AllInSync", message="takes messages, every replica in sync")
 
 
@@ -105,6 +105,8 @@ def _available(state: GroupState) -> Condition:
 def _master_accepts(master: Member) -> tuple[bool | None, str, str]:
     """A fence survives restarts, and only the sidecar knows it."""
     name = "" if master.pod is None else master.pod.name
+    if master.pod is not None and master.pod.deleting:
+        return None, "MasterStopping", f"{name} is stopping"
     if master.sidecar is None:
         return None, "SidecarSilent", f"the sidecar of {name} does not answer: unknown whether it accepts sends"
     if master.sidecar.fenced:

@@ -27,8 +27,12 @@ def fence(state: GroupState) -> Step:
     if wanted and silent:
         message = f"the sidecars of {', '.join(silent)} do not answer: unknown whether they refuse sends"
         return Step(actions=actions, requeue=REQUEUE_SECONDS, blocked=Blocked("FenceIncomplete", message))
-    if state.live_master is not None and state.live_master.sidecar is None:
-        return Step(actions=actions, requeue=REQUEUE_SECONDS)
     if any(pod.ready for pod in running if pod.name in silent):
-        return Step(actions=actions, requeue=IDLE_REQUEUE_SECONDS)
+        return Step(actions=actions, requeue=ANSWERED_SECONDS if actions else IDLE_REQUEUE_SECONDS)
     return Step(actions=actions, requeue=ANSWERED_SECONDS) if actions else NOTHING
+
+
+def ask_master(state: GroupState) -> Step:
+    """Availability depends on its answer, and no event reports it."""
+    master = state.live_master
+    return Step(requeue=REQUEUE_SECONDS) if master is not None and master.sidecar is None else NOTHING

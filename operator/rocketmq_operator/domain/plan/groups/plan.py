@@ -7,7 +7,7 @@ from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.groups.acting import ask_again, not_shown
 from rocketmq_operator.domain.plan.groups.conditions import Outlook
 from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
-from rocketmq_operator.domain.plan.groups.fencing import fence
+from rocketmq_operator.domain.plan.groups.fencing import ask_master, fence
 from rocketmq_operator.domain.plan.groups.generation import unfinished
 from rocketmq_operator.domain.plan.groups.identity import forget_orphans, record_ids
 from rocketmq_operator.domain.plan.groups.objects import ObjectMemory, ensure_secret, group_objects, missing_references
@@ -30,7 +30,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
         step = delete(state, now)
         return _plan(state, step, now)
     if group.spec.paused:
-        return _plan(state, ask_again(state), now)
+        return _plan(state, combine((ask_master(state), ask_again(state))), now)
     refusal, scaled = lease_too_long(state), scale(state)
     step = combine(
         (
@@ -39,6 +39,7 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
             keep_finalizer(state),
             record_ids(state),
             fence(state),
+            ask_master(state),
             scaled.step,
             rebuild(state),
             grow(state, now),
