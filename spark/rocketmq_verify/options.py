@@ -210,7 +210,11 @@ def _absolute(place: Place) -> Place:
     """Executors of Spark run in other folders."""
     if not place.has_files:
         return place
-    path = Path(place.spec.removeprefix(f"{FILES}:")).expanduser()
+    directory = place.spec.removeprefix(f"{FILES}:")
+    try:
+        path = Path(directory).expanduser()
+    except RuntimeError as error:
+        raise SpecError(f"replica {place.name}: {directory}: there is no such user, or no home directory") from error
     return Place(place.name, f"{FILES}:{path.absolute()}")
 
 

@@ -49,6 +49,7 @@ def test_replicas_of_both_kinds() -> None:
         (["--replica", "a=/data/a", "--replica", "a=/data/b"], "twice"),
         (["--replica", "a=/data/a", "--replica", "b=/data/a/"], "same place"),
         (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),
+        (["--replica", "a=~nouser-of-this/x", "--replica", "b=/data/b"], "~nouser-of-this/x"),
         ([*TWO, "--sample", "2"], "sample"),
         ([*TWO, "--full", "--sample", "0.5"], "do not go together"),
         ([*TWO, "--sampel", "0.5"], "No such option"),
@@ -90,11 +91,19 @@ def hard_links(store: Path, other: Path) -> Path:
     return other
 
 
+def linked_files(store: Path, other: Path) -> Path:
+    (other / "commitlog").mkdir(parents=True)
+    for file in (store / "commitlog").iterdir():
+        (other / "commitlog" / file.name).symlink_to(file)
+    return other
+
+
 @pytest.mark.parametrize(
     "other",
     [
         linked,
         hard_links,
+        linked_files,
         lambda store, _: store / "commitlog",
         lambda store, _: f"{store.parent}/./{store.name}",
         lambda store, _: f"{store}/../{store.name}/",
@@ -107,6 +116,14 @@ def test_the_same_store_twice_is_refused(
     again = other(tmp_path / place.name, tmp_path / "again")
     assert cli.main(["-q", "--replica", f"a={place.spec}", "--replica", f"z={again}"]) == 2
     assert "a and z are the same " in capsys.readouterr().err
+
+
+def test_only_files_of_the_log_make_two_places_one_store(tmp_path: Path) -> None:
+    one, other, _ = save_all(Group().fill(5), tmp_path)
+    note = tmp_path / "a" / "commitlog" / "note"
+    note.touch()
+    (tmp_path / "b" / "commitlog" / "note").hardlink_to(note)
+    assert len(parsed("--replica", f"a={one.spec}", "--replica", f"b={other.spec}").places) == 2
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ class Kind(StrEnum):
         Traits(
             severity=Severity.UNVERIFIED,
             title="confirmed copy lost",
-            advice="Do not make {who} the master. It copies these bytes again when it connects to its master; verify "
+            advice="Do not make {who} the master. It copies what its master has of them when it connects; verify "
             "again after that, and find out why it lost them (a power cut, a disk, a file that was deleted).",
             explains_difference=False,
             covers_extent=False,
@@ -164,7 +164,7 @@ class Kind(StrEnum):
             ends_early=True,
         ),
     )
-    """A replica has noted bytes as confirmed and has lost them; others are that long."""
+    """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old."""
     LAGGING = (
         "lagging",
         Traits(

@@ -21,7 +21,7 @@ import msgspec
 
 from rocketmq_commitlog.errors import AbsentError, LogReadError
 from rocketmq_commitlog.folder import LogFolder
-from rocketmq_commitlog.state import LogPaths
+from rocketmq_commitlog.state import NATIVE_IDENTITY, LogPaths
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
@@ -79,13 +79,14 @@ def check_queues(
     """
     queues, whole = _by_queue(batches)
     extent = Extent(extent.start, min(max(whole, extent.start), extent.end))
-    stores = {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
+    stores = _stores(places)
     states: dict[tuple[ReplicaName, str, int], _QueueState] = {}
     suspects = [(name, *queue) for name in stores for queue in sorted(queues)]
     before = reach = dict.fromkeys(stores, -1)
     for attempt in range(ATTEMPTS):
         if attempt:
             sleep(PAUSE)
+            stores = _stores(places)  # as they are now
         before = reach  # what is dispatched while the queues are read one by one proves nothing
         for name, topic, queue_id in suspects:
             states[name, topic, queue_id] = stores[name].check(topic, queue_id, queues[topic, queue_id], extent)
@@ -111,6 +112,10 @@ def check_queues(
         if check is not None:
             found.append(QueueResult(name, topic, queue_id, extent, check))
     return found
+
+
+def _stores(places: Iterable[Place]) -> dict[ReplicaName, "_Store"]:
+    return {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
 
 
 class _QueueState(NamedTuple):
@@ -204,6 +209,8 @@ class _Store:
     def __init__(self, root: Path) -> None:
         self._log = LogPaths.of(root).commit_log
         self._root = self._log.parent
+        self._zeroes = (self._root / NATIVE_IDENTITY).is_file()  # Java leaves old units behind a cut
+        self._folder: LogFolder | None = None
 
     def min_offset(self, extent: Extent) -> int:
         """Where its log begins now; the extent's end without a log."""
@@ -236,7 +243,9 @@ class _Store:
             first = last - MOST_UNITS
             records = [record for record in records if record.queue_offset >= first]
         try:
-            data = _Queue(self._root / FOLDER / topic / str(queue_id)).read(max(first - 1, 0), last + 2)
+            data = _Queue(self._root / FOLDER / topic / str(queue_id)).read(
+                max(first - 1, 0), last + (2 if self._zeroes else 1)
+            )
         except OSError:
             data = None
         if data is None:
@@ -265,7 +274,9 @@ class _Store:
         if not beyond:
             return set()
         try:
-            with LogFolder(self._log) as log:
+            if self._folder is None:
+                self._folder = LogFolder(self._log)  # lists all files: once for all queues
+            with self._folder as log:
                 return {offset for offset in beyond if not _has_record(log, offset)}
         except LogReadError:
             return set()  # nothing is known

@@ -5,9 +5,11 @@ Only what this machine can read is compared. A copy has other files, and is foun
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from rocketmq_commitlog.state import LogPaths
+from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.sources.source import FILES, SpecError
 from rocketmq_verify.sources.work import Place
@@ -28,10 +30,14 @@ def check_stores(places: Iterable[Place]) -> None:
 
 
 def _keys(directory: Path) -> Iterator[tuple[int, int]]:
-    """Device and inode of the commit log's folder, and of its files."""
+    """Device and inode of the commit log's folder, and of its files, where links lead."""
     folder = LogPaths.of(directory).commit_log
     status = folder.stat()
     yield status.st_dev, status.st_ino
     with os.scandir(folder) as entries:
         for entry in entries:
-            yield status.st_dev, entry.inode()
+            with suppress(SegmentNameError, FileNotFoundError):  # not a file of the log; expired at this moment
+                segment_offset(entry.name)
+                if entry.is_file():
+                    file = entry.stat()
+                    yield file.st_dev, file.st_ino

@@ -148,6 +148,25 @@ def test_of_lost_bytes_those_that_noted_them_are_named() -> None:
     ]
 
 
+@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize(("strict", "kind"), [(False, Kind.LOST_COPY), (True, Kind.LOST_CONFIRMED)])
+def test_a_note_of_one_replica_alone_may_be_older_than_a_cut(strict: bool, kind: Kind, looks: int) -> None:
+    """Java writes its note some time after it has cut its log."""
+    epochs = [(1, 0), (2, 600)]
+    logs = [log("a", epochs, 620, confirm=620), log("b", epochs, 610, confirm=1000, strict=strict)]
+    found = lineage(*[logs] * looks).findings
+    assert {(one.kind, one.replicas) for one in found} == {(kind, (B,))}
+    assert [one.extent for one in found] == ([Extent(620, 1000), Extent(610, 620)] if strict else [Extent(610, 1000)])
+    if not strict:
+        assert found[0].detail == (
+            "b ends at 610 and has noted 1000 as confirmed: it lost the bytes in between (cut, or a crash; or its note "
+            "is older than a cut); no log that was read is that long"
+        )
+    everyone = [log(name, epochs, 610, confirm=1000, strict=strict) for name in "ab"]
+    (lost,) = lineage(*[everyone] * looks).findings
+    assert (lost.kind, lost.replicas, lost.extent) == (Kind.LOST_CONFIRMED, (A, B), Extent(610, 1000))
+
+
 def test_a_replica_beyond_the_end_of_a_newer_epoch_has_a_stale_tail() -> None:
     old, new = log("a", end=1000), log("b", [(1, 0), (2, 900)], 950)
     (found,) = lineage([old, new]).findings

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_commitlog.folder import LogFolder
+from rocketmq_commitlog.state import NATIVE_IDENTITY
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_verify.domain.model import Extent, ReplicaName
 from rocketmq_verify.domain.records.queues import QueueReason
@@ -44,12 +46,13 @@ def records(group: Group, until: int) -> list[Batch]:
 
 
 def stores(group: Group, root: Path) -> dict[str, Path]:
-    """Each with both queues; the folders of `TOPIC` by replica."""
+    """Each with both queues, of a native broker; the folders of `TOPIC` by replica."""
     save_all(group, root)
     (made,) = columns(group)
     found = {}
     for replica in group.replicas:
         store = root / replica.name
+        (store / NATIVE_IDENTITY).touch()
         (store / "config").mkdir()
         (store / "config" / "topics.json").write_text('{"topicConfigTable":{"Orders":{"order":false},"Other":{}}}')
         for topic in (TOPIC, OTHER):
@@ -75,6 +78,10 @@ def check(group: Group, root: Path, until: int | None = None) -> dict[tuple[str,
 def faulty(found: dict[tuple[str, str], QueueResult]) -> dict[tuple[str, str], int]:
     for one in found.values():
         assert all(fault.reason is QueueReason.NO_UNIT for fault in one.check.faults)
+    return faults_of(found)
+
+
+def faults_of(found: dict[tuple[str, str], QueueResult]) -> dict[tuple[str, str], int]:
     return {key: one.check.fault_count for key, one in found.items() if one.check.fault_count}
 
 
@@ -163,6 +170,33 @@ def test_units_that_lead_nowhere(group: Group, tmp_path: Path, where: str, offse
     (fault,) = found["b", TOPIC].check.faults
     assert (fault.queue_offset, fault.physical_offset, fault.reason) == (number, target, QueueReason.NO_RECORD)
     assert {key for key, one in found.items() if one.check.fault_count} == {("b", TOPIC)}
+
+
+def test_java_leaves_old_units_behind_a_cut(group: Group, tmp_path: Path) -> None:
+    file = stores(group, tmp_path)["b"] / f"{0:020d}"
+    (made,) = columns(group)
+    number = made.topic.count(TOPIC)
+    data = file.read_bytes()[: number * 20] + pack_units([(900 << 20, 500, 0)] * 2)
+    file.write_bytes(data.ljust(4000, b"\0"))
+    assert faults_of(check(group, tmp_path)) == {("b", TOPIC): 1}
+    (tmp_path / "b" / NATIVE_IDENTITY).unlink()
+    found = check(group, tmp_path)
+    assert faults_of(found) == {}
+    assert found["b", TOPIC].check.units == found["a", TOPIC].check.units
+
+
+def test_a_log_is_listed_once_for_all_its_queues(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores(group, tmp_path)
+    listed: list[Path] = []
+
+    class Counted(LogFolder):
+        def refresh(self) -> None:
+            listed.append(self.path)
+            super().refresh()
+
+    monkeypatch.setattr(queue_files, "LogFolder", Counted)
+    assert faulty(check(group, tmp_path, until=group.messages[40].offset)) == {}
+    assert sorted(listed) == [tmp_path / name / "commitlog" for name in "abc"]
 
 
 def test_what_is_not_dispatched_yet_is_late(group: Group, tmp_path: Path) -> None:
