@@ -242,7 +242,6 @@ class Services:
             on_copied=replica.copied,
         )
         replica.on_members, replica.on_hold = self._copies.on_members, self._copies.hand_over
-        # what a tool changes is answered when the slaves that may become master have it too
         offset_reset = OffsetReset(
             settings=core.settings,
             role=core.role,
@@ -254,6 +253,7 @@ class Services:
             lane=lane,
             on_reset=self.pulls.on_reset,
         )
+        # what a tool changes is answered when the slaves that may become master have it too
         for admin in (group_admin, topic_admin, topic_deletion, offset_reset):
             admin.replication_barrier = self._copies.replication_barrier
         self._offset_api.commit_answer = self._copies.commit_answer

@@ -1,4 +1,4 @@
-"""Work beside its caller: its failure is heard, whoever leaves."""
+"""Work beside its caller: its failure is logged, also if the caller leaves first."""
 
 import asyncio
 import gc

@@ -4,7 +4,8 @@ A group that is deleted with its offsets (`cleanOffset`) loses its retry and dea
 deletes by requests of their own in any case; without, a group of the same name continues where the old one was.
 
 The answer to a change leaves when the table is on disk and, with strict durability, at the slaves in sync. Only a
-master takes changes: at a slave they would last until it copies its master's table (Java's takes them).
+master takes changes: at a slave they would last until it copies its master's table (Java's takes them). A slave that
+has a master leaves deletions to it, as in `topic_deletion.py`.
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 

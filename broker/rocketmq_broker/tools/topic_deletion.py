@@ -2,8 +2,10 @@
 before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
 queues continue. The tables of topics, groups and offsets lose the topic at once, and so does what only this process
 keeps (docs/architecture.md#what-a-deletion-removes). The answer leaves when all of that is on disk and, with strict
-durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it. Only a master
-takes the request (Java's slaves too, until they copy their master's table).
+durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it.
+
+Only a master deletes. mqadmin asks every member, so a slave that has a master answers with success and changes nothing:
+the deletion comes with the log. (Java's slaves delete in their own tables, until they copy their master's.)
 
 Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """

@@ -1,7 +1,7 @@
 """RIP-32 with official brokers under controllers: a broker that restarts while the controllers are away has no role. It
 must not take the place of the slave that acts for the master: that slave would cut its log to the other one's end.
 
-The brokers have the operator's file, but for what several on one machine need otherwise."""
+The brokers have the operator's file, with ports, folders and sizes that let several run on one machine."""
 
 from collections.abc import Iterator
 from pathlib import Path
