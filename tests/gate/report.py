@@ -30,14 +30,24 @@ def _row(run: Run, record: Record | None) -> str:
     return f"  {run:6}  {record.outcome} in {record.seconds:.0f} s, load {record.load:.1f}  {record.why}".rstrip()
 
 
-def _phases(file: Path) -> Iterator[str]:
-    """Rows of `SECONDS NAME` lines, which .ci/run writes."""
-    if not file.exists():
-        return
-    lines = [line.split(maxsplit=1) for line in file.read_text().splitlines()]
-    yield " phases ".center(WIDTH, "=")
-    yield from (f"{int(seconds):6} s  {name}" for seconds, name in lines)
-    yield f"{sum(int(seconds) for seconds, _ in lines):6} s  in all"
+def phases_table(lines: Iterable[str]) -> list[str]:
+    """Rows of the lines that .ci/run writes: seconds; seconds of all processors at work, at work at a low priority, and
+    idle; the name. What waits leaves the processors to the low priority, or idle."""
+    rows = [
+        ([int(number) for number in numbers], name) for *numbers, name in (line.split(maxsplit=4) for line in lines)
+    ]
+    if not rows:
+        return []
+    total = [sum(column) for column in zip(*(numbers for numbers, _ in rows), strict=True)]
+    return [
+        " phases ".center(WIDTH, "="),
+        f"{'time':>8}{'CPU':>9}{'low':>9}{'idle':>9}",
+        *(
+            "".join([f"{numbers[0]:6} s", *(f"{one:7} s" for one in numbers[1:]), f"  {name}"])
+            for numbers, name in rows
+        ),
+        "".join([f"{total[0]:6} s", *(f"{one:7} s" for one in total[1:]), "  in all"]),
+    ]
 
 
 def _slowest(records: Iterable[Record]) -> Iterator[str]:
@@ -67,7 +77,8 @@ def main() -> int:
     lines = file.read_bytes().splitlines() if file.exists() else []
     unstable = [msgspec.json.decode(line, type=Unstable) for line in lines]
     tables = [*_slowest(records), *unstable_table(unstable), *failures_table(records, unstable)]
-    print("\n".join([*_phases(build / "phases.txt"), *tables]))
+    phases = build / "phases.txt"
+    print("\n".join([*phases_table(phases.read_text().splitlines() if phases.exists() else []), *tables]))
     return 0
 
 

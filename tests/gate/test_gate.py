@@ -14,7 +14,7 @@ import pytest
 from tests.gate.patience import MOST, QUIET, VARIABLE, factor, patient
 from tests.gate.plugin import UNTIL
 from tests.gate.records import Record, Unstable
-from tests.gate.report import MOST_FAILURES, failures_table, unstable_table
+from tests.gate.report import MOST_FAILURES, failures_table, phases_table, unstable_table
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.processes
@@ -249,6 +249,16 @@ def test_files_with_java_run_one_after_the_other(suite: Suite) -> None:
     assert len(seen) == 9
     (worker,) = {worker for kind, _, worker in seen if kind == "heavy"}
     assert {other for _, _, other in seen} - {worker}, "the other lane had nothing"
+
+
+def test_the_table_of_phases_tells_waiting_from_computing() -> None:
+    assert phases_table(["9 6 10 2 setup", "946 700 1100 92 processes and interop"])[1:] == [
+        "    time      CPU      low     idle",
+        "     9 s      6 s     10 s      2 s  setup",
+        "   946 s    700 s   1100 s     92 s  processes and interop",
+        "   955 s    706 s   1110 s     94 s  in all",
+    ]
+    assert phases_table([]) == []
 
 
 def test_the_table_names_both_runs() -> None:
