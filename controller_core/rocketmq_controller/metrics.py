@@ -1,18 +1,22 @@
 """The controller's metrics: the Java controller's names and labels, so that its dashboards keep working, and Raft's
 own.
 
-Counters and histograms are updated in the event loop; gauges are read when scraped.
+What is counted is updated in the event loop; gauges are read when scraped.
 Source: rocketmq-all-5.3.3: ControllerMetricsConstant.java, ControllerMetricsManager.java.
 """
 
 import contextlib
+import functools
+import itertools
+from bisect import bisect_left
 from collections import Counter as CountOf
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import prometheus_client
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from rocketmq_controller.raft import RaftStatus, Role
 from rocketmq_formats.codes import RequestCode, ResponseCode
@@ -21,6 +25,7 @@ LATENCY_BUCKETS_US = (
     *(base * scale for scale in (1, 1000) for base in (1, 3, 5, 10, 30, 50, 100, 300, 500)),
     *(1_000_000, 3_000_000, 5_000_000, 10_000_000),
 )
+_BOUNDS = (*(floatToGoString(bound) for bound in LATENCY_BUCKETS_US), "+Inf")  # type: ignore[no-untyped-call]
 ROLE_VALUES = {Role.CANDIDATE: 1, Role.FOLLOWER: 2, Role.LEADER: 3}
 ELECTION_RESULTS: Mapping[int, str] = {
     ResponseCode.SUCCESS: "new_master_elected",
@@ -40,57 +45,36 @@ class ControllerMetrics:
         self.common = {"address": address, "group": group, "peer_id": peer_id, **extra_labels}
         names = tuple(self.common)
         self._values = tuple(self.common.values())
-        self._requests = prometheus_client.Counter(
-            "request", "Requests answered", (*names, "request_type", "request_handle_status"), registry=self.registry
-        )
-        self._latency = prometheus_client.Histogram(
-            "request_latency_microseconds",
+        self._requests = _Timed(
+            self.common,
+            "request",
+            "Requests answered",
+            ("request_type", "request_handle_status"),
             "Time from a request's arrival to its answer",
-            (*names, "request_type"),
-            buckets=LATENCY_BUCKETS_US,
-            registry=self.registry,
         )
-        self._operations = prometheus_client.Counter(
+        self._operations = _Timed(
+            self.common,
             "dledger_op",
             "Entries appended to the Raft log",
-            (*names, "dledger_operation", "dLedger_operation_status"),
-            registry=self.registry,
-        )
-        self._operation_latency = prometheus_client.Histogram(
-            "dledger_op_latency_microseconds",
+            ("dledger_operation", "dLedger_operation_status"),
             "Time from a proposal to its commit",
-            (*names, "dledger_operation"),
-            buckets=LATENCY_BUCKETS_US,
-            registry=self.registry,
         )
+        for timed in (self._requests, self._operations):
+            self.registry.register(timed)
         self._elections = prometheus_client.Counter(
             "election",
             "Elections of masters",
             (*names, "cluster", "broker_set", "election_result"),
             registry=self.registry,
         )
-        # Looking children up by label costs more than counting; there are few of them.
-        self._request_children: dict[tuple[int, str], prometheus_client.Counter] = {}
-        self._latency_children: dict[int, prometheus_client.Histogram] = {}
 
     def request(self, code: int, status: str, seconds: float) -> None:
         """Count one request; `status` is success, failed or timeout."""
-        key = (code, status)
-        counter = self._request_children.get(key)
-        if counter is None:
-            counter = self._requests.labels(*self._values, request_type(code), status)
-            self._request_children[key] = counter
-        counter.inc()
-        histogram = self._latency_children.get(code)
-        if histogram is None:
-            histogram = self._latency.labels(*self._values, request_type(code))
-            self._latency_children[code] = histogram
-        histogram.observe(seconds * 1e6)
+        self._requests.add(request_type(code), status, seconds)
 
     def append(self, status: str, seconds: float) -> None:
         """Count one Raft entry; `status` is success, failed or timeout."""
-        self._operations.labels(*self._values, "append", status).inc()
-        self._operation_latency.labels(*self._values, "append").observe(seconds * 1e6)
+        self._operations.add("append", status, seconds)
 
     def election(self, cluster_name: str, broker_name: str, code: int) -> None:
         """Count one election by its answer; codes that decide nothing do not count."""
@@ -107,6 +91,46 @@ class ControllerMetrics:
     ) -> None:
         """Register the gauges; the callables run in the scraping thread and only read."""
         self.registry.register(_Gauges(self.common, status, active_brokers, group_count, store_path))
+
+
+class _Timed(Collector):
+    """Counts what was done by kind and status, and its time by kind. Every request comes here: counters and histograms
+    of prometheus_client would take a dozen calls, three locks and a search from the lowest bucket for each."""
+
+    def __init__(
+        self, common: Mapping[str, str], name: str, text: str, labels: tuple[str, str], time_text: str
+    ) -> None:
+        """`labels` of kind and status."""
+        self._name, self._text, self._time_text = name, text, time_text
+        self._names, self._values, self._labels = list(common), list(common.values()), labels
+        self._counts: dict[tuple[str, str], int] = {}
+        self._times: dict[str, list[float]] = {}
+        """By kind: how many in each bucket, and longer; then the sum of the times, in microseconds."""
+
+    def add(self, kind: str, status: str, seconds: float) -> None:
+        key = (kind, status)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        times = self._times.get(kind)
+        if times is None:
+            times = self._times[kind] = [0.0] * (len(LATENCY_BUCKETS_US) + 2)
+        microseconds = seconds * 1e6
+        times[bisect_left(LATENCY_BUCKETS_US, microseconds)] += 1
+        times[-1] += microseconds
+
+    def collect(self) -> Iterable[Metric]:
+        kind_label, status_label = self._labels
+        counter = CounterMetricFamily(self._name, self._text, labels=[*self._names, kind_label, status_label])
+        for (kind, status), count in tuple(self._counts.items()):
+            counter.add_metric([*self._values, kind, status], count)
+        yield counter
+        histogram = HistogramMetricFamily(
+            f"{self._name}_latency_microseconds", self._time_text, labels=[*self._names, kind_label]
+        )
+        for kind, times in tuple(self._times.items()):
+            *counts, total = times
+            buckets = list(zip(_BOUNDS, itertools.accumulate(counts), strict=True))
+            histogram.add_metric([*self._values, kind], buckets, total)
+        yield histogram
 
 
 class _Gauges(Collector):
@@ -184,6 +208,7 @@ class _Gauges(Collector):
         return family
 
 
+@functools.lru_cache(maxsize=256)
 def request_type(code: int) -> str:
     """The Java label of a request code."""
     names: Mapping[int, str] = {
