@@ -97,16 +97,28 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
-    """The JSON header with fastjson's spelling and order; UNSET keys are not written, as Java leaves out nulls."""
+    """What is written: fastjson's spelling and order; UNSET keys are left out, as Java leaves out nulls."""
+
+    code: int
+    extFields: dict[str, str] | msgspec.UnsetType  # noqa: N815 - the key on the wire
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serializeTypeCurrentRPC: str  # noqa: N815 - the key on the wire
+    version: int
+
+
+class _ReadJsonHeader(msgspec.Struct, gc=False):
+    """What is read, and needed."""
 
     code: _Int32
-    extFields: dict[str, str] | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815 - the key on the wire
     flag: _Int32 = 0
-    language: str | int | None = None
     opaque: _Int32 = 0
-    remark: str | msgspec.UnsetType | None = msgspec.UNSET
-    serializeTypeCurrentRPC: str | msgspec.UnsetType | None = msgspec.UNSET  # noqa: N815 - the key on the wire
+    language: str | int | None = None
     version: _Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str] | None = None  # noqa: N815 - the key on the wire
 
 
 class _LooseJsonHeader(msgspec.Struct, gc=False):
@@ -122,7 +134,7 @@ class _LooseJsonHeader(msgspec.Struct, gc=False):
 
 
 _encode_json = msgspec.json.Encoder().encode
-_decode_json = msgspec.json.Decoder(_JsonHeader).decode
+_decode_json = msgspec.json.Decoder(_ReadJsonHeader).decode
 _decode_loose_json = msgspec.json.Decoder(_LooseJsonHeader, strict=False).decode
 _decode_string = msgspec.json.Decoder(str).decode
 _UNSET: Final = msgspec.UNSET
@@ -196,15 +208,15 @@ def _from_json(raw: bytes, body: bytes) -> RemotingCommand:
         header = _decode_json(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _from_loose_json(raw, body, error)
-    remark, fields, language = header.remark, header.extFields, header.language
+    language = header.language
     return RemotingCommand(
         header.code,
         header.flag,
         header.opaque,
         language if language in _LANGUAGES else _language_name(language),
         header.version,
-        None if remark is _UNSET else remark,
-        None if fields is _UNSET else fields,
+        header.remark,
+        header.extFields,
         body,
         _JSON,
     )

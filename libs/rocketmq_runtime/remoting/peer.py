@@ -14,7 +14,13 @@ import structlog
 from rocketmq_formats.addresses import format_address
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, response
+from rocketmq_formats.remoting.command import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    RemotingCommand,
+    encode_frame,
+    response,
+)
 from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_runtime.remoting.fair_scheduler import SLICE_SECONDS, FairScheduler
 from rocketmq_runtime.remoting.hosts import host_of, ip_of
@@ -275,12 +281,7 @@ class Peer(asyncio.Protocol):
 
     def answer_later(self, request: RemotingCommand, answer: RemotingCommand) -> None:
         """Queue the answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
-        try:
-            frame = encode_frame(answer)
-        except ValueError as error:
-            log.exception("answer cannot be written", code=request.code, peer=self.address)
-            frame = encode_frame(_failure(request, error))
-        self.answer_frame(frame)
+        self.answer_frame(self._encoded(request, answer))
 
     @property
     def takes(self) -> bool:
@@ -377,7 +378,7 @@ class Peer(asyncio.Protocol):
                     break
                 left -= 1
                 command = backlog.popleft()
-                if command.is_response:
+                if command.flag & FLAG_RESPONSE:
                     self._called(command)
                 else:
                     self._dispatch(command)
@@ -416,9 +417,9 @@ class Peer(asyncio.Protocol):
         if answer is DEFERRED:
             self._in_flight += 1
             return
-        if request.is_oneway and isinstance(answer, asyncio.Future):
-            answer.add_done_callback(lambda done: self._log_failure(request, done))
-        if answer is None or request.is_oneway:
+        if answer is None or request.flag & FLAG_ONEWAY:
+            if isinstance(answer, asyncio.Future):
+                answer.add_done_callback(lambda done: self._log_failure(request, done))
             return
         if isinstance(answer, asyncio.Future):
             self._promised(request, answer)
@@ -464,11 +465,15 @@ class Peer(asyncio.Protocol):
         return self._server.may_log(f"request {request.code}", self)
 
     def _answer(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        if not self._closing:
+            self._queue(self._encoded(request, answer))
+
+    def _encoded(self, request: RemotingCommand, answer: RemotingCommand) -> bytes:
         try:
-            self.send(answer)
+            return encode_frame(answer)
         except ValueError as error:
             log.exception("answer cannot be written", code=request.code, peer=self.address)
-            self.send(_failure(request, error))
+            return encode_frame(_failure(request, error))
 
     def _throttle(self) -> None:
         """Read while there is room."""
