@@ -10,7 +10,6 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, Broker2Client.java.
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final
 
 import structlog
 
@@ -26,44 +25,17 @@ from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.table_file import Barrier, MakeBarrier, no_barrier
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import Int32, Int64, encode_body
+from rocketmq_formats.json.bodies import encode_body
+from rocketmq_formats.remoting.broker_admin import ResetOffsetRequestHeader
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, encode_frame, request, response
-from rocketmq_formats.remoting.headers import Header, decode_header
-from rocketmq_formats.topics import TopicName
+from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
-
-ALL_QUEUES: Final = -1
-NO_OFFSET: Final = -1
-"""How tools say that they give no offset."""
-
-
-class ResetOffsetRequestHeader(Header, frozen=True):
-    """Of 222 and 220; `timestamp` in ms, below 0 for the end of each queue. Without `is_force` a group only goes back.
-
-    `queue_id` below 0 means all queues. Of one queue `offset` counts, where there is one that is not -1.
-    """
-
-    topic: TopicName
-    group: str
-    timestamp: Int64
-    is_force: bool = False
-    queue_id: Int32 = ALL_QUEUES
-    offset: Int64 | None = None
-
-    @property
-    def one_queue(self) -> bool:
-        return self.queue_id >= 0
-
-    @property
-    def named_offset(self) -> int | None:
-        """The offset that the request gives for its one queue."""
-        return self.offset if self.one_queue and self.offset != NO_OFFSET else None
 
 
 class OffsetReset:

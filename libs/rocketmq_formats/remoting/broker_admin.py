@@ -290,18 +290,34 @@ def _decode_keys(table: Mapping[str, V]) -> dict[MessageQueue, V]:
     return {decode_body(MessageQueue, key.encode()): value for key, value in table.items()}
 
 
-# 222 INVOKE_BROKER_TO_RESET_OFFSET
+# 222 INVOKE_BROKER_TO_RESET_OFFSET, 220 RESET_CONSUMER_CLIENT_OFFSET
+
+ALL_QUEUES: Final = -1
+NO_OFFSET: Final = -1
+"""How tools say that they give no offset."""
 
 
 class ResetOffsetRequestHeader(Header, frozen=True):
-    """`timestamp` in milliseconds, -1 for the end; a `queue_id` and an `offset` of 0 or more go before it."""
+    """`timestamp` in ms, below 0 for the end of each queue. Without `is_force` a group only goes back.
 
-    group: str
+    `queue_id` below 0 means all queues. Of one queue `offset` counts, where there is one that is not -1.
+    """
+
     topic: TopicName
+    group: str
     timestamp: Int64
     is_force: bool = False
-    queue_id: Int32 = -1
+    queue_id: Int32 = ALL_QUEUES
     offset: Int64 | None = None
+
+    @property
+    def one_queue(self) -> bool:
+        return self.queue_id >= 0
+
+    @property
+    def named_offset(self) -> int | None:
+        """The offset that the request gives for its one queue."""
+        return self.offset if self.one_queue and self.offset != NO_OFFSET else None
 
 
 class ResetOffsetBody(msgspec.Struct, frozen=True, kw_only=True):

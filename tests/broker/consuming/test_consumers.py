@@ -6,10 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from rocketmq_broker.tools.offset_reset import ResetOffsetRequestHeader
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
-from rocketmq_formats.remoting.broker_admin import ConsumerConnection, GetConsumerConnectionListRequestHeader
+from rocketmq_formats.remoting.broker_admin import (
+    ConsumerConnection,
+    GetConsumerConnectionListRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from rocketmq_formats.remoting.client import (
     PULL_COMMIT_OFFSET,
     ConsumerData,

@@ -6,9 +6,12 @@ import pytest
 
 from rocketmq_broker.domain.tables import pending_resets
 from rocketmq_broker.domain.tables.pending_resets import PendingResets
-from rocketmq_broker.tools.offset_reset import ResetOffsetRequestHeader
 from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.broker_admin import DeleteSubscriptionGroupRequestHeader, ResetOffsetBody
+from rocketmq_formats.remoting.broker_admin import (
+    DeleteSubscriptionGroupRequestHeader,
+    ResetOffsetBody,
+    ResetOffsetRequestHeader,
+)
 from rocketmq_formats.remoting.client import (
     PULL_COMMIT_OFFSET,
     PULL_SUBSCRIPTION,
