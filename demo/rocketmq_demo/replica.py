@@ -203,3 +203,31 @@ class Replica:
             folder=self.folder / part,
             environment=clean_environment(),
         )
+
+
+def make_group(
+    label: str,
+    count: int,
+    *,
+    folder: Path,
+    ports: PortPool,
+    controllers: Sequence[str],
+    nameservers: Sequence[str],
+    cluster: str,
+    name: str,
+    config: Config,
+) -> list[Replica]:
+    """The places of a group's replicas, `label`-1 and so on, each in its own folder; nothing runs yet."""
+    return [
+        Replica(
+            f"{label}-{number}",
+            folder=folder / f"{label}-{number}",
+            ports=ports,
+            controllers=controllers,
+            nameservers=nameservers,
+            cluster=cluster,
+            name=name,
+            config=config,
+        )
+        for number in range(1, count + 1)
+    ]

@@ -9,7 +9,7 @@ from rocketmq_demo.engines.native_load import NativeLoad
 from rocketmq_demo.engines.native_reader import NativeReader
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.processes import make_secret
-from rocketmq_demo.replica import NameServer, Replica
+from rocketmq_demo.replica import NameServer, make_group
 
 NAME_SERVERS = 2
 
@@ -35,19 +35,17 @@ class NativeEngine:
             "enableSlaveActingMaster": True,
             "enableRemoteEscape": True,
         }
-        self.brokers = [
-            Replica(
-                f"broker-{number}",
-                folder=folder / f"broker-{number}",
-                ports=ports,
-                controllers=controllers,
-                nameservers=addresses,
-                cluster=CLUSTER,
-                name=BROKER_GROUP,
-                config=config,
-            )
-            for number in range(1, replicas + 1)
-        ]
+        self.brokers = make_group(
+            "broker",
+            replicas,
+            folder=folder,
+            ports=ports,
+            controllers=controllers,
+            nameservers=addresses,
+            cluster=CLUSTER,
+            name=BROKER_GROUP,
+            config=config,
+        )
         self.load = NativeLoad(nameservers=addresses)
         self.reader = NativeReader(nameservers=addresses)
         self.delayed = NativeDelayed(folder, ports=ports, controllers=controllers, nameservers=addresses, config=config)

@@ -17,7 +17,7 @@ from rocketmq_client.routes import Routes
 from rocketmq_demo.calls import call
 from rocketmq_demo.engines.engine import BROKER_GROUP, CLUSTER, DelayedResult
 from rocketmq_demo.ports import PortPool
-from rocketmq_demo.replica import Config, Replica
+from rocketmq_demo.replica import Config, make_group
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import request
@@ -53,21 +53,17 @@ class NativeDelayed:
     ) -> None:
         """Nothing runs yet."""
         self._nameservers = list(nameservers)
-        # Its templates must not take the ledger's messages.
-        other = {**config, "autoCreateTopicEnable": False}
-        self._replicas = [
-            Replica(
-                f"{OTHER_GROUP}-{number}",
-                folder=folder / f"{OTHER_GROUP}-{number}",
-                ports=ports,
-                controllers=controllers,
-                nameservers=nameservers,
-                cluster=CLUSTER,
-                name=OTHER_GROUP,
-                config=other,
-            )
-            for number in (1, 2)
-        ]
+        self._replicas = make_group(
+            OTHER_GROUP,
+            2,
+            folder=folder,
+            ports=ports,
+            controllers=controllers,
+            nameservers=nameservers,
+            cluster=CLUSTER,
+            name=OTHER_GROUP,
+            config={**config, "autoCreateTopicEnable": False},  # its templates must not take the ledger's messages
+        )
         self._started = False
         self._sent = 0
 
