@@ -11,8 +11,9 @@ import pytest
 
 from e2e.kit import evidence, ground, images
 from e2e.kit.cluster import Cluster
-from e2e.kit.tools import command, unavailable
+from e2e.kit.tools import command
 from tests.gate.evidence import folder as evidence_folder
+from tests.needed import unavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "e2e"

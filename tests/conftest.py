@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import shutil
 import weakref
 from asyncio import selector_events
@@ -15,6 +14,7 @@ import structlog
 
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from tests import unheard
+from tests.needed import unavailable
 
 MEASURED = pytest.StashKey[list[str]]()
 """Lines to show after all tests: what was measured in them."""
@@ -117,8 +117,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def engine() -> Iterator[Engine]:
     """Spark on this machine, warm: one session for all tests that need one. They are marked `processes` or
     `interop`, and `java`."""
-    if shutil.which("java") is None and "CI" not in os.environ:
-        pytest.skip("needs Java")
+    if shutil.which("java") is None:
+        unavailable("needs Java")
     started = Engine(SessionOptions(master="local[2]"))
     started.start()
     try:

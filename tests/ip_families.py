@@ -1,9 +1,10 @@
 """The mark of tests that need IPv6. A machine without it skips them on a laptop and fails them with CI=true."""
 
-import os
 import socket
 
 import pytest
+
+from tests.needed import IN_CI
 
 LOOPBACK_6 = "::1"
 
@@ -17,6 +18,4 @@ def has_loopback_6() -> bool:
     return True
 
 
-needs_ipv6 = pytest.mark.skipif(
-    not has_loopback_6() and not os.environ.get("CI"), reason="this machine has no IPv6 loopback address"
-)
+needs_ipv6 = pytest.mark.skipif(not has_loopback_6() and not IN_CI, reason="this machine has no IPv6 loopback address")

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from e2e.kit.cluster import Cluster, KubectlError
-from e2e.kit.tools import docker, unavailable
+from e2e.kit.tools import docker
+from tests.needed import unavailable
 
 REPOSITORY = "rocketmq-ha"
 TAG = os.environ.get("ROCKETMQ_HA_E2E_TAG", "dev")

@@ -1,18 +1,10 @@
-"""The commands that the suite runs, and what it means that one is missing: a skip on a laptop, a failure in CI."""
+"""The commands that the suite runs."""
 
 import os
 import shutil
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
-
-
-def unavailable(reason: str) -> NoReturn:
-    """Skip what asked; with CI=true fail it."""
-    if os.environ.get("CI", "").lower() in {"", "0", "false"}:
-        pytest.skip(reason)
-    pytest.fail(reason, pytrace=False)
+from tests.needed import unavailable
 
 
 def command(name: str, chosen: str | None, advice: str) -> str:

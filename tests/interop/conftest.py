@@ -1,6 +1,5 @@
 """One lab for the whole session, honest skips, and the logs of each failure."""
 
-import os
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from tests.interop import faults
 from tests.interop.lab import Group, Lab
 from tests.interop.native import NativeGroup
 from tests.lab import programs
+from tests.needed import unavailable
 
 LAB = pytest.StashKey[Lab]()
 LOADS = pytest.StashKey[list[faults.Load]]()
@@ -24,9 +24,7 @@ def apache() -> None:
         jars.classpath()
         programs.classpath()
     except jars.ApacheEngineUnavailable as error:
-        if os.environ.get("CI", "").lower() in {"", "0", "false"}:
-            pytest.skip(f"needs official RocketMQ processes: {error}")
-        pytest.fail(f"needs official RocketMQ processes: {error}")
+        unavailable(f"needs official RocketMQ processes: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """`python -m tests.interop.needs`: what these tests stand on, before the first one. Exit code 1 if CI lacks something;
 elsewhere the tests that need it are skipped."""
 
-import os
 import shutil
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from rocketmq_demo.apache import jars
 from rocketmq_demo.ports import NoFreePortsError, PortPool
 from tests.interop import foreign
 from tests.lab import programs
+from tests.needed import IN_CI
 
 DISK_BYTES = 4 << 30
 """Free space for the stores of all official brokers of a run."""
@@ -52,7 +52,7 @@ def main() -> int:
     lacking = missing()
     for sentence in lacking:
         print(f"interop: {sentence}", file=sys.stderr)
-    return int(bool(lacking) and os.environ.get("CI", "").lower() not in {"", "0", "false"})
+    return int(bool(lacking) and IN_CI)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Java is needed here.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from rocketmq_formats.remoting.command import request
 from tests.gate.patience import patient
 from tests.interop.foreign import Client, ClientUnavailableError, Consumer, cpp_client, go_client
 from tests.interop.native import registered
+from tests.needed import unavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900, func_only=True)]
 
@@ -106,9 +106,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     try:
         return make()
     except ClientUnavailableError as error:
-        if os.environ.get("CI", "").lower() in {"", "0", "false"}:
-            pytest.skip(str(error))
-        pytest.fail(str(error))
+        unavailable(str(error))
 
 
 def test_tags_a_group_an_order_and_everybody(group: SmallGroup, client: Client) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from rocketmq_demo.ports import PortPool
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.controller import RegisterBrokerToControllerRequestHeader
+from tests.needed import needs
 from tests.processes.kit import address_of, call_leader, fill, log_lines, logged, make_group, metric, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -94,7 +94,7 @@ def small_disk(cluster: ControllerCluster) -> Iterator[Path]:
     subprocess.run(["umount", str(store)], check=True)
 
 
-@pytest.mark.skipif(shutil.which("mount") is None, reason="no mount")
+@needs("mount")
 @pytest.mark.parametrize("victim", ["leader", "follower"])
 def test_a_full_disk_acknowledges_nothing_and_recovers(
     cluster: ControllerCluster, small_disk: Path, victim: str

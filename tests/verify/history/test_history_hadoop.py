@@ -1,7 +1,5 @@
 """A history through Hadoop's client in a real JVM of Spark."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,11 +8,12 @@ from rocketmq_verify.engine.session import Engine
 from rocketmq_verify.history.folders import HistoryError
 from rocketmq_verify.history.hadoop import HadoopFolder
 from rocketmq_verify.history.store import HistoryStore
+from tests.needed import needs
 from tests.verify.report.report_kit import GROUP, NOW, figures, marks, verdict
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif(shutil.which("java") is None and "CI" not in os.environ, reason="needs Java"),
+    needs("java"),
     # pyspark's own sockets
     pytest.mark.filterwarnings("default::ResourceWarning", "default::pytest.PytestUnraisableExceptionWarning"),
 ]

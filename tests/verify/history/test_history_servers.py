@@ -1,7 +1,5 @@
 """A history on a real HDFS, and in a real store that speaks S3; both come from Maven."""
 
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +15,13 @@ from rocketmq_verify.engine.session import Engine
 from rocketmq_verify.history.folders import HistoryError
 from rocketmq_verify.history.hadoop import HadoopFolder
 from rocketmq_verify.history.store import HistoryStore
+from tests.needed import needs
 from tests.verify.report.report_kit import GROUP, NOW, figures, marks, verdict
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.timeout(600, func_only=True),  # the first time Maven downloads
-    pytest.mark.skipif(shutil.which("mvn") is None and "CI" not in os.environ, reason="needs java and mvn"),
+    needs("java", "mvn"),
     # pyspark's own sockets
     pytest.mark.filterwarnings("default::ResourceWarning", "default::pytest.PytestUnraisableExceptionWarning"),
 ]
