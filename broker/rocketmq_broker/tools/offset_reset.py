@@ -10,6 +10,7 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java, Broker2Client.java.
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -36,6 +37,9 @@ from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
+
+SLICE: Final = 1000
+"""Queues that are moved in one step; 2 ms."""
 
 
 class OffsetReset:
@@ -110,14 +114,20 @@ class OffsetReset:
             if pace.over:
                 await pace.rest()
             targets[queue_id] = self._goal(header, queue_id)
-        body = self._body(header.topic, targets)
-        # in one step: all of them, or none where the role has changed, or what they are about was deleted
-        self._check(header)
-        for queue_id, target in targets.items():
-            if not self._offsets.reset(header.group, header.topic, queue_id, target):
-                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "there is no room for more consumer offsets")
+        body = await self._body(header.topic, targets, pace)
+        queue_ids = list(targets)
+        for first in range(0, len(queue_ids), SLICE):
+            if pace.over:
+                await pace.rest()
+            # In the step of each slice: the role may have changed, or what they are about may have been deleted. Queues
+            # that were moved before stay so, as in Java: the tool gets the error, and repeats the reset.
+            self._check(header)
+            moved = queue_ids[first : first + SLICE]
+            for queue_id in moved:
+                if not self._offsets.reset(header.group, header.topic, queue_id, targets[queue_id]):
+                    raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "there is no room for more consumer offsets")
+            self._on_reset(header.group, header.topic, moved)
         barriers.append(self.replication_barrier())
-        self._on_reset(header.group, header.topic, targets)
         log.info("offsets reset", group=header.group, topic=header.topic, queues=len(targets), by=peer.address)
         return response(command, ResponseCode.SUCCESS, None, None, body)
 
@@ -144,9 +154,11 @@ class OffsetReset:
         if self._role.role is not Role.MASTER or self._role.handing_over:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
 
-    def _body(self, topic: str, targets: Mapping[int, int]) -> bytes:
+    async def _body(self, topic: str, targets: Mapping[int, int], pace: Pace) -> bytes:
         pairs = []
         for queue_id, offset in targets.items():
+            if pace.over:
+                await pace.rest()
             queue = MessageQueue(topic=topic, broker_name=self._broker_name, queue_id=queue_id)
             pairs.append((encode_body(queue), b"%d" % offset))
         return b'{"offsetTable":%b}' % fastjson.dumps_pairs(pairs)
@@ -161,8 +173,8 @@ class OffsetReset:
             if pace.over:
                 await pace.rest()
             targets[queue_id] = self._target(header, queue_id)
+        body = await self._body(header.topic, targets, pace)
         members = self._consumers.members.of(header.group)
-        body = self._body(header.topic, targets)
         if not members and header.one_queue:
             self._check_master()
             self._offsets.commit(header.group, header.topic, header.queue_id, targets[header.queue_id])

@@ -1,11 +1,14 @@
 """222 with useServerSideResetOffset, the default: the broker moves a group, whether its consumers are online or not."""
 
+import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rocketmq_broker.domain.tables import pending_resets
 from rocketmq_broker.domain.tables.pending_resets import PendingResets
+from rocketmq_broker.tools import offset_reset
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import (
     DeleteSubscriptionGroupRequestHeader,
@@ -20,6 +23,7 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.replica_link import Following, Release
+from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, pull_request, running
 from tests.broker.raw_client import connected
 
@@ -157,6 +161,25 @@ async def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(
         monkeypatch.setattr(group.app.store, "offset_by_time", delete)
         assert (await group.call(reset())).code == ResponseCode.TOPIC_NOT_EXIST
         assert group.app.tables.offsets.find("G", "T", 0) is None
+
+
+async def test_others_work_between_the_slices_of_a_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here they delete the topic after the first slice: the rest is not moved, and the tool hears of it."""
+    monkeypatch.setattr(offset_reset, "SLICE", 1, raising=False)
+    monkeypatch.setattr(slow_lane, "STEP_SECONDS", 0.0)
+    async with running(tmp_path) as group:
+        await filled(group)
+        offsets, moved = group.app.tables.offsets, []
+        reset_one = offsets.reset
+
+        def move(consumer_group: str, topic: str, queue_id: int, offset: int) -> bool:
+            moved.append(queue_id)
+            asyncio.get_running_loop().call_soon(partial(group.app.topics.delete, topic, state_version=1, now_ms=1))
+            return reset_one(consumer_group, topic, queue_id, offset)
+
+        monkeypatch.setattr(offsets, "reset", move)
+        assert (await group.call(reset())).code == ResponseCode.TOPIC_NOT_EXIST
+        assert moved == [0]
 
 
 async def test_a_deleted_group_leaves_no_reset(tmp_path: Path) -> None:
