@@ -37,6 +37,7 @@ from rocketmq_sidecar.domain.actions import (
     LogLine,
     Request,
     SaveApplied,
+    SaveControllers,
     SaveIdentity,
     SendToBroker,
     Stored,
@@ -126,7 +127,11 @@ class Agent:
         self._fenced = fence
         kept = await self._load()
         self.machine = ControlMachine(
-            self.settings.options, identity=kept.identity, applied=kept.applied, fence=self._fenced
+            self.settings.options,
+            identity=kept.identity,
+            applied=kept.applied,
+            controllers=kept.controllers,
+            fence=self._fenced,
         )
         self.trouble = None
         self._worker.start()
@@ -334,7 +339,7 @@ class Agent:
                 self.controllers.send(action, self._answered)
             case Heartbeat():
                 self._send_heartbeat(action)
-            case SaveApplied() | SaveIdentity() | ForgetApplied():
+            case SaveApplied() | SaveIdentity() | ForgetApplied() | SaveControllers():
                 self._store(action)
             case Disconnect():
                 self.controllers.disconnect()
@@ -385,6 +390,9 @@ class Agent:
                 case ForgetApplied():
                     self._files.forget_applied()
                     log.info("broker id applied for belongs to another broker, requesting the next one")
+                case SaveControllers(group):
+                    self._files.save_controllers(group)
+                    log.info("group of controllers kept", group=group)
         except StorageError as problem:
             error = str(problem)
         self._event(lambda machine: machine.on_stored(action, error, self._clock()))

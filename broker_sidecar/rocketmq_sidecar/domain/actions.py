@@ -62,6 +62,13 @@ class ForgetApplied(msgspec.Struct, frozen=True):
     """Remove the temporary identity file: its id belongs to another broker; ends in `on_stored`."""
 
 
+class SaveControllers(msgspec.Struct, frozen=True):
+    """Write the file with the group of controllers at which this replica has registered, durably; ends in
+    `on_stored`."""
+
+    group: str
+
+
 class SendToBroker(msgspec.Struct, frozen=True):
     """Send this over the link."""
 
@@ -152,7 +159,7 @@ class LogLine(msgspec.Struct, frozen=True):
     level: Literal["info", "warning", "error"] = "info"
 
 
-Stored = SaveApplied | SaveIdentity | ForgetApplied
+Stored = SaveApplied | SaveIdentity | ForgetApplied | SaveControllers
 ToReplication = (
     SetBrokerId
     | OpenLog

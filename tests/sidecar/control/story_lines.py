@@ -14,6 +14,7 @@ from rocketmq_sidecar.domain.actions import (
     ProposalRefused,
     Request,
     SaveApplied,
+    SaveControllers,
     SaveIdentity,
     SendToBroker,
     StopReplication,
@@ -47,6 +48,8 @@ def _file(action: Action) -> str | None:
             return f"writes .broker.meta: brokerId {identity.broker_id}"
         case ForgetApplied():
             return "removes .broker.meta.temp"
+        case SaveControllers(group):
+            return f"writes .controllers.meta: {group}"
     return None
 
 

@@ -49,6 +49,8 @@ class Controllers:
         self.leader: str | None = CONTROLLERS[1]
         self.deaf: set[str] = set()
         """Those that answer nothing."""
+        self.name: str | None = None
+        """controllerDLegerGroup; None: they do not say."""
         self.java = False
         """They ignore renewEpoch."""
         self.lose: Callable[[Node, Request], bool] = lambda _node, _ask: False
@@ -63,7 +65,7 @@ class Controllers:
         asked = request(ask.code, ask.header, ask.body)
         leads = ask.address == self.leader
         if ask.code is RequestCode.CONTROLLER_GET_METADATA_INFO:
-            said = GetMetaDataResponseHeader(controller_leader_address=self.leader, is_leader=leads)
+            said = GetMetaDataResponseHeader(group=self.name, controller_leader_address=self.leader, is_leader=leads)
             return response(asked, ResponseCode.SUCCESS, None, said)
         if not leads:
             return response(asked, ResponseCode.CONTROLLER_NOT_LEADER)

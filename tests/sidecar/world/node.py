@@ -32,7 +32,9 @@ from rocketmq_sidecar.domain.actions import (
     HandedOver,
     LogLine,
     SaveApplied,
+    SaveControllers,
     SaveIdentity,
+    Stored,
     WatchCatchUp,
 )
 from rocketmq_sidecar.domain.control.fence import Fence
@@ -167,7 +169,7 @@ class Node:
     def files(self) -> IdentityFiles:
         return IdentityFiles(FOLDER, cluster_name=CLUSTER, broker_name=NAME, disk=self.disk)
 
-    def store(self, action: SaveApplied | SaveIdentity | ForgetApplied) -> str | None:
+    def store(self, action: Stored) -> str | None:
         """Why it could not be kept, None where it is."""
         files = self.files()
         try:
@@ -178,6 +180,8 @@ class Node:
                     files.save_identity(identity)
                 case ForgetApplied():
                     files.forget_applied()
+                case SaveControllers(group):
+                    files.save_controllers(group)
         except StorageError as error:
             return str(error)
         return None

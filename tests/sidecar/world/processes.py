@@ -21,6 +21,7 @@ from rocketmq_sidecar.domain.actions import (
     OpenLog,
     Request,
     SaveApplied,
+    SaveControllers,
     SaveIdentity,
     SendToBroker,
     SetBrokerId,
@@ -73,7 +74,9 @@ class Processes:
         options = machine_options.Options(
             cluster_name=CLUSTER, broker_name=NAME, controllers=CONTROLLERS, relaxed=self.relaxed
         )
-        node.machine = ControlMachine(options, identity=kept.identity, applied=kept.applied, fence=node.fence)
+        node.machine = ControlMachine(
+            options, identity=kept.identity, applied=kept.applied, controllers=kept.controllers, fence=node.fence
+        )
         self._link(node)
 
     def start_broker(self, node: Node) -> None:
@@ -219,7 +222,7 @@ class Processes:
                 self._send_heartbeat(node, action)
             case Disconnect():
                 self._reconnect(node)
-            case SaveApplied() | SaveIdentity() | ForgetApplied():
+            case SaveApplied() | SaveIdentity() | ForgetApplied() | SaveControllers():
                 error = node.store(action)
                 self._report(node, lambda machine, now: machine.on_stored(action, error, now))
             case SendToBroker():

@@ -75,15 +75,19 @@ class ControlMachine:
         *,
         identity: BrokerIdentity | None,
         applied: AppliedIdentity | None,
+        controllers: str | None = None,
         fence: Fence | None = None,
     ) -> None:
-        """`identity`, `applied` and `fence` are what the files hold; without controllers the first two do not count."""
+        """All but `options` are what the files hold, `controllers` a group of them; without controllers only `fence`
+        counts."""
         fixed = options.fixed_id
         self.session: Mandate
         self.controllers: ControllerSession | None = None
         """`session`, if it is one with controllers: their answers are for it alone."""
         if fixed is None:
-            self.session = self.controllers = ControllerSession(options, identity=identity, applied=applied)
+            self.session = self.controllers = ControllerSession(
+                options, identity=identity, applied=applied, controllers=controllers
+            )
         else:
             self.session = FixedMandate(fixed)
         self.role = RoleMachine(retry=options.timing.store_retry, alone=fixed is not None)

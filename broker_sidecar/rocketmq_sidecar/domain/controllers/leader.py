@@ -7,20 +7,30 @@ Controllers name the leader by the address that they know, which may lead nowher
 port mappings, names of another network). So a name that is not configured is asked only when the configured addresses
 had their chance, and leads only by its own answer. So does a configured one that has denied that it leads.
 
-The group of controllers (controllerDLegerGroup) of the first leader is the one that counts as long as this process
-runs: at an address that was given out again another group may answer, which knows other masters.
+One group of controllers (controllerDLegerGroup) counts: the one at which this replica has registered, by its file
+(`control.meta_files`), or the first leader's. At an address that was given out again another group may answer, which
+knows other masters.
 """
+
+from typing import Final
 
 from rocketmq_formats.remoting.controller import GetMetaDataResponseHeader
 from rocketmq_sidecar.domain.actions import Request
 from rocketmq_sidecar.domain.controllers.requests import metadata
 
+MAX_GROUP: Final = 255
+"""Characters of a group's name; a longer one is not compared."""
+ADVICE: Final = (
+    "correct controllerAddr; or, if they are this replica's controllers from now on, delete .controllers.meta in "
+    "storePathRootDir and start the sidecar again"
+)
+
 
 class LeaderFinder:
     """`leader` is the address of the leading controller, if known."""
 
-    def __init__(self, controllers: tuple[str, ...], *, interval: float) -> None:
-        """`interval`: seconds between two rounds of asking."""
+    def __init__(self, controllers: tuple[str, ...], *, interval: float, group: str | None = None) -> None:
+        """`interval`: seconds between two rounds of asking. `group`: as in the file, if it is known."""
         self.leader: str | None = None
         self._controllers = controllers
         self._interval = interval
@@ -30,8 +40,8 @@ class LeaderFinder:
         """Configured addresses whose controller answered that it does not lead, though others may say so."""
         self._named: str | None = None
         self._round_at = float("-inf")
-        self._group: str | None = None
-        """Whom the first leader led."""
+        self.group = group
+        """The group of controllers that counts; None before a leader has named it."""
         self.foreign: str | None = None
         """Which controller is of another group, with both; None once a leader is known."""
 
@@ -71,8 +81,9 @@ class LeaderFinder:
         if answer is None:
             return
         self.on_response(request.address)
-        if self._group is not None and answer.group not in {None, self._group}:
-            self.foreign = f"{request.address} is of the controllers' group {answer.group}, not of {self._group}"
+        ours, theirs = self.group, _named(answer)
+        if ours is not None and theirs not in {None, ours}:
+            self.foreign = f"{request.address} is of the controllers' group {theirs}, not of {ours}: {ADVICE}"
             return
         if self.leader is not None:
             return
@@ -113,10 +124,15 @@ class LeaderFinder:
         self._round_at = float("-inf")
 
     def _learn_group(self, answer: GetMetaDataResponseHeader) -> None:
-        self._group, self.foreign = answer.group or self._group, None
+        self.group, self.foreign = self.group or _named(answer), None
 
     def _give_up(self, address: str) -> None:
         if address == self.leader:
             self.leader = None
         if address == self._named:
             self._named = None
+
+
+def _named(answer: GetMetaDataResponseHeader) -> str | None:
+    """The group that a controller says it is of."""
+    return answer.group if answer.group and len(answer.group) <= MAX_GROUP else None

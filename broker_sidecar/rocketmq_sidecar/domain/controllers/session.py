@@ -35,6 +35,7 @@ from rocketmq_sidecar.domain.actions import (
     LogLine,
     ProposalRefused,
     Request,
+    SaveControllers,
     SendToBroker,
     Stored,
 )
@@ -66,12 +67,20 @@ class ControllerSession(Mandate):
     asks for no election, until the log has all that a master has. While the log is unproven, heartbeats say so.
     """
 
-    def __init__(self, options: Options, *, identity: BrokerIdentity | None, applied: AppliedIdentity | None) -> None:
-        """`identity` and `applied` are what the two files hold."""
+    def __init__(
+        self,
+        options: Options,
+        *,
+        identity: BrokerIdentity | None,
+        applied: AppliedIdentity | None,
+        controllers: str | None = None,
+    ) -> None:
+        """`identity`, `applied` and `controllers` (a group of them) are what the three files hold."""
         super().__init__()
         timing = self._timing = options.timing
         self.identity = IdentityKeeper(options, identity=identity, applied=applied)
-        self.finder = LeaderFinder(options.controllers, interval=timing.find)
+        self.finder = LeaderFinder(options.controllers, interval=timing.find, group=controllers)
+        self._kept_controllers = controllers
         self.lease = Lease(timing.lease)
         self.registered = False
         self._options = options
@@ -232,7 +241,10 @@ class ControllerSession(Mandate):
         before, self.trouble = self.trouble, error
         if error is None:
             self._slots.main.succeeded()
-            self.identity.on_stored(action)
+            if isinstance(action, SaveControllers):
+                self._kept_controllers = action.group
+            else:
+                self.identity.on_stored(action)
             return ()
         self._slots.main.not_before = now + self._timing.store_retry
         return () if error == before else (LogLine("identity cannot be written", {"reason": error}, "error"),)
@@ -309,6 +321,8 @@ class ControllerSession(Mandate):
             return None
         if not self.registered:
             return self._requests.register(leader, broker_id, address, now)
+        if self.finder.group not in {None, self._kept_controllers}:
+            return SaveControllers(self.finder.group)
         vacant = self.group.vacant and self.lost is None and self.reported_unproven is None
         return self._requests.elect(leader, broker_id, now) if vacant and not self._options.learner else None
 

@@ -2,13 +2,21 @@
 
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, IdentityError
 from rocketmq_formats.codes import RequestCode
-from rocketmq_sidecar.control.meta_files import FILE_NAME, TEMPORARY_FILE_NAME, IdentityFiles, SavedIdentity
+from rocketmq_sidecar.control.meta_files import (
+    CONTROLLERS_FILE_NAME,
+    FILE_NAME,
+    TEMPORARY_FILE_NAME,
+    IdentityFiles,
+    SavedIdentity,
+)
 from rocketmq_sidecar.domain.actions import Request
+from tests.sidecar.world.node import FOLDER
 from tests.sidecar.world.world import World
 
 IDENTITY = BrokerIdentity("C", "broker-a", 1)
@@ -136,6 +144,87 @@ def test_replica_unknown_to_the_controllers_reports_it_and_comes_back_with_their
     world.controllers.group = kept
     world.run_until(world.in_order)
     assert node.broker_id == 1
+
+
+# The group of controllers
+
+
+def registered_at(group: str | None, *, nodes: int = 1) -> World:
+    """The controllers' group is on disk."""
+    world = World(nodes=nodes)
+    world.controllers.name = group
+    world.start_all()
+    world.run_until(lambda: world.in_order() and all(node.files().load().controllers == group for node in world.nodes))
+    return world
+
+
+def test_the_group_of_controllers_is_compared_after_a_restart() -> None:
+    """Another group answers at the addresses that were given out again; it knows a group of this name, too."""
+    world = registered_at("ours")
+    (node,) = world.nodes
+    world.kill(node)
+    node.asked.clear()
+    world.controllers.name = "theirs"
+    world.start(node)
+    world.run(20.0)
+    assert set(node.asked) == {RequestCode.CONTROLLER_GET_METADATA_INFO}
+    assert node.machine is not None
+    unready = node.machine.unready(world.now) or ""
+    assert "is of the controllers' group theirs, not of ours: correct controllerAddr; or" in unready
+    assert "delete .controllers.meta" in unready
+    assert [line.values["reason"] for line in node.notes if "another group" in line.text]
+    world.controllers.name = "ours"
+    world.run_until(world.in_order)
+
+
+def test_an_operator_accepts_another_group_of_controllers() -> None:
+    world = registered_at("ours")
+    (node,) = world.nodes
+    world.kill(node)
+    world.controllers.name = "theirs"
+    node.disk.unlink(FOLDER / CONTROLLERS_FILE_NAME)
+    world.start(node)
+    world.run_until(lambda: world.in_order() and node.files().load().controllers == "theirs")
+
+
+def test_a_group_of_controllers_that_refuses_the_registration_is_not_kept() -> None:
+    """A mistake in controllerAddr that is corrected leaves nothing behind."""
+    world = registered_at(None)
+    (node,) = world.nodes
+    world.kill(node)
+    known, world.controllers.group, world.controllers.name = world.controllers.group, None, "theirs"
+    world.start(node)
+    world.run(20.0)
+    assert node.files().load().controllers is None
+    world.kill(node)
+    world.controllers.group, world.controllers.name = known, "ours"
+    world.start(node)
+    world.run_until(lambda: world.in_order() and node.files().load().controllers == "ours")
+
+
+def test_power_cuts_and_failing_disks_lose_no_group_of_controllers() -> None:
+    for call in range(1, 40):
+        world = World(nodes=1)
+        world.controllers.name = "ours"
+        (node,) = world.nodes
+        world.start_sidecar(node)
+        if call % 2:
+            node.disk.crash_at = node.disk.calls + call
+        else:
+            node.disk.fail_call(node.disk.calls + call, errno.ENOSPC)
+        world.start_broker(node)
+        world.run_until(world.in_order)
+        world.run(3.0)
+        node.disk.crash(Random(call))
+        assert node.files().load().controllers == "ours"
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff", b"x" * 256])
+def test_a_damaged_file_of_the_controllers_is_refused_and_kept(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / CONTROLLERS_FILE_NAME).write_bytes(text)
+    with pytest.raises(IdentityError, match=r"(?s)controllers\.meta is damaged.*Delete it"):
+        files(tmp_path).load()
+    assert (tmp_path / CONTROLLERS_FILE_NAME).read_bytes() == text
 
 
 # The files
