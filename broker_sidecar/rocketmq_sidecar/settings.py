@@ -8,7 +8,7 @@ from typing import Final
 from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_runtime.config.settings import group_values
-from rocketmq_settings.checks import check_addresses, check_bind, check_replica
+from rocketmq_settings.checks import check_addresses, check_replica, take_bind_hosts
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_sidecar.domain.options import Options, Timing
 from rocketmq_sidecar.domain.replication.confirm import AckRule
@@ -22,7 +22,7 @@ class SidecarSettings(SidecarKeys, frozen=True):
     def __post_init__(self) -> None:
         check_replica(self, self.name)
         check_addresses("controllerAddr", self.controller_addr)
-        check_bind("metricsPromExporterHost", self.metrics_prom_exporter_host)
+        take_bind_hosts(self, "metricsPromExporterHost")
         if not self.enable_controller_mode and self.beside_java_broker:
             raise ValueError(
                 "enableControllerMode=false with brokerEngine=apache: an official broker without controllers runs"

@@ -8,7 +8,7 @@ import msgspec
 
 from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_runtime.config.live_config import UpdatableSettings
-from rocketmq_settings.checks import check_bind, check_own_host
+from rocketmq_settings.checks import check_own_host, take_bind_hosts
 from rocketmq_settings.controller import ControllerKeys
 
 
@@ -28,8 +28,7 @@ class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
     """Every key of `rocketmq-controller -c FILE`."""
 
     def __post_init__(self) -> None:
-        check_bind("controllerListenHost", self.controller_listen_host)
-        check_bind("metricsPromExporterHost", self.metrics_prom_exporter_host)
+        take_bind_hosts(self, "controllerListenHost", "metricsPromExporterHost")
         peers = parse_peers(self.controller_d_leger_peers)
         if self.controller_d_leger_self_id not in peers:
             raise ValueError(

@@ -4,8 +4,11 @@ import ipaddress
 import re
 from typing import Final
 
+import msgspec
+
 from rocketmq_formats.addresses import parse_addresses, parse_host
 from rocketmq_formats.broker_identity import MAX_NAME_LENGTH, NAME_FORM, NAME_PATTERN
+from rocketmq_settings.declare import Settings
 from rocketmq_settings.replica import ReplicaKeys, check_fixed_role
 
 _NAME: Final = re.compile(NAME_PATTERN)
@@ -24,7 +27,7 @@ def check_replica(keys: ReplicaKeys, broker_name: str) -> None:
     """
     _check_names(keys, broker_name)
     check_fixed_role(keys)
-    check_bind("bindAddress", keys.bind_address)
+    take_bind_hosts(keys, "bindAddress")
     check_own_host("brokerIP1", keys.broker_ip1)
     check_own_host("brokerIP2", keys.broker_ip2)
     check_addresses("namesrvAddr", keys.namesrv_addr)
@@ -71,18 +74,24 @@ def check_own_host(key: str, text: str) -> None:
         raise ValueError(f"{key}={text}: others cannot connect to it; name an address of this host")
 
 
-def check_bind(key: str, text: str) -> None:
-    """A host whose ports are opened; may be empty.
+def take_bind_hosts(settings: Settings, *keys: str) -> None:
+    """Hosts whose ports are opened, empty ones too. An IPv6 address may have brackets; from here on it has none.
+
+    For `__post_init__`, before anything reads them.
 
     Raises:
         ValueError: neither an IP address nor the name of a host.
     """
-    try:
-        bare = not text or parse_host(text) == text
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from error
-    if not bare:
-        raise ValueError(f"{key}={text}: write the address without brackets")
+    names = dict(zip(settings.__struct_encode_fields__, settings.__struct_fields__, strict=True))
+    for key in keys:
+        name = names[key]
+        text: str = getattr(settings, name)
+        if not text:
+            continue
+        try:
+            msgspec.structs.force_setattr(settings, name, parse_host(text))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
 
 
 def is_any(host: str) -> bool:

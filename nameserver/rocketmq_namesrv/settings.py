@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rocketmq_namesrv.domain.model import Limits
 from rocketmq_runtime.config.live_config import UpdatableSettings
-from rocketmq_settings.checks import check_bind
+from rocketmq_settings.checks import take_bind_hosts
 from rocketmq_settings.name_server import NameServerKeys
 
 
@@ -14,8 +14,7 @@ class NameServerSettings(UpdatableSettings, NameServerKeys, frozen=True):
     def __post_init__(self) -> None:
         if self.cluster_test:
             raise ValueError("clusterTest=true is not supported: it makes Java ask another environment's name server")
-        check_bind("bindAddress", self.bind_address)
-        check_bind("metricsPromExporterHost", self.metrics_prom_exporter_host)
+        take_bind_hosts(self, "bindAddress", "metricsPromExporterHost")
         if self.listen_port == self.metrics_prom_exporter_port:
             raise ValueError(f"listenPort and metricsPromExporterPort are both {self.listen_port}")
 

@@ -5,11 +5,15 @@ from collections.abc import Mapping
 
 from rocketmq_runtime.config.settings import Loaded, build_settings
 from rocketmq_runtime.version import __version__
+from rocketmq_settings.checks import take_bind_hosts
 from rocketmq_settings.operator import PREFIXES, OperatorKeys
 
 
 class OperatorSettings(OperatorKeys, frozen=True):
     """Every variable of `rocketmq-operator`."""
+
+    def __post_init__(self) -> None:
+        take_bind_hosts(self, "OPERATOR_HEALTH_HOST")
 
     @property
     def watched(self) -> tuple[str, ...]:

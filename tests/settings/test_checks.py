@@ -8,6 +8,7 @@ from rocketmq_broker.settings import BrokerSettings
 from rocketmq_controller.settings import ControllerSettings
 from rocketmq_formats import properties
 from rocketmq_namesrv.settings import NameServerSettings
+from rocketmq_operator.settings import load
 from rocketmq_runtime.config.settings import SettingsError, build_settings, read_properties_file
 from rocketmq_settings.declare import Settings
 from rocketmq_sidecar.settings import SidecarSettings
@@ -41,7 +42,7 @@ def cases() -> list[tuple[type[Settings], str, str]]:
         found += [(spec, key, name) for key in ("brokerName", "brokerClusterName") for name in NAMES]
         found += [(spec, key, host) for key in ("brokerIP1", "brokerIP2") for host in (*HOSTS, "0.0.0.0", "[::]")]
         found += [(spec, "namesrvAddr", text) for text in LISTS]
-        found += [(spec, "bindAddress", host) for host in (*HOSTS, "[::1]")]
+        found += [(spec, "bindAddress", host) for host in HOSTS]
         found += [(spec, "brokerName", "a" * 128), (spec, "brokerClusterName", "")]
     found += [(SidecarSettings, "controllerAddr", text) for text in (*LISTS, "")]
     peers = "controllerDLegerPeers"
@@ -76,6 +77,30 @@ def test_what_cannot_work_is_refused(tmp_path: Path, spec: type[Settings], key: 
     file.write_bytes("".join(lines).encode() + properties.dump({key: value}))
     with pytest.raises(SettingsError, match=rf"x\.conf line {len(lines) + 1}[:,].* ?{key}"):
         build_settings(spec, read_properties_file(file))
+
+
+BINDS = (
+    *((spec, "bindAddress") for spec in (*REPLICA, NameServerSettings)),
+    (ControllerSettings, "controllerListenHost"),
+    (ControllerSettings, "bindAddress"),
+    *((spec, "metricsPromExporterHost") for spec in (SidecarSettings, ControllerSettings, NameServerSettings)),
+)
+
+
+@pytest.mark.parametrize(("spec", "key"), BINDS)
+def test_an_address_to_listen_on_may_have_brackets(spec: type[Settings], key: str) -> None:
+    """As in lists of addresses; what opens ports gets it without."""
+    for text, host in (("[::1]", "::1"), ("::1", "::1"), ("[::]", "::"), ("127.0.0.1", "127.0.0.1")):
+        settings = build_settings(spec, {**GOOD[spec], key: text}).settings
+        held = {name: getattr(settings, name) for name in spec.__struct_fields__ if "host" in name or "bind" in name}
+        assert host in held.values(), held
+        assert f"[{host}]" not in held.values()
+
+
+def test_an_address_of_the_operator_may_have_brackets() -> None:
+    assert load({"OPERATOR_HEALTH_HOST": "[::1]"}).settings.health_host == "::1"
+    with pytest.raises(SettingsError, match="OPERATOR_HEALTH_HOST"):
+        load({"OPERATOR_HEALTH_HOST": "a b"})
 
 
 def test_beside_an_official_broker_names_are_what_that_takes() -> None:
