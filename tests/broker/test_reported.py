@@ -1,5 +1,6 @@
 """What users of official brokers reported, tried at a whole broker (docs/field-reports.md names the reports)."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.client import ConsumerData, HeartbeatData, SubscriptionData
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
+from rocketmq_formats.tags import java_hash_code
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import Group, running, send_request
 from tests.topic_requests import topic_request
@@ -109,3 +111,41 @@ async def test_a_header_that_lacks_a_field_names_it(tmp_path: Path, missing: str
         assert answer.code != ResponseCode.SUCCESS
         assert f"`{missing}`" in (answer.remark or "")
         assert group.app.store.max_offset == 0
+
+
+TAG_A, TAG_B = java_hash_code("TagA"), java_hash_code("TagB")
+
+
+@pytest.mark.parametrize(
+    ("subscription", "found"),
+    [
+        ({"subString": "TagA"}, True),
+        ({"subString": "TagB"}, False),
+        ({"subString": "TagB||  TagA ", "tagsSet": [], "codeSet": []}, True),
+        ({"subString": "TagB", "tagsSet": ["TagB"], "codeSet": None}, False),
+        ({"subString": "TagA", "tagsSet": ["TagA"], "codeSet": [2**32 + TAG_A]}, True),
+        ({"subString": "TagA", "tagsSet": ["TagA"], "codeSet": ["-9223372036854775808"]}, True),
+        ({"subString": "TagA", "tagsSet": ["TagA"], "codeSet": [TAG_B]}, True),
+        ({"subString": "*", "codeSet": [TAG_B]}, True),
+        ({"subString": "", "codeSet": [TAG_B]}, True),
+        ({"subString": None, "codeSet": [TAG_B]}, True),
+        ({"subString": "||", "codeSet": [TAG_B]}, False),
+        ({"subString": "TagA", "expressionType": None}, True),
+    ],
+    ids=str,
+)
+async def test_tags_count_whatever_codes_a_client_computes(
+    tmp_path: Path, subscription: dict[str, object], found: bool
+) -> None:
+    """Clients leave the codes out, or compute them with 64 bits."""
+    consumer = {
+        "groupName": "G",
+        "consumeType": "PUSH",
+        "subscriptionDataSet": [{"topic": "T", "subVersion": 1, **subscription}],
+    }
+    beat = json.dumps({"clientID": "c", "consumerDataSet": [consumer], "producerDataSet": []}).encode()
+    async with running(tmp_path) as group:
+        await group.send()
+        assert (await group.call(RemotingCommand(RequestCode.HEART_BEAT, body=beat))).code == ResponseCode.SUCCESS
+        pulled = await group.pull(0, sys_flag=0)
+        assert (pulled.code == ResponseCode.SUCCESS) is found

@@ -263,7 +263,8 @@ def _check_size(data: HeartbeatData) -> None:
                 ResponseCode.SYSTEM_ERROR, f"group {consumer.group_name}: more than {MAX_SUBSCRIPTIONS} subscriptions"
             )
         for subscription in consumer.subscription_data_set:
-            if max(len(subscription.tags_set), len(subscription.code_set)) > MAX_TAGS:
+            named = subscription.sub_string.count("||") + 1
+            if max(named, len(subscription.tags_set), len(subscription.code_set)) > MAX_TAGS:
                 raise RequestRefusedError(
                     ResponseCode.SYSTEM_ERROR, f"topic {subscription.topic}: more than {MAX_TAGS} tags"
                 )

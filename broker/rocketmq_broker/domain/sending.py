@@ -43,7 +43,7 @@ _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSA
 _CLIENTS_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.MULTI_TAGS)
 """The flags that a client may set: compression of the body, meaning of the tags."""
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
-_LEVEL: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
+_LEVEL: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
 class BrokerMarks(msgspec.Struct, frozen=True):
@@ -192,11 +192,11 @@ def _delay_level(text: str | None) -> int:
     """The requested level, 0 without one.
 
     Raises:
-        RequestRefusedError: not a number; an official broker could not recover a record with such a level.
+        RequestRefusedError: not an int of Java; an official broker could not recover a record with such a level.
     """
     if text is None:
         return 0
-    if not _LEVEL.fullmatch(text):
+    if not _LEVEL.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         raise RequestRefusedError(
             ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {DELAY} is not a delay level: {text[:80]!r}"
         )

@@ -160,12 +160,13 @@ SUBSCRIBE_ALL: Final = "*"
 
 
 class SubscriptionData(Body, frozen=True):
-    """A group's subscription to a topic; `*` or `TagA || TagB`, with the tags' Java hash codes in `code_set`."""
+    """A group's subscription to a topic; `*` or `TagA || TagB`, with the tags' Java hash codes in `code_set`. Some
+    clients compute them with more bits than Java's int."""
 
     topic: TopicName
     sub_string: str = SUBSCRIBE_ALL
     tags_set: frozenset[str] = frozenset()
-    code_set: frozenset[Int32] = frozenset()
+    code_set: frozenset[int] = frozenset()
     sub_version: Int64 = 0
     expression_type: str | None = "TAG"
     class_filter_mode: bool = False

@@ -98,9 +98,10 @@ async def test_a_batch_becomes_single_messages(tmp_path: Path) -> None:
     assert parse_properties(records[1].properties)["CLUSTER"] == "C"
 
 
-async def test_a_delayed_message_goes_to_the_schedule_topic(tmp_path: Path) -> None:
+@pytest.mark.parametrize("level", ["99", "+2147483647"])
+async def test_a_delayed_message_goes_to_the_schedule_topic(tmp_path: Path, level: str) -> None:
     async with running(tmp_path / "store") as group:
-        answer = await group.send(properties="UNIQ_KEY\x01u\x02DELAY\x0199\x02")
+        answer = await group.send(properties=f"UNIQ_KEY\x01u\x02DELAY\x01{level}\x02")
         record, properties = await stored(group, answer)
     assert (record.topic, record.queue_id) == (b"SCHEDULE_TOPIC_XXXX", 17)
     assert (properties["REAL_TOPIC"], properties["REAL_QID"], properties["DELAY"]) == ("T", "0", "18")

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from rocketmq_broker.domain.consuming.subscription import with_own_codes
 from rocketmq_formats.remoting.client import (
     ConsumeFromWhere,
     ConsumerData,
@@ -186,7 +187,7 @@ def _update(known: dict[str, SubscriptionData], heard: Iterable[SubscriptionData
         topics.add(subscription.topic)
         before = known.get(subscription.topic)
         if before is None or subscription.sub_version > before.sub_version:
-            known[subscription.topic] = subscription
+            known[subscription.topic] = with_own_codes(subscription)
             # as in Java, members rebalance only when a topic was added or removed
             changed = changed or before is None
     for topic in known.keys() - topics:
