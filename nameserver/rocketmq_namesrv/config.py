@@ -30,7 +30,7 @@ class LiveConfig(UpdatableConfig[NameServerSettings]):
             file_values,
             from_environment(NameServerSettings, environ),
             wrong_value=ResponseCode.INVALID_PARAMETER,
-            write=_write,
+            write=write_with_folder,
         )
 
     @property
@@ -49,16 +49,12 @@ class LiveConfig(UpdatableConfig[NameServerSettings]):
         return cls(read_properties_file(path) if path is not None else {})
 
 
-def make_parent(path: Path) -> None:
-    """Make the folder that `path` is in, if it is not there.
+def write_with_folder(path: Path, data: bytes) -> None:
+    """`write_atomically`; makes the folder that `path` is in, if it is not there.
 
     Raises:
-        StorageError: it cannot be made.
+        StorageError: the folder cannot be made, or the file not written.
     """
     with storage_errors(path.parent, "make the folder"):
         path.parent.mkdir(parents=True, exist_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    make_parent(path)
     write_atomically(path, data)

@@ -68,7 +68,7 @@ class Registry:
             on_change=self.answers.forget,
             delete_with_registration=settings.delete_topic_with_broker_registration,
         )
-        self.wiped_changed()
+        self.tables.wiped = frozenset(kv.tables.namespace(WIPED_BROKERS) or ())
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
@@ -181,20 +181,20 @@ class Registry:
 
     # what tools set
 
-    def keep_wiped(self, broker_name: str) -> None:
-        """Keep on disk whether the broker name's topics are written to.
+    def keep_wiped(self, broker_name: str, peer: server.Peer) -> "asyncio.Future[None]":
+        """Keep on disk whether the broker name's topics are written to. StorageError: it holds until a restart only.
 
         Raises:
-            StorageError: it holds until a restart only.
+            TableRefusedError: the same.
         """
         if broker_name in self.tables.wiped:
-            self.kv.put(WIPED_BROKERS, broker_name, "true")
-        else:
-            self.kv.delete(WIPED_BROKERS, broker_name)
+            return self.kv.put(WIPED_BROKERS, broker_name, "true", host=peer.host)
+        return self.kv.delete(WIPED_BROKERS, broker_name, host=peer.host)
 
-    def wiped_changed(self) -> None:
-        """The KV configuration was read, or a tool has changed it."""
-        self.tables.wiped = frozenset(self.kv.tables.namespace(WIPED_BROKERS) or ())
+    def wiped_changed(self, broker_name: str) -> None:
+        """A tool has changed the KV configuration about the name."""
+        wiped = self.kv.accepted.get(WIPED_BROKERS, broker_name) is not None
+        self.tables.wiped = self.tables.wiped - {broker_name} | ({broker_name} if wiped else set())
 
     # log limits
 

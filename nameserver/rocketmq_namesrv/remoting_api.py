@@ -21,7 +21,6 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import (
     ORDER_TOPIC_CONFIG,
     STANDARD_JSON_VERSION,
-    KVTable,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
@@ -35,7 +34,6 @@ from rocketmq_namesrv.domain.model import InvalidRequestError, NotRegisteredErro
 from rocketmq_namesrv.metrics import Counts
 from rocketmq_namesrv.registry import Registry
 from rocketmq_namesrv.tools_api import Route, ToolsApi
-from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting import server
 from rocketmq_runtime.remoting.slow_lane import Lane, LaneFullError, Pace, in_steps
 
@@ -93,10 +91,6 @@ class RemotingApi:
                 answer = route(request, peer)
             except (HeaderError, BodyError, TableRefusedError) as error:
                 answer = self._refused(request, peer, error)
-            except StorageError as error:
-                if self._registry.may_log_refusal(f"{request.code} not kept", peer):
-                    log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
-                answer = response(request, ResponseCode.SYSTEM_ERROR, str(error))
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(partial(self._count, request.code))
         else:
@@ -200,13 +194,13 @@ class RemotingApi:
             return response(request, error.response_code, str(error), RegisterBrokerResponseHeader())
         order_topics = None
         if self._config.settings.return_order_topic_config_to_broker:
-            order_topics = self._kv.tables.namespace(ORDER_TOPIC_CONFIG)
+            order_topics = self._kv.listing(ORDER_TOPIC_CONFIG)
         return response(
             request,
             ResponseCode.SUCCESS,
             None,
             RegisterBrokerResponseHeader(ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr),
-            b"" if order_topics is None else encode_body(KVTable(table=order_topics)),
+            order_topics or b"",
         )
 
     def _unregister(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:

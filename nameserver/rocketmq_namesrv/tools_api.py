@@ -26,7 +26,6 @@ from rocketmq_formats.remoting.nameserver import (
     GetKVListByNamespaceRequestHeader,
     GetTopicsByClusterRequestHeader,
     KVConfigRequestHeader,
-    KVTable,
     RegisterTopicRequestHeader,
     TopicList,
     TopicRouteData,
@@ -37,6 +36,7 @@ from rocketmq_namesrv.domain import queries
 from rocketmq_namesrv.domain.tables import RouteTables
 from rocketmq_namesrv.registry import WIPED_BROKERS, Registry
 from rocketmq_runtime import background
+from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting import server
 
 log = structlog.get_logger(__name__)
@@ -107,21 +107,23 @@ class ToolsApi:
 
         return listing
 
-    def _wipe_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
+    def _wipe_write_permission(self, request: RemotingCommand, peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.wipe_write_permission(name)
-        self._registry.keep_wiped(name)
+        kept = self._registry.keep_wiped(name, peer)
         if self._registry.may_log_event("write permission wiped"):
             log.info("write permission wiped", broker=name, topics=count, peer=peer.address)
-        return _success(request, WipeWritePermResponseHeader(wipe_topic_count=count))
+        answer = _success(request, WipeWritePermResponseHeader(wipe_topic_count=count))
+        return background.awaited(self._kept(request, peer, kept, answer), "write permission")
 
-    def _add_write_permission(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
+    def _add_write_permission(self, request: RemotingCommand, peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
         name = decode_header(WritePermRequestHeader, request.ext_fields or {}).broker_name
         count = self._tables.add_write_permission(name)
-        self._registry.keep_wiped(name)
+        kept = self._registry.keep_wiped(name, peer)
         if self._registry.may_log_event("write permission added"):
             log.info("write permission added", broker=name, topics=count, peer=peer.address)
-        return _success(request, AddWritePermResponseHeader(add_topic_count=count))
+        answer = _success(request, AddWritePermResponseHeader(add_topic_count=count))
+        return background.awaited(self._kept(request, peer, kept, answer), "write permission")
 
     def _delete_topic(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         header = decode_header(DeleteTopicFromNamesrvRequestHeader, request.ext_fields or {})
@@ -138,7 +140,9 @@ class ToolsApi:
             log.info("topic registered by hand", topic=topic, brokers_known=taken, peer=peer.address)
         return response(request, ResponseCode.SUCCESS)
 
-    def _put_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+    def _put_kv(
+        self, request: RemotingCommand, peer: server.Peer
+    ) -> "RemotingCommand | asyncio.Future[RemotingCommand]":
         fields = request.ext_fields or {}
         namespace, key = fields.get("namespace"), fields.get("key")
         if namespace is None or key is None:
@@ -146,9 +150,8 @@ class ToolsApi:
         value = fields.get("value")
         if value is None:
             raise HeaderError("PutKVConfigRequestHeader: `value` is missing")
-        self._kv.put(namespace, key, value)
-        self._kv_changed(namespace, key)
-        return response(request, ResponseCode.SUCCESS)
+        kept = self._kv.put(namespace, key, value, host=peer.host)
+        return background.awaited(self._kv_changed(request, peer, kept, namespace, key), "KV configuration")
 
     def _get_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         header = decode_header(KVConfigRequestHeader, request.ext_fields or {})
@@ -158,18 +161,19 @@ class ToolsApi:
         remark = f"No config item, Namespace: {header.namespace[:1024]} Key: {header.key[:1024]}"
         return response(request, ResponseCode.QUERY_NOT_FOUND, remark, GetKVConfigResponseHeader())
 
-    def _delete_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
+    def _delete_kv(self, request: RemotingCommand, peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
         header = decode_header(KVConfigRequestHeader, request.ext_fields or {})
-        self._kv.delete(header.namespace, header.key)
-        self._kv_changed(header.namespace, header.key)
-        return response(request, ResponseCode.SUCCESS)
+        kept = self._kv.delete(header.namespace, header.key, host=peer.host)
+        return background.awaited(
+            self._kv_changed(request, peer, kept, header.namespace, header.key), "KV configuration"
+        )
 
     def _list_kv(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         namespace = decode_header(GetKVListByNamespaceRequestHeader, request.ext_fields or {}).namespace
-        table = self._kv.tables.namespace(namespace)
-        if table is None:
+        body = self._kv.listing(namespace)
+        if body is None:
             return response(request, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace[:1024]}")
-        return response(request, ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=table)))
+        return response(request, ResponseCode.SUCCESS, None, None, body)
 
     def _update_config(self, request: RemotingCommand, _peer: server.Peer) -> "asyncio.Future[RemotingCommand]":
         return background.awaited(self._updated(request), "configuration")
@@ -184,11 +188,28 @@ class ToolsApi:
     def _get_config(self, request: RemotingCommand, _peer: server.Peer) -> RemotingCommand:
         return response(request, ResponseCode.SUCCESS, None, None, self._config.as_properties())
 
-    def _kv_changed(self, namespace: str, key: str) -> None:
-        if namespace == ORDER_TOPIC_CONFIG:
-            self._answers.forget(key)
-        elif namespace == WIPED_BROKERS:
-            self._registry.wiped_changed()
+    async def _kv_changed(
+        self, request: RemotingCommand, peer: server.Peer, kept: "asyncio.Future[None]", namespace: str, key: str
+    ) -> RemotingCommand:
+        answer = await self._kept(request, peer, kept, response(request, ResponseCode.SUCCESS))
+        if answer.code == ResponseCode.SUCCESS:
+            if namespace == ORDER_TOPIC_CONFIG:
+                self._answers.forget(key)
+            elif namespace == WIPED_BROKERS:
+                self._registry.wiped_changed(key)
+        return answer
+
+    async def _kept(
+        self, request: RemotingCommand, peer: server.Peer, kept: "asyncio.Future[None]", answer: RemotingCommand
+    ) -> RemotingCommand:
+        """`answer`, when the change is on disk."""
+        try:
+            await kept
+        except StorageError as error:
+            if self._registry.may_log_refusal(f"{request.code} not kept", peer):
+                log.error("request failed: its change could not be kept", code=request.code, reason=str(error))
+            return response(request, ResponseCode.SYSTEM_ERROR, str(error))
+        return answer
 
 
 def _success(request: RemotingCommand, header: Header) -> RemotingCommand:

@@ -2,12 +2,12 @@
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_namesrv.config import LiveConfig
+from rocketmq_namesrv.config import LiveConfig, write_with_folder
 from rocketmq_namesrv.kv_store import KVStore
 from rocketmq_namesrv.metrics import Counts
 from rocketmq_namesrv.registry import Registry
@@ -21,7 +21,8 @@ class FakePeer:
 
     def __init__(self, number: int) -> None:
         self.id = number
-        self.address = f"127.0.0.1:{50_000 + number}"
+        self.host = "127.0.0.1"
+        self.address = f"{self.host}:{50_000 + number}"
         self.closed = False
 
     def close(self) -> None:
@@ -41,14 +42,17 @@ class FakeClient:
 class Door:
     """The whole name server but its port; needs a running event loop."""
 
-    def __init__(self, folder: Path, **config: str) -> None:
+    def __init__(
+        self, folder: Path, *, write: Callable[[Path, bytes], None] = write_with_folder, **config: str
+    ) -> None:
+        """`write`: keeps the KV configuration."""
         files = {
             "kvConfigPath": str(folder / "kv" / "kvConfig.json"),
             "configStorePath": str(folder / "kept.properties"),
         }
         self.config = LiveConfig({**files, **config}, {})
         self.client = FakeClient()
-        self.kv = KVStore(self.config.settings.kv_path)
+        self.kv = KVStore(self.config.settings.kv_path, write=write)
         self.registry = Registry(self.config, self.kv, cast("RemotingClient", self.client))
         self.counts = Counts()
         self.time = itertools.count(step=0)
@@ -88,7 +92,23 @@ class Door:
         version: int = 479,
     ) -> RemotingCommand:
         """The answer to one request, which comes at once."""
+        return self._at_once(self.begin(code, ext, body, connection=connection, version=version))
+
+    async def told(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        connection: str = "tool",
+        version: int = 479,
+    ) -> RemotingCommand:
+        """The answer to one request, at once or when it is there."""
         answer = self.begin(code, ext, body, connection=connection, version=version)
+        return await answer if isinstance(answer, asyncio.Future) else self._at_once(answer)
+
+    @staticmethod
+    def _at_once(answer: server.Answer) -> RemotingCommand:
         assert isinstance(answer, RemotingCommand)
         assert answer.opaque == 7
         assert answer.is_response

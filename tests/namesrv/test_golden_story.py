@@ -26,7 +26,7 @@ async def test_every_answer_of_the_story(tmp_path: Path, acting: bool) -> None:
         if step.code == RequestCode.UPDATE_NAMESRV_CONFIG:
             answer = await door.update(step.body)
         else:
-            answer = door.ask(step.code, step.ext, step.body, connection=step.connection, version=step.version)
+            answer = await door.told(step.code, step.ext, step.body, connection=step.connection, version=step.version)
         told = {
             "code": answer.code,
             "remark": answer.remark,

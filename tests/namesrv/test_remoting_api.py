@@ -231,12 +231,12 @@ class TestSettings:
         door = Door(tmp_path, orderMessageEnable="true")
         send_step(door, register("r", body=BOTH))
         assert b"orderTopicConf" not in door.ask(105, {"topic": "T"}).body
-        door.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+        (await door.told(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}))
         assert b'"orderTopicConf":"broker-a:8"' in door.ask(105, {"topic": "T"}).body
 
     async def test_orders_can_be_kept_from_brokers(self, tmp_path: Path) -> None:
         door = Door(tmp_path, returnOrderTopicConfigToBroker="false")
-        door.ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"})
+        (await door.told(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}))
         step = register("r", body=BOTH)
         assert door.ask(103, step.ext, step.body).body == b""
 
@@ -282,7 +282,7 @@ async def test_frequent_changes_do_not_fill_the_log(door: Door) -> None:
 class TestKV:
     async def test_kept_over_a_restart_as_java_writes_it(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
-        door.ask(100, {"namespace": "n", "key": "k", "value": "v"})
+        (await door.told(100, {"namespace": "n", "key": "k", "value": "v"}))
         file = door.config.settings.kv_path
         assert json.loads(file.read_text()) == {"configTable": {"n": {"k": "v"}}}
         assert Door(tmp_path).ask(101, {"namespace": "n", "key": "k"}).ext_fields == {"value": "v"}
@@ -290,15 +290,15 @@ class TestKV:
     async def test_what_cannot_be_kept_is_not_done(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
         (tmp_path / "kv").write_text("a file where the folder should be")
-        assert door.ask(100, {"namespace": "n", "key": "k", "value": "v"}).code == ResponseCode.SYSTEM_ERROR
+        assert (await door.told(100, {"namespace": "n", "key": "k", "value": "v"})).code == ResponseCode.SYSTEM_ERROR
         assert door.ask(101, {"namespace": "n", "key": "k"}).code == ResponseCode.QUERY_NOT_FOUND
 
     async def test_too_long_texts_are_refused(self, door: Door) -> None:
-        answer = door.ask(100, {"namespace": "n", "key": "k", "value": "v" * 65_537})
+        answer = await door.told(100, {"namespace": "n", "key": "k", "value": "v" * 65_537})
         assert answer.code == ResponseCode.INVALID_PARAMETER
 
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"configTable":{"n":1}}'])
-    def test_a_damaged_file_refuses_the_start(self, tmp_path: Path, content: bytes) -> None:
+    async def test_a_damaged_file_refuses_the_start(self, tmp_path: Path, content: bytes) -> None:
         file = tmp_path / "kvConfig.json"
         file.write_bytes(content)
         with pytest.raises(StorageError, match="move it away"):
@@ -370,7 +370,7 @@ class TestWipedWritePermission:
         """Through a new topic, another master, the end of all registrations, and a restart; then a tool adds it."""
         door = Door(tmp_path)
         assert send_step(door, register("r", body=BOTH)) == 0
-        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        assert (await door.told(205, {"brokerName": "broker-a"})).code == 0
         assert send_step(door, register("a new topic", body=wrapper([T, U, topic("V")], version(2)))) == 0
         assert [writable(door, name) for name in ("T", "V")] == [False, False]
         assert send_step(door, register("another master", address=A2, body=wrapper([T, U], version(3, 2)))) == 0
@@ -379,28 +379,28 @@ class TestWipedWritePermission:
         for now in (door, Door(tmp_path)):
             assert send_step(now, register("again", body=wrapper([T, U], version(4, 3)))) == 0
             assert not writable(now)
-        assert now.ask(327, {"brokerName": "broker-a"}).code == 0
+        assert (await now.told(327, {"brokerName": "broker-a"})).code == 0
         for after in (now, Door(tmp_path)):
             assert send_step(after, register("later", body=wrapper([T, U], version(5, 3)))) == 0
             assert writable(after)
 
     async def test_a_topic_that_a_tool_registers_is_not_written_to(self, door: Door) -> None:
         assert send_step(door, register("r", body=BOTH)) == 0
-        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        assert (await door.told(205, {"brokerName": "broker-a"})).code == 0
         queue = b'{"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":1,"writeQueueNums":1}]}'
         assert door.ask(217, {"topic": "V"}, queue).code == 0
         assert not writable(door, "V")
 
     async def test_other_brokers_are_written_to(self, door: Door) -> None:
         assert send_step(door, register("r", body=BOTH)) == 0
-        assert door.ask(205, {"brokerName": "nobody"}).code == 0
+        assert (await door.told(205, {"brokerName": "nobody"})).code == 0
         assert send_step(door, register("nobody", address=A2, broker="nobody", body=BOTH)) == 0
         assert writable(door), "a name that was not registered was not wiped"
 
     async def test_it_ends_with_its_entry(self, door: Door) -> None:
         assert send_step(door, register("r", body=BOTH)) == 0
-        assert door.ask(205, {"brokerName": "broker-a"}).code == 0
+        assert (await door.told(205, {"brokerName": "broker-a"})).code == 0
         entry = {"namespace": "ROCKETMQ_HA_WIPED_WRITE_PERM", "key": "broker-a"}
-        assert door.ask(102, entry).code == 0
+        assert (await door.told(102, entry)).code == 0
         assert send_step(door, register("a change", body=wrapper([T, U], version(2, 1)))) == 0
         assert writable(door)
