@@ -23,9 +23,10 @@ from benchmarks.sending import GroupPoller, create_topic, fill, send_for
 from rocketmq_client.producer import Producer
 from rocketmq_demo.ports import HOST, PortPool
 from rocketmq_demo.replica import NameServer, Replica
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_verify import job
-from rocketmq_verify.domain.model import Chunk, Extent, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.batches import check_structure
 from rocketmq_verify.engine.session import Engine, SessionOptions

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import State
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import ALL, Plan, common, covered, merged, without
 from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import QueueCheck
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import ALL, Piece, common, covered
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.records.queues import QueueCheck
-from rocketmq_verify.domain.records.shapes import bad_queues, bad_structure, joined
-from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
 from rocketmq_verify.engine import scan
 from rocketmq_verify.run import Checked, QueueSummary
 from rocketmq_verify.sources.work import Place, Work

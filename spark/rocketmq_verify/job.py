@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.findings import Finding, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
@@ -17,7 +18,7 @@ from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
 from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
-from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, plan
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes

@@ -4,12 +4,13 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan
-from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import SessionOptions

@@ -5,7 +5,8 @@ from typing import Self
 
 import msgspec
 
-from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
+from rocketmq_formats.soundness.places import Extent, RecordName
+from rocketmq_verify.domain.model import ReplicaName
 
 
 class Severity(StrEnum):

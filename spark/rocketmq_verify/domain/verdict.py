@@ -11,9 +11,10 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
-from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, common, covered
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.reports import FindingReport, report

@@ -13,11 +13,12 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from rocketmq_verify.domain.model import Chunk, Extent
-from rocketmq_verify.domain.records import rows
-from rocketmq_verify.domain.records.records import next_record_start
-from rocketmq_verify.domain.records.structure import Structure
-from rocketmq_verify.domain.records.structure_check import StructureCheck
+from rocketmq_formats.soundness import rows
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.records import next_record_start
+from rocketmq_formats.soundness.structure import Structure
+from rocketmq_formats.soundness.structure_check import StructureCheck
+from rocketmq_verify.domain.model import Chunk
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.queue_files import QueueResult, check_queues
 from rocketmq_verify.sources.source import GoneError, Source, SourceError

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import QueueCheck
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.inquiry.compare import Tally, compare
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, merged
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.records.queues import QueueCheck
-from rocketmq_verify.domain.records.structure import Structure
 from rocketmq_verify.engine.batches import NOWHERE
 from rocketmq_verify.engine.datasource import NAME
 from rocketmq_verify.sources.queue_files import QueueResult

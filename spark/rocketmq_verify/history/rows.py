@@ -12,11 +12,12 @@ import msgspec
 import pyarrow as pa
 from pyarrow import parquet as pq
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import MAX_ENTRIES, EpochList, EpochOrderError
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import State
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermark, Watermarks
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.verdict import Result, Verdict
 
 LONGEST_FILE: Final = 32 << 20

@@ -20,9 +20,9 @@ from typing import Final
 
 import structlog
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermarks
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.chunks import merged
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.history.folders import Folder, HistoryError, path_part

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.report.left_out import left_out
 from rocketmq_verify.run import Run

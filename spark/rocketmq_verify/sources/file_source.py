@@ -11,7 +11,8 @@ from rocketmq_commitlog.errors import AbsentError, LogReadError, NoFolderError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import LogPaths, read_state
 from rocketmq_commitlog.token_bucket import TokenBucket
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaLog, ReplicaName
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import (
     GoneError,
     Opened,

@@ -1,8 +1,8 @@
 """Consume queues on disk against the records of an extent of the log. Called by `batches` on the executors.
 
 Most queues are right, so the units that the records require are packed and compared with the file's bytes; only if they
-differ is every unit checked (`domain.queues`). The broker may be writing: what seems wrong is read again before it
-counts.
+differ is every unit checked (`rocketmq_formats.soundness.queues`). The broker may be writing: what seems wrong is read
+again before it counts.
 
 Only queues with records in the extent are checked. Brokers make units in the log's order (`DISPATCH_SPAN`). So once a
 record has its unit, missing units of earlier records at a queue's end will not come: the queue was cut or emptied. Two
@@ -22,12 +22,9 @@ import msgspec
 from rocketmq_commitlog.errors import AbsentError, LogReadError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY, LogPaths
-from rocketmq_formats.store import walk as heads
-from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
-from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
-from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.records import rows
-from rocketmq_verify.domain.records.queues import (
+from rocketmq_formats.soundness import rows
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import (
     MAX_FAULTS,
     PRE_BLANK_SIZE,
     QueueCheck,
@@ -37,7 +34,11 @@ from rocketmq_verify.domain.records.queues import (
     check_queue,
     checkable,
 )
-from rocketmq_verify.domain.records.records import MAGICS
+from rocketmq_formats.soundness.records import MAGICS
+from rocketmq_formats.store import walk as heads
+from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
+from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.sources.source import FILES
 from rocketmq_verify.sources.work import Place
 

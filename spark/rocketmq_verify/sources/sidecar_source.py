@@ -16,8 +16,9 @@ import grpc
 from rocketmq_api.channels import ApiError, NoAnswerError
 from rocketmq_api.log_readers import BlockingLogReader, Range
 from rocketmq_api.log_view import MAX_RANGES, MAX_READ, LogView
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import GoneError, Opened, SourceError, SourceOptions, check_chunks, check_extent
 
 FIRST_PAUSE: Final = 0.1

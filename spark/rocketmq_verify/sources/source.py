@@ -15,8 +15,9 @@ import msgspec
 
 from rocketmq_api.channels import ClientTls
 from rocketmq_api.log_view import MAX_RANGE
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_settings.verify import PATIENCE_SECONDS
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 
 MAX_CHUNK: Final = MAX_RANGE
 """Longest chunk that is digested at once, in bytes."""

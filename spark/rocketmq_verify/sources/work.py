@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
-from rocketmq_verify.domain.model import Chunk, Extent, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Piece, Plan, chunks, covered, plan, split
 from rocketmq_verify.domain.planning.lineage import Lineage, Zone
 from rocketmq_verify.sources.source import FILES, SIDECAR, SourceOptions, SpecError

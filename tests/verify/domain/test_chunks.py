@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketmq_verify.domain.model import Extent
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.planning.chunks import (
     ALL,
     Piece,

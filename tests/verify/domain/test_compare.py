@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.inquiry.compare import MOST_DIFFERING, ChunkResult, Rest, Tally, compare, grouped
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.lineage import lineage
 from tests.verify.logs_kit import log
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import SegmentSizeError, lineage, other_sizes
 from rocketmq_verify.domain.planning.points import consistent_point, settled
 from tests.verify.logs_kit import log

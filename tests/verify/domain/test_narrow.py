@@ -6,8 +6,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.inquiry.narrow import LEAF, MOST_RANGES, Narrowed, Suspect, drive, first_difference, narrow
-from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
+from rocketmq_verify.domain.model import ReadRequest, ReplicaName
 
 A, B, C = (ReplicaName(name) for name in "abc")
 deterministic = settings(derandomize=True, max_examples=50)

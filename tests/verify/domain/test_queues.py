@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import PRE_BLANK_SIZE, QueueCheck, QueueReason, Unit, check_queue, checkable
+from rocketmq_formats.soundness.rows import batches
 from rocketmq_formats.store.consume_queue import PRE_BLANK, is_unit, iter_units, unpack_unit
 from rocketmq_formats.store.delay_levels import DEFAULT_LEVELS, parse_levels
-from rocketmq_verify.domain.model import Extent
-from rocketmq_verify.domain.records.queues import PRE_BLANK_SIZE, QueueCheck, QueueReason, Unit, check_queue, checkable
-from rocketmq_verify.domain.records.rows import batches
 from tests.verify.record_kit import GOLDEN, INDEX, golden_log
 
 EXTENT = Extent(1000, 9000)

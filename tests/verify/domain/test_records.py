@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_formats.store.message import Buffer
-from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
-from rocketmq_verify.domain.model import RecordName
-from rocketmq_verify.domain.records.records import (
+from rocketmq_formats.soundness.places import RecordName
+from rocketmq_formats.soundness.records import (
     LARGEST_RECORD,
     Piece,
     RecordKind,
@@ -22,6 +20,8 @@ from rocketmq_verify.domain.records.records import (
     seal_ok,
     walk,
 )
+from rocketmq_formats.store.message import Buffer
+from rocketmq_formats.store.record_crc import reserve_record_crc, seal_record
 from tests.records import make_record
 from tests.verify.record_kit import (
     BASES,

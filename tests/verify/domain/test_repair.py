@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_verify.domain.findings import Copy, Finding, Kind
-from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.repair import Repair, repairs
 
 A, B, C = (ReplicaName(f"broker-a-{index}") for index in range(3))

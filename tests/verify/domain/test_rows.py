@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness import rows
+from rocketmq_formats.soundness.records import RecordKind, walk
+from rocketmq_formats.soundness.rows import batches
 from rocketmq_formats.store.delay_levels import DEFAULT_LEVELS, parse_levels, unit_tags_code
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_properties import find_property
-from rocketmq_verify.domain.records import rows
-from rocketmq_verify.domain.records.records import RecordKind, walk
-from rocketmq_verify.domain.records.rows import batches
 from tests.verify.record_kit import BASES, LOGS, SEGMENT, V6, Sent, damage, damages, golden_log, make_log
 
 LEVELS = parse_levels(DEFAULT_LEVELS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import QueueCheck, QueueFault, QueueReason
 from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import lineage
-from rocketmq_verify.domain.records.queues import QueueCheck, QueueFault, QueueReason
-from rocketmq_verify.domain.records.shapes import MOST_NAMED, bad_queues
+from rocketmq_verify.domain.shapes import MOST_NAMED, bad_queues
 from rocketmq_verify.domain.verdict import in_order
 from tests.verify.logs_kit import log
 

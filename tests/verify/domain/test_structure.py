@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness import structure_check
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Fault, Reason, Structure, TopicCount, add_topics, join
+from rocketmq_formats.soundness.structure_check import StructureCheck
 from rocketmq_formats.store.message import Record, RecordError, encode_blank, read_record
-from rocketmq_verify.domain.model import Extent
-from rocketmq_verify.domain.records import structure_check
-from rocketmq_verify.domain.records.structure import Fault, Reason, Structure, TopicCount, add_topics, join
-from rocketmq_verify.domain.records.structure_check import StructureCheck
 from tests.verify.record_kit import (
     BASES,
     LOGS,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Tally
 from rocketmq_verify.domain.inquiry.unsettled import reported_places
-from rocketmq_verify.domain.model import Chunk, Extent, ReadRequest, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReadRequest, ReplicaName
 from rocketmq_verify.domain.verdict import Result
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group, verify
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_verify.domain.findings import Copy, Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Tally
-from rocketmq_verify.domain.model import Chunk, Extent, RecordName, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import plan
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.planning.table_findings import unreachable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Tally
 from rocketmq_verify.domain.inquiry.watermarks import (
@@ -14,7 +15,7 @@ from rocketmq_verify.domain.inquiry.watermarks import (
     fresh,
     valid_up_to,
 )
-from rocketmq_verify.domain.model import Chunk, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import plan
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.verdict import Result

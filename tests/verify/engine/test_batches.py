@@ -6,9 +6,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from rocketmq_verify.domain.model import Extent
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure, join
 from rocketmq_verify.domain.planning.lineage import lineage
-from rocketmq_verify.domain.records.structure import Structure, join
 from rocketmq_verify.engine import batches
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sources import file_source

@@ -5,7 +5,7 @@ import pickle
 import msgspec
 import pytest
 
-from rocketmq_verify.domain.model import Extent
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.sizes import format_bytes, parse_size
 from rocketmq_verify.sources.source import SourceOptions, SpecError

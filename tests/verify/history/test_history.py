@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pyarrow import fs
 from structlog.testing import capture_logs
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.history import store as history
 from rocketmq_verify.history.arrow import ArrowFolder
 from rocketmq_verify.history.folders import LocalFolder, path_part

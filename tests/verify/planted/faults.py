@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.message import BLANK_SIZE, record_size
 from rocketmq_verify.domain.findings import Finding
@@ -19,7 +20,7 @@ from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
 from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
-from rocketmq_verify.domain.model import ChunkDigest, Extent, ReadRequest, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ChunkDigest, ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, chunks, plan, split
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict

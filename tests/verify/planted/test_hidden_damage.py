@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.inquiry import ends
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.verdict import Result

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.checks import witness
 from rocketmq_verify.domain.findings import Kind
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.work import Place, parse_place

@@ -9,10 +9,11 @@ import pytest
 
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import QueueReason
+from rocketmq_formats.soundness.rows import Batch, Columns, batches
 from rocketmq_formats.store.consume_queue import pack_units
-from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.records.queues import QueueReason
-from rocketmq_verify.domain.records.rows import Batch, Columns, batches
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.sources import queue_files
 from rocketmq_verify.sources.queue_files import QueueResult, check_queues
 from rocketmq_verify.sources.work import Place

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.verdict import Result
 from tests.verify.planted import faults

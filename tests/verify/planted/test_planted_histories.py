@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind, Severity
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.verdict import Result
 from tests.verify.planted.faults import SEGMENT, Group, verify
 from tests.verify.planted.planted_kit import deterministic, group, kinds, only, part

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.watermarks import Watermark, Watermarks
-from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import Piece, Plan
 from rocketmq_verify.domain.reports import report
 from rocketmq_verify.domain.verdict import ReplicaReport, Result, Verdict

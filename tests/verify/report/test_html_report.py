@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure, TopicCount
 from rocketmq_verify.alignment import MOST_CELLS, MOST_REPLICAS, Span, chart, spans, totals
 from rocketmq_verify.domain.findings import Finding, Kind, State
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import Piece
-from rocketmq_verify.domain.records.structure import Structure, TopicCount
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.reports import CopyReport
 from rocketmq_verify.history.rows import summary

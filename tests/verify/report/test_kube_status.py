@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.model import Extent, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.verdict import Result, Verdict, in_order, report
 from rocketmq_verify.report import kube_status
 from rocketmq_verify.report.kube_status import KubeStatusError, Outcome, failure, outcome_of, publish

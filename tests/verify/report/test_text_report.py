@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from rocketmq_verify.domain.model import Extent
-from rocketmq_verify.domain.records.structure import Structure
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.history.rows import Group
 from rocketmq_verify.report import json_report, text_report

@@ -11,9 +11,10 @@ import pytest
 
 from rocketmq_api.channels import ApiError
 from rocketmq_api.log_readers import view_of
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.inquiry.compare import MOST_MISSING, ChunkResult, Tally
-from rocketmq_verify.domain.model import Chunk, Extent, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.planning.table_findings import missing
 from rocketmq_verify.sources.replicas import Replicas

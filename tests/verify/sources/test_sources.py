@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from rocketmq_api.channels import ApiError, ClientTls, NoAnswerError, RefusedError
 from rocketmq_api.log_readers import Range
 from rocketmq_api.log_view import MAX_RANGES, MAX_READ, LogView, SegmentRun
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_formats.store.segment_names import segment_name
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources import sidecar_source
 from rocketmq_verify.sources import source as sources
 from rocketmq_verify.sources.file_source import FileSource

@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, Extent, ReplicaName
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
 
 Groups: TypeAlias = tuple[tuple[ReplicaName, ...], ...]

@@ -11,14 +11,8 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_formats.store.walk import V4_HEAD_SIZE
-from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.inquiry.narrow import Requests, first_difference
-from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, in_parts
-from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
-from rocketmq_verify.domain.planning.lineage import Lineage, Zone
-from rocketmq_verify.domain.planning.table_findings import missing_segment
-from rocketmq_verify.domain.records.records import (
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.records import (
     LARGEST_RECORD,
     RecordKind,
     name_record,
@@ -27,6 +21,13 @@ from rocketmq_verify.domain.records.records import (
     same_put,
     walk,
 )
+from rocketmq_formats.store.walk import V4_HEAD_SIZE
+from rocketmq_verify.domain.findings import Finding
+from rocketmq_verify.domain.inquiry.narrow import Requests, first_difference
+from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, in_parts
+from rocketmq_verify.domain.model import ReadRequest, ReplicaName
+from rocketmq_verify.domain.planning.lineage import Lineage, Zone
+from rocketmq_verify.domain.planning.table_findings import missing_segment
 
 REACH: Final = 2 * LARGEST_RECORD
 """Bytes beyond an end that are searched for an equal record."""

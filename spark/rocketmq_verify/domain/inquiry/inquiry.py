@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent, RecordName
+from rocketmq_formats.soundness.records import RecordKind
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally, grouped
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
@@ -22,11 +24,10 @@ from rocketmq_verify.domain.inquiry.judge import is_counted, judge
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
 from rocketmq_verify.domain.inquiry.tails import find_tails
 from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, locate, names_by
-from rocketmq_verify.domain.model import Extent, ReadRequest, RecordName, ReplicaName
+from rocketmq_verify.domain.model import ReadRequest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import common, without
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.planning.table_findings import missing_segment
-from rocketmq_verify.domain.records.records import RecordKind
 
 MOST_NAMED: Final = 16
 """Records reported one by one for each way in which replicas differ at their place."""

@@ -14,8 +14,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.inquiry.compare import Groups, Rest, grouped
-from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaName
+from rocketmq_verify.domain.model import ReadRequest, ReplicaName
 
 T = TypeVar("T")
 Answers: TypeAlias = Sequence[bytes | None]

@@ -10,15 +10,8 @@ equal ones of the same epoch are damaged, even if nothing equal follows.
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.inquiry.compare import ChunkResult
-from rocketmq_verify.domain.inquiry.judge import judge
-from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, narrow
-from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, contents_of, locate, read_window, sound
-from rocketmq_verify.domain.model import Extent, ReplicaName
-from rocketmq_verify.domain.planning.lineage import Lineage, Zone
-from rocketmq_verify.domain.planning.table_findings import stale_tail
-from rocketmq_verify.domain.records.records import (
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.records import (
     LARGEST_RECORD,
     RecordKind,
     body_ok,
@@ -26,6 +19,14 @@ from rocketmq_verify.domain.records.records import (
     same_put,
     walk,
 )
+from rocketmq_verify.domain.findings import Finding, Kind
+from rocketmq_verify.domain.inquiry.compare import ChunkResult
+from rocketmq_verify.domain.inquiry.judge import judge
+from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, narrow
+from rocketmq_verify.domain.inquiry.windows import NEAR, Found, Window, contents_of, locate, read_window, sound
+from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.planning.lineage import Lineage, Zone
+from rocketmq_verify.domain.planning.table_findings import stale_tail
 
 REACH: Final = LARGEST_RECORD + (1 << 20)
 """Bytes after the difference, and before the zone's end, that are searched for an equal record."""

@@ -7,10 +7,10 @@ noticed.
 
 from collections.abc import Iterable, Sequence
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Severity
 from rocketmq_verify.domain.inquiry.compare import Groups, Tally
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
-from rocketmq_verify.domain.model import Extent
 from rocketmq_verify.domain.planning.chunks import common, covered, merged
 from rocketmq_verify.domain.planning.lineage import Lineage
 

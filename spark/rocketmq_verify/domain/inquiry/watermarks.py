@@ -12,11 +12,12 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.narrow import Requests
-from rocketmq_verify.domain.model import Extent, ReadRequest, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.planning.points import consistent_point

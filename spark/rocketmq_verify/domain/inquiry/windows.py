@@ -10,10 +10,8 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_verify.domain.inquiry.narrow import Requests
-from rocketmq_verify.domain.model import Extent, ReadRequest, RecordName, ReplicaName
-from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.records.records import (
+from rocketmq_formats.soundness.places import Extent, RecordName
+from rocketmq_formats.soundness.records import (
     LARGEST_RECORD,
     RecordKind,
     body_ok,
@@ -22,6 +20,9 @@ from rocketmq_verify.domain.records.records import (
     record_start,
     walk,
 )
+from rocketmq_verify.domain.inquiry.narrow import Requests
+from rocketmq_verify.domain.model import ReadRequest, ReplicaName
+from rocketmq_verify.domain.planning.lineage import Lineage
 
 NEAR: Final = 64 << 10
 """Bytes before and after the place that are read first."""

@@ -14,8 +14,9 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_settings.verify import CHUNK_SIZE_FORM, LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE
-from rocketmq_verify.domain.model import Chunk, Extent
+from rocketmq_verify.domain.model import Chunk
 from rocketmq_verify.domain.planning.lineage import Lineage
 
 ALL: Final = 1_000_000

@@ -21,9 +21,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import consistent_point, settled, table
 from rocketmq_verify.domain.planning.table_findings import contradictions, early_ends, longer, missing
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Copy, Finding, Kind
-from rocketmq_verify.domain.model import Extent, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import table
 
 MOST_FINDINGS: Final = 20

@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from rocketmq_formats.soundness.records import RecordKind, walk
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.delay_levels import DelayLevelError, unit_tags_code
 from rocketmq_formats.store.message import MAGIC_V1, NOT_PLAIN, Blank, Buffer, has_unit, read_record
 from rocketmq_formats.store.message_properties import KEYS, TAGS, find_property
 from rocketmq_formats.tags import tags_code
 from rocketmq_formats.topics import SCHEDULE_TOPIC
-from rocketmq_verify.domain.records.records import RecordKind, walk
 
 BATCH: Final = 8_192
 """Records in a batch by default: about 1 MiB of columns."""

@@ -6,6 +6,18 @@ Spark tasks feed it with what a source reads. `structure` defines what is sound,
 import zlib
 from typing import Final
 
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.records import LATEST_TIMESTAMP, MAGICS, next_record_start
+from rocketmq_formats.soundness.structure import (
+    MAX_FAULTS,
+    MAX_TOPICS,
+    OTHER_TOPICS,
+    Fault,
+    Reason,
+    Structure,
+    TopicCount,
+    add_topics,
+)
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.message import (
     BLANK_SIZE,
@@ -17,18 +29,6 @@ from rocketmq_formats.store.message import (
     Buffer,
     RecordError,
     read_record,
-)
-from rocketmq_verify.domain.model import Extent
-from rocketmq_verify.domain.records.records import LATEST_TIMESTAMP, MAGICS, next_record_start
-from rocketmq_verify.domain.records.structure import (
-    MAX_FAULTS,
-    MAX_TOPICS,
-    OTHER_TOPICS,
-    Fault,
-    Reason,
-    Structure,
-    TopicCount,
-    add_topics,
 )
 
 LARGEST_HELD: Final = 256 << 20

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from rocketmq_formats.soundness.places import Extent, RecordName
+from rocketmq_formats.soundness.queues import QueueCheck
+from rocketmq_formats.soundness.structure import Fault, Structure, join
 from rocketmq_verify.domain.findings import Finding, Kind
-from rocketmq_verify.domain.model import Extent, RecordName, ReplicaName
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.records.queues import QueueCheck
-from rocketmq_verify.domain.records.structure import Fault, Structure, join
 
 MOST_NAMED: Final = 16
 """Faults reported one by one; of queues, in each queue."""

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from rocketmq_verify.domain.model import Extent
+from rocketmq_formats.soundness.places import Extent
 
 MAX_FAULTS: Final = 100
 """Faults that are reported one by one; the others are counted."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from rocketmq_formats.soundness.places import RecordName
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.message import (
     BLANK_SIZE,
@@ -30,7 +31,6 @@ from rocketmq_formats.store.message import (
 )
 from rocketmq_formats.store.message_properties import KEYS, UNIQ_KEY, find_property
 from rocketmq_formats.store.record_crc import check_record_crc
-from rocketmq_verify.domain.model import RecordName
 
 LARGEST_RECORD: Final = (4 << 20) + (64 << 10) + 512
 """Bytes of the largest record that a broker with Java's defaults writes: how far back a start is searched."""

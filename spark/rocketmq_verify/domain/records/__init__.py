@@ -1,1 +1,0 @@
-"""Records and consume queues of one log."""
