@@ -64,7 +64,7 @@ async def judge(cluster: Cluster, history: History, verdict: Verdict, *, deadlin
             else:
                 if number is not None:
                     place[queue, offset] = number
-    find_lost(history, place, oldest, verdict)
+    find_lost(history, place, oldest, deleted_before(cluster.replicas, history), verdict)
     await _delayed(cluster, history, verdict, deadline)
     verdict.fell_back += [
         f"{missing} consumer offsets of queue {queue} were lost, from {first.offset} on, which {first.master} "
@@ -73,17 +73,23 @@ async def judge(cluster: Cluster, history: History, verdict: Verdict, *, deadlin
     ]
 
 
-def find_lost(history: History, place: dict[tuple[int, int], int], oldest: dict[int, int], verdict: Verdict) -> None:
+def find_lost(
+    history: History, place: dict[tuple[int, int], int], oldest: dict[int, int], deleted_before: int, verdict: Verdict
+) -> None:
+    """Compare with the numbers that were read at (queue, offset). Only what lies below `deleted_before` of the commit
+    log may be missing: `oldest`, where a queue begins, excuses nothing by itself."""
     where: dict[int, list[tuple[int, int]]] = {}
     for spot, number in place.items():
         where.setdefault(number, []).append(spot)
     verdict.twice = sum(len(spots) - 1 for spots in where.values())
     for number, acked in sorted(history.acked.items()):
-        if acked.offset >= oldest[acked.queue] and place.get((acked.queue, acked.offset)) != number:
+        expired = acked.place < deleted_before and acked.offset < oldest[acked.queue]
+        if not expired and place.get((acked.queue, acked.offset)) != number:
             verdict.lost.append(_lost(number, acked, where.get(number)))
     verdict.changed += history.changed
     for (queue, offset), number in sorted(history.seen.items()):
-        if offset >= oldest[queue] and place.get((queue, offset)) != number:
+        expired = deleted_before and offset < oldest[queue]
+        if not expired and place.get((queue, offset)) != number:
             verdict.changed.append(f"a consumer saw {number} at queue {queue} offset {offset}; it is no longer there")
 
 
@@ -101,15 +107,17 @@ async def _delayed(cluster: Cluster, history: History, verdict: Verdict, deadlin
                 number = number_of(record.body)
                 if number is not None:
                     found.add(number)
-        find_never_came(history, found, deleted_before(cluster.replicas), verdict)
+        find_never_came(history, found, deleted_before(cluster.replicas, history), verdict)
         if not verdict.late_lost or asyncio.get_running_loop().time() > deadline:
             break
         await asyncio.sleep(0.5)
     find_early(history, verdict)
 
 
-def deleted_before(replicas: list[Replica]) -> int:
-    """Below this offset of the commit log a replica has deleted files: its disk was full."""
+def deleted_before(replicas: list[Replica], history: History) -> int:
+    """Below this offset of the commit log a replica has deleted files, as it does if its disk is full; 0 if none."""
+    if not history.disk_was_full:
+        return 0
     return max(log_files(replica.commit_log)[0] for replica in replicas)
 
 
@@ -212,9 +220,19 @@ def _lengths(data: bytes, size: int) -> Iterator[tuple[int, int]]:
         at += length
 
 
-def compare_logs(replicas: list[Replica], verdict: Verdict) -> None:
-    """Check that any two logs are equal byte for byte as far as both reach."""
+def compare_logs(replicas: list[Replica], history: History, verdict: Verdict) -> None:
+    """Check that any two logs are equal byte for byte as far as both reach, and that each begins and ends where it has
+    to: all replicas were in sync when the last message had been acknowledged."""
     logs = {replica.name: log_bytes(replica.commit_log) for replica in replicas}
+    acknowledged = max((acked.place for acked in history.acked.values()), default=-1)
+    for name, (start, data) in sorted(logs.items()):
+        if start > 0 and not history.disk_was_full:
+            verdict.logs_differ.append(f"the log of {name} begins at {start}, although no disk was full")
+        if start + len(data) <= acknowledged:
+            end = start + len(data)
+            verdict.logs_differ.append(
+                f"the log of {name} ends at {end}, before the message acknowledged at {acknowledged}"
+            )
     for one, other in itertools.pairwise(sorted(logs)):
         difference = compare(one, logs[one], other, logs[other])
         if difference is not None:

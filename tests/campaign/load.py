@@ -26,6 +26,8 @@ class Acked(NamedTuple):
     sent: float
     at: float
     master: str
+    place: int
+    """Its offset in the commit log."""
 
 
 class Commit(NamedTuple):
@@ -91,6 +93,8 @@ class History:
         """When no replica lived last, or one lost power: older consumer offsets are not promised."""
         self.all_down: list[float] = []
         """When no replica lived: when older delayed messages came is unknown."""
+        self.disk_was_full = False
+        """A replica's disk: it deletes its oldest files then, and in no other round."""
         self.refused = 0
         self.open = 0
         self.gaps: list[tuple[float, float]] = []
@@ -272,8 +276,8 @@ class Load:
         master = self.master.address or ""
         answer = await self._ask_send(number, topic, queue, body, properties)
         if answer is not None:
-            place = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
-            self.history.ack(number, Acked(*place, sent, self._now(), master))
+            spot = int(answer.fields["queueId"]), int(answer.fields["queueOffset"])
+            self.history.ack(number, Acked(*spot, sent, self._now(), master, wire.place_of(answer)))
 
     async def _ask_send(
         self, number: int, topic: str, queue: int, body: bytes, properties: dict[str, str]

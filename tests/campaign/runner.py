@@ -100,6 +100,7 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
         await nemesis.strike(FAULTS, now() + seconds)
         await _quiet(cluster, load, OFFICIAL_QUIET if plan.story.official else QUIET)
         await load.stop_sending()
+        await _settled(cluster, READ)
         await judge.judge(cluster, history, verdict, deadline=now() + READ)
     except (NeverSettledError, TimeoutError) as error:
         verdict.stuck = f"stuck: {error}"
@@ -116,7 +117,7 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
     verdict.defects = find_defects(cluster.folder)
     verdict.forgot = judge.forgetful(cluster.replicas)
     if not verdict.stuck:
-        judge.compare_logs(cluster.replicas, verdict)
+        judge.compare_logs(cluster.replicas, history, verdict)
     (folder / "diary.txt").write_text("\n".join(nemesis.diary) + "\n")
     if verdict.lost or verdict.late_lost:  # a story may allow it, and yet it has to have a reason
         (folder / "lost.txt").write_text("\n".join([*verdict.lost, *verdict.late_lost]) + "\n")
@@ -145,6 +146,10 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
 
 async def _quiet(cluster: Cluster, load: Load, patience: float) -> None:
     """Everything is healed: the group has to become whole and accept sends by itself."""
+    await _settled(cluster, patience)
+    await load.flows(patience)
+
+
+async def _settled(cluster: Cluster, patience: float) -> None:
     if not await cluster.settled(patience):
         raise NeverSettledError(f"not all in sync {patience:g} s after everything was healed: {await cluster.state()}")
-    await load.flows(patience)

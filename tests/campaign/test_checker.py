@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -9,7 +10,17 @@ from tests.campaign.cluster import GroupState, Replica
 from tests.campaign.defects import defects
 from tests.campaign.faults import FAULTS
 from tests.campaign.faults.hostile import odd_messages
-from tests.campaign.judge import Verdict, bodies, compare, find_early, find_lost, find_never_came, forgetful, log_bytes
+from tests.campaign.judge import (
+    Verdict,
+    bodies,
+    compare,
+    compare_logs,
+    find_early,
+    find_lost,
+    find_never_came,
+    forgetful,
+    log_bytes,
+)
 from tests.campaign.load import Acked, Commit, Delayed, FallenBack, History, body_of, number_of
 from tests.campaign.plan import SHORT, STORIES, draw
 from tests.campaign.report import faults, stories
@@ -20,8 +31,8 @@ from tests.campaign.wire import records
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def acked(queue: int, offset: int, at: float = 1.0) -> Acked:
-    return Acked(queue, offset, at - 0.1, at, "10.231.0.2:10911")
+def acked(queue: int, offset: int, at: float = 1.0, place: int = 0) -> Acked:
+    return Acked(queue, offset, at - 0.1, at, "10.231.0.2:10911", place)
 
 
 def history(*promises: Acked) -> History:
@@ -31,9 +42,9 @@ def history(*promises: Acked) -> History:
     return made
 
 
-def judged(known: History, place: dict[tuple[int, int], int], oldest: int = 0) -> Verdict:
+def judged(known: History, place: dict[tuple[int, int], int], oldest: int = 0, deleted_before: int = 0) -> Verdict:
     verdict = Verdict()
-    find_lost(known, place, {0: oldest, 1: oldest}, verdict)
+    find_lost(known, place, {0: oldest, 1: oldest}, deleted_before, verdict)
     return verdict
 
 
@@ -52,7 +63,59 @@ def test_a_message_that_is_not_exactly_where_it_was_promised_is_lost(place: dict
 
 
 def test_what_expired_is_not_lost() -> None:
-    assert judged(history(acked(0, 0)), {(0, 1): 5}, oldest=1).lost == []
+    known = history(acked(0, 0, place=100))
+    known.seen = {(0, 0): 0}
+
+    verdict = judged(known, {(0, 1): 5}, oldest=1, deleted_before=8192)
+
+    assert verdict.lost == verdict.changed == []
+
+
+def test_a_queue_that_lost_its_front_is_excused_by_no_later_beginning() -> None:
+    known = history(acked(0, 0, place=100))
+    known.seen = {(0, 0): 0}
+
+    verdict = judged(known, {(0, 1): 5}, oldest=1)
+
+    assert len(verdict.lost) == len(verdict.changed) == 1
+    assert len(judged(known, {(0, 1): 5}, oldest=1, deleted_before=100).lost) == 1, "its file is still there"
+
+
+class Stored:
+    """A replica's commit log alone."""
+
+    def __init__(self, folder: Path, name: str, files: dict[int, int]) -> None:
+        self.name = name
+        self.commit_log = folder / name
+        self.commit_log.mkdir()
+        for start, messages in files.items():
+            (self.commit_log / f"{start:020d}").write_bytes(b"".join([MESSAGE] * messages))
+
+
+MESSAGE = bytes.fromhex("0000005cdaa320a7") + bytes(84)
+
+
+@pytest.mark.parametrize(
+    ("files", "disk_was_full", "found"),
+    [
+        ({0: 3}, False, ""),
+        ({0: 2}, False, "ends at 184, before the message acknowledged at 184"),
+        ({92: 2}, False, "begins at 92, although no disk was full"),
+        ({92: 2}, True, ""),
+    ],
+)
+def test_a_log_has_to_begin_and_end_where_the_others_do(
+    tmp_path: Path, files: dict[int, int], disk_was_full: bool, found: str
+) -> None:
+    known = history(acked(0, 0, place=184))
+    known.disk_was_full = disk_was_full
+    verdict = Verdict()
+
+    compare_logs(
+        [cast("Replica", Stored(tmp_path, "b1", {0: 3})), cast("Replica", Stored(tmp_path, "b2", files))], known, verdict
+    )
+
+    assert [text.removeprefix("the log of b2 ") for text in verdict.logs_differ] == ([found] if found else [])
 
 
 def test_a_message_that_is_there_twice_is_counted() -> None:

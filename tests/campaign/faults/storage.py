@@ -33,6 +33,7 @@ async def all_full(nemesis: Nemesis) -> None:
 
 async def _full(nemesis: Nemesis, replicas: list[Replica]) -> None:
     nemesis.note("full " + " ".join(replica.name for replica in replicas))
+    nemesis.load.history.disk_was_full = True
     disks = [replica.disk for replica in replicas if replica.disk is not None]
     for disk in disks:
         disk.fill(left=nemesis.rng.choice((0, 4096, 200_000)))
