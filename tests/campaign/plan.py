@@ -39,7 +39,7 @@ class Story(msgspec.Struct, frozen=True):
 
 _PROCESSES = (
     *("kill", "kill_half", "kill_master", "kill_two", "kill_all"),
-    *("hang", "hang_all", "stutter", "stop", "restart_namesrv"),
+    *("hang", "hang_all", "stutter", "starved", "stop", "restart_namesrv"),
 )
 _NETWORK = (
     *("isolate", "one_way", "pair", "slaves_cut", "from_controllers", "from_clients"),
@@ -51,10 +51,8 @@ _CONTROLLERS = (
     *("controller_wipe", "controller_set_back", "controller_flip"),
     *_STARVED,
 )
-_DISKS = (
-    *("slow_sync", "failing_sync", "disk_full", "all_full"),
-    *("controller_slow_sync", "controller_failing_sync", "controller_disk_full"),
-)
+_SLOW_DISKS = ("slow_sync", "failing_sync", "controller_slow_sync", "controller_failing_sync")
+_DISKS = (*_SLOW_DISKS, "disk_full", "all_full", "controller_disk_full")
 _DAMAGE = ("wipe_slave", "lose_volume", "set_back", "zero_tail", "flip")
 _CLOCKS = ("clock_jump", "clock_skew")
 _STRANGERS = ("forged_slave", "forged_notice", "forged_heartbeat", "odd_messages", "noise")
@@ -80,7 +78,7 @@ STORIES = (
         "strict-sync-power",
         "strict",
         "SYNC_FLUSH",
-        (*_PROCESSES, *_NETWORK, *_SYNC_POWER, *_STARVED, "controllers_all", "odd_messages"),
+        (*_PROCESSES, *_NETWORK, *_SYNC_POWER, *_SLOW_DISKS, *_STARVED, "controllers_all", "odd_messages"),
         first=("power_all", "power_everything"),
     ),
     # At least one member of the SyncStateSet keeps its page cache in each of these.
@@ -123,25 +121,37 @@ class Plan(msgspec.Struct, frozen=True):
     replicas: int
     pause: tuple[float, float]
     """Least and greatest seconds between two faults."""
+    turn: int = 0
+    """How many rounds of this story came before in the campaign."""
 
     def strikes(self) -> Iterator[Strike]:
-        """Without end: all faults of the story in a random order, then in another one. Each has its own random numbers,
-        so how many one fault draws changes nothing for the next."""
+        """Without end: all faults of the story in a random order, then in another one. The rounds of a story share that
+        order, and each begins where the one before it has got to on a fast machine: a campaign injects all faults, and
+        the rare ones as often as the others. Each fault has its own random numbers, so how many one draws changes
+        nothing for the next."""
         rng = self.rng("faults")
-        deck = rng.sample(self.story.faults, len(self.story.faults))
+        deck = self._deck()
+        begin = list(itertools.islice(deck, self.turn * FAULTS_OF_A_ROUND, (self.turn + 1) * FAULTS_OF_A_ROUND))
         if self.story.first:
             name = rng.choice(self.story.first)
-            deck.remove(name)
-            deck.insert(rng.randrange(3), name)
+            if name in begin:
+                begin.remove(name)
+            begin.insert(rng.randrange(3), name)
+        for number, name in enumerate(itertools.chain(begin, deck)):
+            yield Strike(name, self.rng(f"fault {number}"))
+
+    def _deck(self) -> Iterator[str]:
         for number in itertools.count():
-            yield Strike(deck.pop(0), self.rng(f"fault {number}"))
-            deck = deck or rng.sample(self.story.faults, len(self.story.faults))
+            order = random.Random(f"{self.seed}/{self.story.name}/order {number}")
+            yield from order.sample(self.story.faults, len(self.story.faults))
 
     def rng(self, what: str) -> random.Random:
         """Random numbers for one purpose, independent of how many the others draw."""
         return random.Random(f"{self.seed}/{self.round}/{what}")
 
 
+FAULTS_OF_A_ROUND = 12
+"""Injected in a minute, about."""
 SHORT_MINUTES = 10.0
 """A campaign that is shorter has one round of each of these, whatever the time."""
 SHORT = ("strict", "strict-sync-power", "strict-async-power")
@@ -159,4 +169,5 @@ def draw(seed: int, number: int, names: Sequence[str]) -> Plan:
         controllers=rng.choice((3, 3, 3, 5)),
         replicas=3,
         pause=(3.0, 8.0) if story.official else rng.choice(((0.3, 2.0), (1.0, 4.0), (0.0, 0.5))),
+        turn=number // len(names),
     )

@@ -22,7 +22,7 @@ from tests.campaign.judge import (
     log_bytes,
 )
 from tests.campaign.load import Acked, Commit, Delayed, FallenBack, History, body_of, number_of
-from tests.campaign.plan import SHORT, STORIES, draw
+from tests.campaign.plan import FAULTS_OF_A_ROUND, SHORT, STORIES, Story, draw
 from tests.campaign.report import faults, stories
 from tests.campaign.runner import Outcome
 from tests.campaign.watcher import Rules
@@ -112,7 +112,9 @@ def test_a_log_has_to_begin_and_end_where_the_others_do(
     verdict = Verdict()
 
     compare_logs(
-        [cast("Replica", Stored(tmp_path, "b1", {0: 3})), cast("Replica", Stored(tmp_path, "b2", files))], known, verdict
+        [cast("Replica", Stored(tmp_path, name, mine)) for name, mine in (("b1", {0: 3}), ("b2", files))],
+        known,
+        verdict,
     )
 
     assert [text.removeprefix("the log of b2 ") for text in verdict.logs_differ] == ([found] if found else [])
@@ -346,6 +348,18 @@ def test_a_seed_draws_the_same_round_again() -> None:
 
     assert draw(7, 3, names) == draw(7, 3, names)
     assert {draw(7, number, names).story.name for number in range(len(STORIES))} == set(names)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_the_rounds_of_a_story_share_one_deck_of_faults(story: Story) -> None:
+    rounds = -(-len(story.faults) // FAULTS_OF_A_ROUND)
+    struck = {
+        strike.name
+        for number in range(rounds)
+        for strike in itertools.islice(draw(7, number, [story.name]).strikes(), FAULTS_OF_A_ROUND)
+    }
+
+    assert struck == set(story.faults)
 
 
 def test_a_seed_strikes_with_the_same_faults_however_often_each_asks_its_chance() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 
+from tests.campaign import quotas
 from tests.campaign.nemesis import Nemesis
 
 
@@ -51,6 +52,16 @@ async def hang_all(nemesis: Nemesis) -> None:
 
 async def stutter(nemesis: Nemesis) -> None:
     await nemesis.stutter(nemesis.replica(), most=0.4)
+
+
+async def starved(nemesis: Nemesis) -> None:
+    """One replica, or each, gets too little processor, as under a container's limit."""
+    replicas = nemesis.rng.choice(([nemesis.replica()], list(nemesis.cluster.replicas)))
+    percent, period = nemesis.rng.choice(((30, 0.1), (20, 0.5), (30, 1.0)))
+    nemesis.note(f"{' '.join(replica.name for replica in replicas)} get {percent} % of a core, each {period:g} s")
+    processes = [process for replica in replicas for process in replica.processes.values() if process.alive]
+    with quotas.starved(processes, percent, period):
+        await nemesis.wait(3, 10)
 
 
 async def stop(nemesis: Nemesis) -> None:
