@@ -6,6 +6,7 @@ in build/campaign.
 """
 
 import argparse
+import itertools
 import multiprocessing
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tests.campaign import disks, network
+from tests.campaign.mutations import MUTATIONS, SECONDS, Mutation
 from tests.campaign.needs import MissingError, check
 from tests.campaign.plan import SHORT, SHORT_MINUTES, STORIES, Plan, draw
 from tests.campaign.report import write
@@ -36,8 +38,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help=f"of faults in a round: {ROUND:g}, less in a short campaign")
     parser.add_argument("--keep-going", action="store_true", help="more rounds after one that failed")
     parser.add_argument("--second-chance", action="store_true", help="a round fails if it fails twice")
+    parser.add_argument("--mutations", nargs="*", metavar="NAME", help="plant these defects, or all, and find them")
     parser.add_argument("--folder", type=Path, default=Path("build/campaign"))
     arguments = parser.parse_args()
+    if arguments.mutations is not None and (unknown := set(arguments.mutations) - MUTATIONS.keys()):
+        parser.error(f"unknown mutations {sorted(unknown)}: choose from {sorted(MUTATIONS)}")
     short = arguments.minutes < SHORT_MINUTES and arguments.story is None
     names = [arguments.story] if arguments.story else list(SHORT if short else (story.name for story in STORIES))
     try:
@@ -50,6 +55,11 @@ def main() -> int:
     folder = arguments.folder.absolute()
     clean(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    if arguments.mutations is not None:
+        try:
+            return find_mutations(arguments.mutations or list(MUTATIONS), arguments.seed, folder)
+        finally:
+            clean(folder)
     outcomes: list[Outcome] = []
     unstable: list[Outcome] = []
     """Those that failed and then ran again."""
@@ -85,10 +95,35 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def one_round(plan: Plan, folder: Path, seconds: float) -> Outcome:
+def find_mutations(names: list[str], seed: int, folder: Path) -> int:
+    """Rounds with each mutation until one breaks a promise; 1 if one is not found in `mutations.SECONDS`."""
+    lines = ["| rule that is taken away | story | found after | as |", "|---|---|---|---|"]
+    missed = 0
+    for number, name in enumerate(names):
+        mutation = MUTATIONS[name]
+        print(f"{name}: {mutation.rule}", flush=True)
+        spent, found = 0.0, ""
+        for turn in itertools.count():
+            plan = draw(seed, turn, [mutation.story])
+            outcome = one_round(plan, folder / f"mutation-{number}-round-{turn}", ROUND, mutation)
+            spent += outcome.seconds
+            judged = outcome.seconds > 0
+            found = outcome.violations[0] if judged and outcome.violations else ""
+            if found or not judged or spent > SECONDS:
+                break
+        missed += not found
+        after = f"{spent:.0f} s, {turn + 1} rounds" if found else f"not in {spent:.0f} s"
+        lines.append(f"| {mutation.rule} | {mutation.story} | {after} | {found[:100]} |")
+    table = "\n".join(lines)
+    (folder / "mutations.md").write_text(table + "\n")
+    print(table)
+    return 1 if missed else 0
+
+
+def one_round(plan: Plan, folder: Path, seconds: float, mutation: Mutation | None = None) -> Outcome:
     """Run it in a process of its own: it enters a network namespace and cannot leave it."""
     print(f"seed {plan.seed} round {plan.round}: {plan.story.name}, {seconds:.0f} s of faults", flush=True)
-    process = multiprocessing.get_context("spawn").Process(target=run_round, args=(plan, folder, seconds))
+    process = multiprocessing.get_context("spawn").Process(target=run_round, args=(plan, folder, seconds, mutation))
     process.start()
     try:
         process.join()

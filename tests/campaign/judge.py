@@ -23,6 +23,8 @@ class Verdict(msgspec.Struct):
 
     acked: int = 0
     lost: list[str] = []
+    lost_at: list[float] = []
+    """When those were acknowledged."""
     changed: list[str] = []
     twice: int = 0
     early: list[str] = []
@@ -86,6 +88,7 @@ def find_lost(
         expired = acked.place < deleted_before and acked.offset < oldest[acked.queue]
         if not expired and place.get((acked.queue, acked.offset)) != number:
             verdict.lost.append(_lost(number, acked, where.get(number)))
+            verdict.lost_at.append(acked.at)
     verdict.changed += history.changed
     for (queue, offset), number in sorted(history.seen.items()):
         expired = deleted_before and offset < oldest[queue]

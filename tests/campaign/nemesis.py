@@ -10,6 +10,7 @@ from typing import Self
 from tests.campaign.cluster import Cluster, Controller, Node, Replica
 from tests.campaign.load import Load
 from tests.campaign.plan import Strike
+from tests.campaign.timeline import Event
 
 PATIENCE = 90.0
 """Seconds in which a group has to be whole again after a fault that waits for that."""
@@ -24,7 +25,7 @@ class Nemesis:
 
     def __init__(self, cluster: Cluster, load: Load, strikes: Iterator[Strike], pause: tuple[float, float]) -> None:
         self.counts: Counter[str] = Counter()
-        self.diary: list[str] = []
+        self.diary: list[Event] = []
         self.cluster = cluster
         self.load = load
         self._strikes = strikes
@@ -36,16 +37,16 @@ class Nemesis:
         Raises NeverSettledError."""
         while self.now() < until:
             name, self.rng = next(self._strikes)
-            self.diary.append(f"{self.now():.3f} {name}")
+            self.diary.append(Event(self.now(), name, "fault"))
             await faults[name](self)
             self.counts[name] += 1
-            self.diary.append(f"{self.now():.3f} healed")
+            self.diary.append(Event(self.now(), "healed", "healed"))
             await self.wait(*self._pause)
 
     # What faults are made of
 
     def note(self, text: str) -> None:
-        self.diary.append(f"{self.now():.3f}   {text}")
+        self.diary.append(Event(self.now(), text))
 
     async def wait(self, least: float, most: float) -> None:
         await asyncio.sleep(self.rng.uniform(least, most))

@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import os
 import shutil
 import signal
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from tests.campaign import judge, shim
+from tests.campaign import judge, shim, timeline
 from tests.campaign.cluster import Cluster, node_names
 from tests.campaign.defects import find_defects
 from tests.campaign.faults import FAULTS
 from tests.campaign.load import Load
+from tests.campaign.mutations import Mutation, plant
 from tests.campaign.nemesis import Nemesis, NeverSettledError
 from tests.campaign.network import Network
 from tests.campaign.plan import Plan
@@ -58,11 +60,16 @@ def broken_off(plan: Plan, why: str) -> Outcome:
     return Outcome(plan.seed, plan.round, plan.story.name, [why])
 
 
-def run_round(plan: Plan, folder: Path, seconds: float) -> None:
+def run_round(plan: Plan, folder: Path, seconds: float, mutation: Mutation | None = None) -> None:
     """One round, in a process of its own, whose end leaves nothing running or mounted. The outcome is in
     folder/outcome.json. Raises RuntimeError where namespaces cannot be made."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder.mkdir(parents=True)
+    if mutation is not None:
+        plant(mutation, folder / "mutant")
+        # of the processes that this one starts: its own path does not change
+        path = [str(folder / "mutant"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
     network = Network(node_names(plan))
     try:
         network.enter("client")
@@ -118,7 +125,12 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
     verdict.forgot = judge.forgetful(cluster.replicas)
     if not verdict.stuck:
         judge.compare_logs(cluster.replicas, history, verdict)
-    (folder / "diary.txt").write_text("\n".join(nemesis.diary) + "\n")
+    (folder / "diary.txt").write_text("".join(f"{event}\n" for event in nemesis.diary))
+    violations = verdict.violations(plan.story)
+    acknowledged = [acked.at for acked in history.acked.values()]
+    title = f"Campaign, seed {plan.seed}, round {plan.round}: {plan.story.name}"
+    shown = timeline.Round(title, violations, nemesis.diary, watcher.rules.roles, acknowledged, verdict.lost_at)
+    (folder / "timeline.html").write_text(timeline.page(shown))
     if verdict.lost or verdict.late_lost:  # a story may allow it, and yet it has to have a reason
         (folder / "lost.txt").write_text("\n".join([*verdict.lost, *verdict.late_lost]) + "\n")
     return Outcome(
@@ -140,7 +152,7 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
         twice=verdict.twice,
         elections=watcher.rules.elections,
         longest_gap=history.longest_gap,
-        violations=verdict.violations(plan.story),
+        violations=violations,
     )
 
 

@@ -7,6 +7,7 @@ if the second was requested after the first had arrived.
 import asyncio
 
 from tests.campaign.cluster import Cluster, GroupState, get_state
+from tests.campaign.timeline import Roles
 
 PERIOD = 0.05
 
@@ -19,14 +20,18 @@ class Rules:
         self.elections = 0
         self.newest = (0, 0)
         """masterEpoch and syncStateSetEpoch of the newest answer so far."""
+        self.roles: list[Roles] = []
+        """Each newer answer."""
         self._masters: dict[int, int] = {}
         self._sets: dict[int, tuple[int | None, frozenset[int]]] = {}
 
-    def judge(self, state: GroupState, *, asked_after: tuple[int, int]) -> None:
-        """Check one answer; `asked_after` is what `newest` was when its request left."""
+    def judge(self, state: GroupState, *, asked_after: tuple[int, int], at: float = 0.0) -> None:
+        """Check one answer, which arrived `at` seconds; `asked_after` is what `newest` was when its request left."""
         epochs = state.master_epoch, state.set_epoch
         if epochs[0] < asked_after[0] or epochs[1] < asked_after[1]:
             self._violated("epochs go back", f"{asked_after} was answered before {epochs} was asked for")
+        if epochs > self.newest:
+            self.roles.append(Roles(at, state.master, state.master_epoch, state.in_sync))
         self.newest = max(self.newest[0], epochs[0]), max(self.newest[1], epochs[1])
         if state.master is None:
             return
@@ -75,5 +80,5 @@ class Watcher:
             newest = self.rules.newest
             state = await get_state(address, 1.0)
             if state is not None:
-                self.rules.judge(state, asked_after=newest)
+                self.rules.judge(state, asked_after=newest, at=asyncio.get_running_loop().time())
             await asyncio.sleep(PERIOD)
