@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end suite: a cluster, images on it, what a failure leaves behind (e2e/README.md)."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping
@@ -9,7 +10,7 @@ from types import MappingProxyType
 
 import pytest
 
-from e2e.kit import evidence, ground, images
+from e2e.kit import evidence, ground, images, lanes
 from e2e.kit.cluster import Cluster
 from e2e.kit.tools import command
 from tests.gate.evidence import folder as evidence_folder
@@ -23,6 +24,8 @@ CLUSTER = pytest.StashKey[Cluster]()
 HOST_PATH = "kubernetes.io/host-path"
 MOST_EVIDENCE = 10
 """Failures of a session that leave evidence: when everything fails, the first ones say why."""
+ALONE = "alone"
+"""Mark of tests that stop what all lanes use."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,16 +36,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """First among the wrappers: to wait for the other lane is not the test's time."""
+    with lanes.turn(lanes.folder(item.config), alone=item.get_closest_marker(ALONE) is not None):
+        return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The cluster of several lanes goes when they have ended."""
+    options = session.config.option
+    if (
+        lanes.has_lanes(session.config)
+        and not options.keep_cluster
+        and (kind := shutil.which(options.kind_bin or "kind"))
+    ):
+        delete = [kind, "delete", "cluster", f"--name={options.cluster_name}"]
+        subprocess.run(delete, timeout=120, check=False)
+
+
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """A cluster with nothing of ours on it; pytest-kind makes it, and deletes it unless --keep-cluster."""
     options = request.config.option
     options.kind_bin = command("kind", options.kind_bin, "install kind, or name another with --kind-bin")
     options.kind_kubectl_bin = command("kubectl", options.kind_kubectl_bin, "install kubectl")
-    if options.kubeconfig is None:
-        options.kubeconfig = str(BUILD / "kubeconfig")
-        _write_kubeconfig(options.kind_bin, options.cluster_name, Path(options.kubeconfig))
-    made = request.getfixturevalue("kind_cluster")
+    options.keep_cluster = options.keep_cluster or lanes.is_lane(request.config)  # another lane may still use it
+    with lanes.once(lanes.folder(request.config), "cluster") as first:
+        if options.kubeconfig is None:
+            options.kubeconfig = str(BUILD / "kubeconfig")
+            if first:
+                _write_kubeconfig(options.kind_bin, options.cluster_name, Path(options.kubeconfig))
+        made = request.getfixturevalue("kind_cluster")
     cluster = Cluster(made.name, kubectl=options.kind_kubectl_bin, kubeconfig=Path(options.kubeconfig))
     request.config.stash[CLUSTER] = cluster
     return cluster
@@ -54,8 +80,10 @@ def loading(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Future
 
     def load() -> dict[str, str]:
         found = images.built()
-        for reference in images.load(cluster, request.config.option.kind_bin, found, BUILD):
-            print(f"e2e: loaded {reference}", file=sys.stderr)
+        with lanes.once(lanes.folder(request.config), "images") as first:
+            if first:
+                for reference in images.load(cluster, request.config.option.kind_bin, found, BUILD):
+                    print(f"e2e: loaded {reference}", file=sys.stderr)
         return found
 
     with ThreadPoolExecutor(1) as thread:
@@ -73,23 +101,32 @@ def _write_kubeconfig(kind: str, name: str, kubeconfig: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def node_images(cluster: Cluster, loading: Future[dict[str, str]]) -> Mapping[str, str]:
+def node_images(cluster: Cluster, loading: Future[dict[str, str]], request: pytest.FixtureRequest) -> Mapping[str, str]:
     """All images on the node, by name (broker: rocketmq-ha/broker:dev), volumes that pods can write to, and a cluster
     on which pods reach what they need; else the run ends.
 
     apache-broker is in it only if it was built.
     """
     found = loading.result()
+    with lanes.once(lanes.folder(request.config), "ground") as first:
+        if first:
+            _open_volumes(cluster)
+            try:
+                ground.check(cluster, found["tester"])
+            except ground.BrokenGroundError as error:
+                problem = f"{error}. No story can pass here."
+                request.session.shouldstop = problem  # pytest.exit does not leave a worker
+                pytest.fail(problem, pytrace=False)
+    return MappingProxyType(found)
+
+
+def _open_volumes(cluster: Cluster) -> None:
+    """So that pods can write to them."""
     classes = cluster.json("get", "storageclasses")["items"]
     if any(one["provisioner"] == HOST_PATH for one in classes):
         # The mode of a class cannot be changed: --force deletes it and makes another one.
         cluster.kubectl("replace", "--force", "-f", str(ROOT / "e2e/cluster/host-path-volumes.yaml"))
         cluster.kubectl("-n", "kube-system", "rollout", "status", "daemonset/host-path-volumes", "--timeout=60s")
-    try:
-        ground.check(cluster, found["tester"])
-    except ground.BrokenGroundError as error:
-        pytest.exit(f"{error}. No story can pass here.", pytest.ExitCode.INTERNAL_ERROR)
-    return MappingProxyType(found)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,10 @@
 
 import base64
 import json
+import os
 import re
 import threading
+import time
 import urllib.request
 from collections.abc import Iterable, Mapping
 from itertools import repeat
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import evidence, ground
+from e2e.kit import evidence, ground, lanes
 from e2e.kit.cluster import Cluster, KubectlError
 from e2e.kit.group import ANSWER_ATTEMPTS, Group
 from e2e.pod_scripts.chaos import body_behind
@@ -191,3 +193,67 @@ def test_a_flipped_bit_is_in_a_body_wherever_the_search_begins() -> None:
         place = body_behind(data, start, position)
         assert place > position
         assert any(place in body for body in bodies)
+
+
+def test_what_lanes_share_is_prepared_by_the_first_that_succeeds(tmp_path: Path) -> None:
+    seen = []
+
+    def prepare(*, fails: bool = False) -> None:
+        with lanes.once(tmp_path, "ground") as first:
+            seen.append(first)
+            if fails:
+                raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        prepare(fails=True)
+    for _ in range(3):
+        prepare()
+    assert seen == [True, True, False, False]
+
+
+def test_one_that_is_alone_waits_and_is_waited_for(tmp_path: Path) -> None:
+    """Two run side by side; the one alone begins when they have ended, and the one after it when that has ended."""
+    events: list[str] = []
+    together, leave = threading.Barrier(3, timeout=60), threading.Event()
+
+    def side_by_side(name: str) -> None:
+        with lanes.turn(tmp_path, alone=False):
+            together.wait()
+            leave.wait(60)
+            events.append(f"{name} ends")
+
+    def alone() -> None:
+        with lanes.turn(tmp_path, alone=True):
+            events.append("alone begins")
+            leave.wait(60)
+            events.append("alone ends")
+
+    def later() -> None:
+        with lanes.turn(tmp_path, alone=False):
+            events.append("later")
+
+    threads = [threading.Thread(target=side_by_side, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    together.wait()
+    for target in (alone, later):
+        threads.append(threading.Thread(target=target))
+        threads[-1].start()
+        until_a_lock_is_waited_for(len(threads) - 2)
+    assert events == []
+    leave.set()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(events[:2]) == ["a ends", "b ends"]
+    assert events[2:] == ["alone begins", "alone ends", "later"]
+
+
+def until_a_lock_is_waited_for(count: int) -> None:
+    """As many as that are waited for by this process (/proc/locks has a line with `->` for each)."""
+    ends = time.monotonic() + 60
+    while (
+        sum("->" in line and f" {os.getpid()} " in line for line in Path("/proc/locks").read_text().splitlines())
+        < count
+    ):
+        assert time.monotonic() < ends
+        time.sleep(0.01)

@@ -1,4 +1,5 @@
-"""One installation for all stories: the chart as README installs it, the examples as they are, load on every group."""
+"""One installation for all stories of a lane: the chart as README installs it, the examples as they are, load on every
+group."""
 
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -15,6 +15,8 @@ from e2e.stories.plugin import plugin
 from e2e.stories.test_faults import after, kill
 from e2e.stories.verifying import SELDOM, aligned, flip, told_apart, verify_now
 
+pytestmark = pytest.mark.interop
+
 SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
 """What the test machine has for each broker."""
 QUICK = ["-XX:TieredStopAtLevel=1"]

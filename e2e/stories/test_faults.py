@@ -182,6 +182,7 @@ def test_failover_while_the_operator_is_down(group: Group) -> None:
     assert group.ids() == ids
 
 
+@pytest.mark.alone
 def test_api_server_stopped_for_a_minute(group: Group) -> None:
     """The master dies during the outage: its kubelet restarts it and the controllers elect, without the API server."""
     master = group.master()

@@ -17,7 +17,7 @@ from e2e.stories.verifying import JOB_SECONDS, SELDOM, aligned, flip, last, told
 EVERY_MINUTE = {"schedule": "* * * * *", "executors": 1, "history": {"storage": {"size": "64Mi"}}}
 PODS = "app.kubernetes.io/component=verify"
 
-pytestmark = pytest.mark.in_order
+pytestmark = [pytest.mark.in_order, pytest.mark.java]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from e2e.kit.spark_application import submit_arguments
 from e2e.stories.conftest import EXAMPLES, Installation
 from e2e.stories.verifying import JOB_SECONDS, aligned, last
 
+pytestmark = pytest.mark.java
+
 DRIVER = "verify-broker-a-driver"
 SPARK_HOME = Path(next(iter(pyspark.__path__)))
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
