@@ -7,7 +7,7 @@ stored twice.
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -96,9 +96,7 @@ class Group:
 
     def condition(self, kind: str) -> dict[str, str]:
         """One condition of the status; empty if it is not there."""
-        conditions = msgspec.convert(self.status().get("conditions", []), list[dict[str, object]])
-        found = next((one for one in conditions if one["type"] == kind), {})
-        return {key: str(value) for key, value in found.items()}
+        return _condition(self.status(), kind)
 
     def master(self) -> str:
         """Name of the master's pod."""
@@ -159,14 +157,14 @@ class Group:
             assert isinstance(status, dict)
             assert isinstance(metadata, dict)
             members = msgspec.convert(status.get("replicaStatuses", []), list[Replica])
-            uids = self.pod_uids()
             return (
                 status.get("observedGeneration") == metadata["generation"]
                 and status.get("phase") == "Running"
-                and len(members) == replicas == len(uids)
+                and len(members) == replicas
                 and all(one.alive and one.in_sync and one.ready for one in members)
                 and [one.role for one in members].count("master") == 1
-                and self.condition("Ready").get("status") == "True"
+                and _condition(status, "Ready").get("status") == "True"
+                and len(self.pod_uids()) == replicas
             )
 
         what = f"{self.name} to be whole with {replicas} replicas"
@@ -310,6 +308,12 @@ class Group:
         items = {"apiVersion": "v1", "kind": "List", "items": [config, pod]}
         self.kubectl("apply", "-f", "-", input=json.dumps(items))
         self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def _condition(status: Mapping[str, object], kind: str) -> dict[str, str]:
+    conditions = msgspec.convert(status.get("conditions", []), list[dict[str, object]])
+    found = next((one for one in conditions if one["type"] == kind), {})
+    return {key: str(value) for key, value in found.items()}
 
 
 def wait(done: Callable[[], bool], what: str, patience: float, state: Callable[[], str] = str) -> float:
