@@ -83,15 +83,16 @@ class FlowStats:
     """All counters of a broker."""
 
     def __init__(self) -> None:
-        self._puts: dict[str, Counter] = {}
+        self.puts: dict[str, Counter] = {}
+        """By topic; counted up by `Traffic.put`, too."""
         self._gets: dict[str, Counter] = {}
         self._back: dict[str, Counter] = {}
         self._broker_puts: dict[str, Counter] = {}
         self._broker_gets: dict[str, Counter] = {}
         """By cluster; this broker's alone, without the number of operations, as in Java."""
         self._names: Mapping[str, tuple[dict[str, Counter], int]] = {
-            "TOPIC_PUT_NUMS": (self._puts, 1),
-            "TOPIC_PUT_SIZE": (self._puts, 2),
+            "TOPIC_PUT_NUMS": (self.puts, 1),
+            "TOPIC_PUT_SIZE": (self.puts, 2),
             "GROUP_GET_NUMS": (self._gets, 1),
             "GROUP_GET_SIZE": (self._gets, 2),
             "SNDBCK_PUT_NUMS": (self._back, 1),
@@ -101,14 +102,8 @@ class FlowStats:
         self._number = 0
 
     def put(self, topic: str, messages: int, size: int) -> None:
-        """Count messages stored in a topic. Every send comes here."""
-        counter = self._puts.get(topic)
-        if counter is None:
-            self._add(self._puts, topic, messages, size)
-        else:
-            counter.messages += messages
-            counter.bytes += size
-            counter.operations += 1
+        """Count messages stored in a topic."""
+        self._add(self.puts, topic, messages, size)
 
     def got(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count messages that a group pulled from a topic."""
@@ -120,7 +115,7 @@ class FlowStats:
 
     def forget_topics(self, topics: AbstractSet[str]) -> None:
         """These are deleted."""
-        _drop(self._puts, lambda topic: topic in topics)
+        _drop(self.puts, lambda topic: topic in topics)
         for counters in (self._gets, self._back):
             _drop(counters, lambda key: key.partition("@")[0] in topics)
 
@@ -153,7 +148,7 @@ class FlowStats:
         self._number += 1
         number = self._number
         result: list[Callable[[], None]] = []
-        for counters in (self._puts, self._gets, self._back):
+        for counters in (self.puts, self._gets, self._back):
             keys = list(counters)
             starts = range(0, len(keys), PORTION)
             result += [_sampler(counters, keys[start : start + PORTION], number, now) for start in starts]
@@ -162,7 +157,7 @@ class FlowStats:
     def _add(self, counters: dict[str, Counter], key: str, messages: int, size: int) -> None:
         counter = counters.get(key)
         if counter is None:
-            if len(self._puts) + len(self._gets) + len(self._back) >= MAX_COUNTERS:
+            if len(self.puts) + len(self._gets) + len(self._back) >= MAX_COUNTERS:
                 return
             counter = counters[key] = Counter()
         counter.add(messages, size)

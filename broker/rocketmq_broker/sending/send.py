@@ -135,7 +135,7 @@ class SendProcessor:
             return frame  # the server does not write it to a oneway request
         # by a new look at the clock: if the lease ended during the append, another replica may be master already
         if not self._strict and self._role.acknowledges_alone(self._clock()):
-            traffic.answered(0.0)
+            traffic.answered_at_once()
             return frame
         self._waiting.add(appended.end, peer, request, frame)
         return DEFERRED

@@ -87,15 +87,18 @@ class WaitingSends:
         until = self._role.releasable(self._clock())
         if self._flushed_offset is not None:
             until = min(until, self._flushed_offset())
-        now, answered = self._loop.time(), self._traffic.answered
+        now = self._loop.time()
         answers: dict[Peer, list[bytes]] = {}
+        waits: list[float] = []
         while queue and queue[0].end <= until:
             send = queue.popleft()
             answers.setdefault(send.peer, []).append(send.frame)
-            answered(now - send.since)
-        for peer, frames in answers.items():
-            peer.answer_frames(frames)
-        self._check_drained()
+            waits.append(now - send.since)
+        if waits:
+            self._traffic.answered(waits)
+            for peer, frames in answers.items():
+                peer.answer_frames(frames)
+            self._check_drained()
 
     def fail_all(self, code: ResponseCode, remark: str) -> None:
         """Answer all with an error; it is not known whether their messages survive."""

@@ -67,7 +67,7 @@ async def test_what_the_whole_broker_took_and_gave_has_the_name_of_its_cluster(t
 def test_times_of_sends_are_counted_as_in_java() -> None:
     traffic = Traffic()
     for seconds in (0.0, 0.001, 0.002, 0.15, 0.24, 0.3, 1.5, 3.5, 11.0):
-        traffic.answered(seconds)
+        traffic.answered([seconds])
     assert distribution(traffic.sends) == (
         "[<=0ms]:2 [0~10ms]:1 [10~50ms]:0 [50~100ms]:0 [100~200ms]:1 [200~500ms]:2 [500ms~1s]:0 [1~2s]:1 [2~3s]:0 "
         "[3~4s]:1 [4~5s]:0 [5~10s]:0 [10s~]:1 "
