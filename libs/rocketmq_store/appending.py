@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from rocketmq_formats.store.delay_levels import DelayLevelError
-from rocketmq_formats.store.message import MAX_PROPERTIES, RecordError, encode_record, has_unit, record_size
+from rocketmq_formats.store.message import (
+    MAX_PROPERTIES,
+    NOT_PLAIN,
+    RecordError,
+    encode_record,
+    has_unit,
+    record_size,
+)
 from rocketmq_formats.store.message_id import encode_message_id
 from rocketmq_store.errors import MessageIllegalError, PropertiesSizeExceededError, QueueIllegalError
 from rocketmq_store.log.commit_log import CommitLog
@@ -39,10 +46,8 @@ class Appender:
         timestamp = max(now_ms, self.store_timestamp)
         record, waiting = self._make(draft, offset, timestamp, 0)
         self._log.put(record)
-        self._settle(waiting, timestamp)
-        return Appended(
-            offset, waiting.end, waiting.queue_offset, encode_message_id(draft.store_host, offset), timestamp
-        )
+        self._settle(waiting)
+        return Appended(offset, waiting[0], waiting[2], encode_message_id(draft.store_host, offset), timestamp)
 
     def append_batch(self, drafts: Sequence[Draft], now_ms: int) -> Appended:
         first = drafts[0]
@@ -65,11 +70,11 @@ class Appender:
             records.append(record)
             made.append(waiting)
             ids.append(encode_message_id(draft.store_host, offset))
-            offset = waiting.end
+            offset = waiting[0]
         self._log.put(b"".join(records))
         for waiting in made:
-            self._settle(waiting, timestamp)
-        return Appended(start, offset, made[0].queue_offset, ",".join(ids), timestamp, len(drafts))
+            self._settle(waiting)
+        return Appended(start, offset, made[0][2], ",".join(ids), timestamp, len(drafts))
 
     def _size(self, draft: Draft, *, again: bool = False) -> int:
         topic_length, properties_length, body_length = len(draft.topic), len(draft.properties), len(draft.body)
@@ -95,7 +100,8 @@ class Appender:
     def _make(self, draft: Draft, offset: int, timestamp: int, index: int) -> tuple[bytes, Waiting]:
         """The record at `offset`, the `index`-th of its batch; changes nothing."""
         queue = self._queues.get_or_make(draft.topic, draft.queue_id)
-        counts = has_unit(draft.sys_flag)
+        sys_flag = draft.sys_flag
+        counts = not sys_flag & NOT_PLAIN or has_unit(sys_flag)  # without the call for most
         queue_offset = queue.next_offset + index if counts else 0
         try:
             code = self._dispatcher.tags_code(draft.topic, draft.properties, timestamp)
@@ -103,7 +109,7 @@ class Appender:
                 topic=draft.topic,
                 queue_id=draft.queue_id,
                 flag=draft.flag,
-                sys_flag=draft.sys_flag,
+                sys_flag=sys_flag,
                 queue_offset=queue_offset,
                 physical_offset=offset,
                 born_timestamp=draft.born_timestamp,
@@ -118,12 +124,12 @@ class Appender:
         except (RecordError, DelayLevelError) as error:
             raise MessageIllegalError(str(error)) from error
         size = len(record)
-        return record, Waiting(offset + size, queue if counts else None, queue_offset, offset, size, code, timestamp)
+        return record, (offset + size, queue if counts else None, queue_offset, offset, size, code, timestamp)
 
-    def _settle(self, waiting: Waiting, timestamp: int) -> None:
+    def _settle(self, waiting: Waiting) -> None:
         """The record is in the log."""
-        self.store_timestamp = timestamp
+        _, queue, queue_offset, _, _, _, self.store_timestamp = waiting
         # Only now: a draft that is refused must not leave a gap in the offsets of its queue.
-        if waiting.queue is not None:
-            waiting.queue.next_offset = waiting.queue_offset + 1
+        if queue is not None:
+            queue.next_offset = queue_offset + 1
         self._dispatcher.appended(waiting)

@@ -456,5 +456,7 @@ class MessageStore(QueueReading):
             raise StoreFullError(reason)
         if self._lost is not None:
             self._complete()
-        if self._lost is not None:
-            raise StoreFullError("consume queues that lost units are not complete again, for which there was no room")
+            if self._lost is not None:
+                raise StoreFullError(
+                    "consume queues that lost units are not complete again, for which there was no room"
+                )

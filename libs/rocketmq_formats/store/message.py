@@ -167,6 +167,7 @@ _LENGTH: Final = struct.Struct(">h")
 _pack_length = _LENGTH.pack
 _SHORT_LENGTHS: Final = tuple(bytes((length,)) for length in range(MAX_TOPIC_V1 + 1))
 
+_LONGEST_TOPIC_END: Final = 1 + MAX_TOPIC_V1
 _LONGEST_TAIL: Final = 3 + MAX_TOPIC_V1 + MAX_PROPERTIES
 _crc32 = zlib.crc32
 
@@ -356,14 +357,15 @@ def read_plain(buffer: Buffer, position: int, limit: int) -> PlainRecord | None:
     body_end = position + _HEAD_V4_SIZE + body_length
     if magic != MAGIC_V1 or sys_flag & NOT_PLAIN or end > limit or body_length < 0 or body_end + 3 > end:
         return None
-    if end - body_end > _LONGEST_TAIL:
+    length = end - body_end
+    if length > _LONGEST_TAIL:
         return None
     tail = bytes(buffer[body_end:end])
     topic_end = 1 + tail[0]
-    if topic_end > MAX_TOPIC_V1 + 1 or topic_end + 2 > len(tail):
+    if topic_end > _LONGEST_TOPIC_END or topic_end + 2 > length:
         return None
     properties_length = tail[topic_end] << 8 | tail[topic_end + 1]
-    if topic_end + 2 + properties_length != len(tail) or properties_length > MAX_PROPERTIES:
+    if topic_end + 2 + properties_length != length or properties_length > MAX_PROPERTIES:
         return None
     return size, queue_id, queue_offset, physical_offset, timestamp, tail[1:topic_end], tail
 

@@ -163,18 +163,20 @@ class Walker:
         self.reason = ""
         self.ended = False
 
-    def next_plain(self) -> PlainRecord | None:
-        """`next` for a record of the most common kind, without checking its checksum; None if it is another kind
-        (nothing has moved): call `next`."""
+    def plain_records(self, until: int) -> Iterator[PlainRecord]:
+        """The next records that begin before `until`, without checking their checksums, as long as they are of the most
+        common kind. `offset` is behind each one that was taken; call `next` for the one that follows the last."""
         segment = self._segment
-        if segment is None or self.offset >= segment.end:
-            return None
-        start = segment.start
-        found = read_plain(segment.view, self.offset - start, min(segment.size, self._limit - start))
-        if found is None or found[3] != self.offset:
-            return None
-        self.offset += found[0]
-        return found
+        if segment is None:
+            return
+        start, view, offset = segment.start, segment.view, self.offset
+        limit, until = min(segment.size, self._limit - start), min(until, segment.end)
+        while offset < until:
+            found = read_plain(view, offset - start, limit)
+            if found is None or found[3] != offset:
+                return
+            self.offset = offset = offset + found[0]
+            yield found
 
     def next(self) -> Record | None:
         """The record at `offset`, which moves behind it; None at the limit or where no record begins."""

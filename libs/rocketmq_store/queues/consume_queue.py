@@ -205,9 +205,13 @@ class ConsumeQueue:
                 self._add_file(start)
             room = start + file_size - position
             path = self._path(start)
-            self._files.write(path, position - start, data[:room] if room < len(data) else data)
+            if len(data) <= room:
+                self._files.write(path, position - start, data)
+                self.dirty.add(path)
+                return
+            self._files.write(path, position - start, data[:room])
             self.dirty.add(path)
-            position += min(room, len(data))
+            position += room
             data = data[room:]
 
     def replace(self, offset: int, unit: Unit) -> None:

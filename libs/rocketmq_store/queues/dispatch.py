@@ -11,7 +11,9 @@ damaged: the log is dispatched again from the last unit that is good.
 """
 
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -35,17 +37,9 @@ _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _TAGS: Final = b"TAGS\x01"
 
 
-class Waiting(NamedTuple):
-    """An appended message on its way into its queue."""
-
-    end: int
-    queue: ConsumeQueue | None
-    """None: it goes into no queue, see `has_unit`."""
-    queue_offset: int
-    offset: int
-    size: int
-    tags_code: int
-    store_timestamp: int
+Waiting: TypeAlias = tuple[int, ConsumeQueue | None, int, int, int, int, int]
+"""An appended message on its way into its queue: where it ends, its queue (None: it goes into none, see `has_unit`),
+queueOffset, where it begins, size, tagsCode, storeTimestamp. A plain tuple, because every send makes one."""
 
 
 class _QueueDamagedError(Exception):
@@ -62,7 +56,9 @@ class Dispatcher:
     def __init__(self, commit_log: CommitLog, queues: ConsumeQueues, delay_levels: tuple[int, ...]) -> None:
         self._log = commit_log
         self._queues = queues
-        self._delay_levels = delay_levels
+        self.tags_code: Callable[[bytes, bytes, int], int] = partial(unit_tags_code, levels=delay_levels)
+        """What the unit of a message carries, by its topic, properties and storeTimestamp: its tag's hash code or, for
+        a delayed one, when it is due (ms). Raises `DelayLevelError`."""
         self._waiting: deque[Waiting] = deque()
         self._waiting_end = 0  # where the next message of `_waiting` has to start
         self.position = 0
@@ -89,9 +85,9 @@ class Dispatcher:
 
     def appended(self, waiting: Waiting) -> None:
         """This process has put a message into the log."""
-        if waiting.offset == self._waiting_end and len(self._waiting) < MAX_WAITING:
+        if waiting[3] == self._waiting_end and len(self._waiting) < MAX_WAITING:
             self._waiting.append(waiting)
-            self._waiting_end = waiting.end
+            self._waiting_end = waiting[0]
 
     def found(self, record: Record) -> None:
         """A record of another writer, which the next master has to continue; in log order from `position`."""
@@ -102,7 +98,7 @@ class Dispatcher:
         if record.physical_offset > self._waiting_end:  # behind a blank
             self.rolled(self._waiting_end, record.physical_offset)
         self.appended(
-            Waiting(
+            (
                 end,
                 queue,
                 record.queue_offset,
@@ -119,11 +115,6 @@ class Dispatcher:
             self._waiting_end = following
             if not self._waiting and self.position == blank_at:
                 self.position = following
-
-    def tags_code(self, topic: bytes, properties: bytes, store_timestamp: int) -> int:
-        """What the unit of a message carries: its tag's hash code or, for a delayed one, when it is due (ms).
-        Raises `DelayLevelError`."""
-        return unit_tags_code(topic, properties, store_timestamp, self._delay_levels)
 
     def unit_of(self, record: Record) -> Unit:
         """What the unit of a message has to be; in any thread."""
@@ -152,7 +143,7 @@ class Dispatcher:
         waiting = self._waiting
         span_end = position + DISPATCH_SPAN
         # At least one message, also one that is longer than the span.
-        limit = min(confirm_offset, max(span_end, waiting[0].end)) if waiting else confirm_offset
+        limit = min(confirm_offset, max(span_end, waiting[0][0])) if waiting else confirm_offset
         try:
             while waiting and waiting[0][0] <= limit:
                 position, queue, queue_offset, offset, size, code, timestamp = waiting.popleft()
@@ -186,12 +177,11 @@ class Dispatcher:
         starts and the last one's store timestamp."""
         walker = Walker(self._log.files, start, min(limit, self._log.max_offset), check_crc=False)
         known = self._queues.table
-        for _ in range(MAX_SCAN):
-            if walker.offset >= span_end:
-                break
-            plain = walker.next_plain()
-            if plain is not None:
+        left = MAX_SCAN
+        while left and walker.offset < span_end:
+            for plain in walker.plain_records(span_end):
                 size, queue_id, queue_offset, offset, timestamp, topic, tail = plain
+                left -= 1
                 if (queue := known.get((topic, queue_id))) is None:
                     queue = self._queue_of(topic, queue_id, offset)
                 if queue is not None:
@@ -200,7 +190,11 @@ class Dispatcher:
                     touched.add(queue)
                     if (misfit := queue.put(queue_offset, offset, size, code)) is not None:
                         self._mend(misfit, queue, (queue_offset, offset, size, code))
-                continue
+                if not left:
+                    break
+            if not left or walker.offset >= span_end:
+                break
+            left -= 1
             record = walker.next()
             if record is None:
                 self._report_stop(walker, limit)
