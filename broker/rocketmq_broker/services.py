@@ -227,7 +227,6 @@ class Services:
         group_admin = GroupAdmin(
             role=core.role,
             groups=tables.groups,
-            offsets=tables.offsets,
             file=tables.groups_file,
             lane=lane,
             topic_deletion=topic_deletion,

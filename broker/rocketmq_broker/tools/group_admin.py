@@ -16,7 +16,6 @@ import structlog
 
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole
-from rocketmq_broker.domain.tables.offsets import ConsumerOffsets
 from rocketmq_broker.domain.tables.subscription_groups import MAX_GROUPS, SubscriptionGroups
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
@@ -47,7 +46,6 @@ class GroupAdmin:
         *,
         role: ReplicaRole,
         groups: SubscriptionGroups,
-        offsets: ConsumerOffsets,
         file: TableFile,
         lane: SlowLane,
         topic_deletion: TopicDeletion,
@@ -55,7 +53,6 @@ class GroupAdmin:
     ) -> None:
         self._role = role
         self._groups = groups
-        self._offsets = offsets
         self._file = file
         self._topic_deletion = topic_deletion
         self._forget_locks = forget_locks
@@ -96,9 +93,7 @@ class GroupAdmin:
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
         group = header.group_name
         if header.clean_offset:
-            for prefix in (RETRY_PREFIX, DLQ_PREFIX):
-                self._topic_deletion.delete(prefix + group, peer)
-            self._offsets.remove_group(group)
+            self._topic_deletion.delete({RETRY_PREFIX + group, DLQ_PREFIX + group}, peer, groups={group})
         self._forget_locks({group})
         if self._groups.delete(group):
             log.info("consumer group deleted", group=group, by=peer.address, offsets=header.clean_offset)

@@ -92,24 +92,26 @@ class TopicDeletion:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
-        self.delete(header.topic, peer)
+        self.delete({header.topic}, peer)
         return self.answer(request)
 
-    def delete(self, topic: str, peer: Peer) -> None:
-        """Delete a topic, or repeat that. `answer` waits until it is done.
+    def delete(self, topics: AbstractSet[str], peer: Peer, *, groups: AbstractSet[str] = frozenset()) -> None:
+        """Delete topics, or repeat that, and forget where these groups are. `answer` waits until it is done.
 
         Raises:
-            RequestRefusedError: nothing is changed.
+            RequestRefusedError: no table is changed.
         """
-        if (
-            self._topics.get(topic) is not None or topic in self._store.queues()
-        ):  # a repetition, perhaps at another master
+        there = {topic for topic in topics if self._topics.get(topic) is not None}
+        if there != topics:  # a repetition, perhaps at another master
+            there |= topics & self._store.queues().keys()
+        for topic in sorted(there):
             self._record(topic)
-        self._tables.offsets.remove_topic(topic)
-        self._tables.groups.forget_topic(topic)
-        self._forget_locks({topic})
-        if self._topics.delete(topic, state_version=self._role.epoch, now_ms=now_ms()):
-            log.info("topic deleted", topic=topic, by=peer.address)
+        self._tables.offsets.remove(topics=topics, groups=groups)
+        self._forget_locks(topics)
+        for topic in sorted(topics):
+            self._tables.groups.forget_topic(topic)
+            if self._topics.delete(topic, state_version=self._role.epoch, now_ms=now_ms()):
+                log.info("topic deleted", topic=topic, by=peer.address)
 
     def _record(self, topic: str) -> None:
         """Write the deletion into the log."""

@@ -504,7 +504,7 @@ def test_an_acting_slaves_first_commit_does_not_bring_back_what_was_deleted() ->
     base = master.version = DataVersion(state_version=1, timestamp=1, counter=1)
     acting = ActingCommits(base=base, commits={"T@G": (ActingCommit(1, 5, NEVER),)})
     assert master.commit("G", "T", 0, 7)
-    master.remove_topic("T")
+    master.remove(topics={"T"})
     master.copied(DataVersion(state_version=2, timestamp=2, counter=2))
     finish(master.take_acting(acting))
     assert master.find("G", "T", 1) is None

@@ -350,7 +350,7 @@ def test_a_copy_by_changes_is_the_table(steps: list[tuple[int, int, int, bool]],
 
         for key, queue_id, offset, copies in steps:
             if offset < 0:
-                master.remove_group(f"G{key}")
+                master.remove(groups={f"G{key}"})
             else:
                 master.commit(f"G{key}", f"T{key % 2}", queue_id, offset)
             if copies:
@@ -373,7 +373,7 @@ def test_texts_are_made_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     next(texts)
     assert len(made) == 10
     offsets.commit("G0", "T", 0, 2)
-    offsets.remove_group("G1")
+    offsets.remove(groups={"G1"})
     for _ in range(4):
         before = len(made)
         next(texts)
@@ -460,7 +460,7 @@ def test_forgotten_removals_make_a_whole_copy(monkeypatch: pytest.MonkeyPatch) -
         offsets.commit(f"G{number}", "T", 0, 1)
     before = offsets.changes
     for number in range(4):
-        offsets.remove_group(f"G{number}")
+        offsets.remove(groups={f"G{number}"})
     assert offsets.changed_since(before, 9).begins
     assert offsets.changed_since(offsets.changes, 9) == ([], [], offsets.changes, False)
     assert offsets.changed_since(offsets.changes + 1, 9).begins, "of another process"

@@ -155,7 +155,7 @@ async def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(
 
         def delete(topic: str, queue_id: int, timestamp: int) -> int:
             group.app.topics.delete(topic, state_version=1, now_ms=1)
-            group.app.tables.offsets.remove_topic(topic)
+            group.app.tables.offsets.remove(topics={topic})
             return search(topic, queue_id, timestamp)
 
         monkeypatch.setattr(group.app.store, "offset_by_time", delete)
@@ -197,8 +197,8 @@ def test_pending_resets_are_bounded_and_go_with_what_they_are_about(monkeypatch:
     for number in range(4):
         resets.add("G", f"T{number}", 0, number)
     assert [resets.find("G", f"T{number}", 0) for number in range(4)] == [None, 1, 2, 3]
-    resets.remove_topic("T1")
+    resets.remove(topics={"T1"})
     assert resets.take("G", "T1", 0) is None
     assert (resets.take("G", "T2", 0), resets.take("G", "T2", 0)) == (2, None)
-    resets.remove_group("G")
+    resets.remove(groups={"G"})
     assert resets.find("G", "T3", 0) is None

@@ -6,6 +6,7 @@ count. As in Java it is not kept: after a failover consumers that are online con
 Source: rocketmq-all-5.3.3: ConsumerOffsetManager.java.
 """
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 MAX_PENDING: Final = 100_000
@@ -34,11 +35,12 @@ class PendingResets:
         """The offset, which the group's consumer hears of now."""
         return self._offsets.pop((group, topic, queue_id), None) if self._offsets else None
 
-    def remove_group(self, group: str) -> None:
-        self._offsets = {queue: offset for queue, offset in self._offsets.items() if queue[0] != group}
-
-    def remove_topic(self, topic: str) -> None:
-        self._offsets = {queue: offset for queue, offset in self._offsets.items() if queue[1] != topic}
+    def remove(self, *, groups: AbstractSet[str] = frozenset(), topics: AbstractSet[str] = frozenset()) -> None:
+        self._offsets = {
+            queue: offset
+            for queue, offset in self._offsets.items()
+            if queue[0] not in groups and queue[1] not in topics
+        }
 
     def clear(self) -> None:
         """This replica is not master any more: another one may have reset them again."""
