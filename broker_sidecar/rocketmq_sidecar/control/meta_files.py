@@ -1,6 +1,5 @@
 """The identity files of a native replica, `.broker.meta` and `.broker.meta.temp` in storePathRootDir, written so that
-no crash loses an identity (invariant IdentityForever). `.controllers.meta` is beside them: the name of the group of
-controllers (controllerDLegerGroup) at which this replica has registered, UTF-8. Its id and its epochs are from there.
+no crash loses an identity (invariant IdentityForever). Beside them is `.controllers.meta`.
 
 Texts as 5.3.3 writes them (`rocketmq_formats.broker_identity`), names as its documentation has them. Java
 deletes the old file before it writes the new one; here the new one is durable first. A store that a Java broker has
@@ -22,7 +21,7 @@ from rocketmq_formats import broker_identity
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, IdentityError
 from rocketmq_runtime.files import atomic_file, filesystem
 from rocketmq_runtime.files.filesystem import OS, FileSystem
-from rocketmq_sidecar.domain.controllers.leader import MAX_GROUP
+from rocketmq_sidecar.control.controllers_file import ControllersFile
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +29,6 @@ Text = TypeVar("Text")
 
 FILE_NAME = ".broker.meta"
 TEMPORARY_FILE_NAME = ".broker.meta.temp"
-CONTROLLERS_FILE_NAME = ".controllers.meta"
 
 
 class SavedIdentity(msgspec.Struct, frozen=True):
@@ -54,7 +52,7 @@ class IdentityFiles:
         self._folder = folder
         self._identity = folder / FILE_NAME
         self._applied = folder / TEMPORARY_FILE_NAME
-        self._controllers = folder / CONTROLLERS_FILE_NAME
+        self._controllers = ControllersFile(folder, disk=disk)
         self._java = java_file or folder / broker_identity.FILE_NAME
         self._disk = disk
 
@@ -73,7 +71,7 @@ class IdentityFiles:
             self._owned(self._identity, identity)
         if applied is not None:
             self._owned(self._applied, applied.identity)
-        controllers = self._load_controllers()
+        controllers = self._controllers.load()
         if identity is None and applied is None:
             return SavedIdentity(self._from_java(), None, controllers)
         if identity is not None and applied is not None:
@@ -96,31 +94,16 @@ class IdentityFiles:
         atomic_file.write_atomically(self._identity, broker_identity.encode_identity(identity), filesystem=self._disk)
         self.forget_applied()
 
+    def save_controllers(self, group: str) -> None:
+        """This replica has registered there. Raises `StorageError`."""
+        self._controllers.save(group)
+
     def forget_applied(self) -> None:
         """Remove the temporary file. Raises `StorageError`."""
         with filesystem.storage_errors(self._applied, "remove"):
             with suppress(FileNotFoundError):
                 self._disk.unlink(self._applied)
             self._disk.fsync_directory(self._folder)
-
-    def save_controllers(self, group: str) -> None:
-        """This replica has registered there. Raises `StorageError`."""
-        atomic_file.write_atomically(self._controllers, group.encode(), filesystem=self._disk)
-
-    def _load_controllers(self) -> str | None:
-        text = self._read(self._controllers)
-        if text is None:
-            return None
-        try:
-            group = text.decode()
-        except UnicodeDecodeError:
-            group = ""
-        if not 1 <= len(group) <= MAX_GROUP:
-            raise IdentityError(
-                f"{self._controllers} is damaged: it holds the name of a group of controllers, 1 to {MAX_GROUP}"
-                " characters. Delete it: the group at which this replica registers next is written"
-            )
-        return group
 
     def _from_java(self) -> BrokerIdentity | None:
         text = self._read(self._java)

@@ -37,14 +37,18 @@ class ObserverApp:
         self.failed = asyncio.Event()
         self._open = False
         self._brokers, self._hand_over_brokers = BrokerCalls(), BrokerCalls()
+        files = ReplicaFiles(settings)
         self._controllers = ControllerCalls(
-            settings.controllers, cluster_name=settings.broker_cluster_name, broker_name=settings.name
+            settings.controllers,
+            cluster_name=settings.broker_cluster_name,
+            broker_name=settings.name,
+            kept=lambda: files.controllers,
         )
         self.observer = Observer(
             settings,
             brokers=self._brokers,
             controllers=self._controllers,
-            files=ReplicaFiles(settings),
+            files=files,
             proof=StoreProof(settings),
             now_ms=wall_clock,
         )

@@ -5,7 +5,7 @@ asked first. These connections carry no heartbeats, so the broker's liveness doe
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +20,8 @@ from rocketmq_formats.remoting.controller import (
 )
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from rocketmq_sidecar.domain.controllers import answers
+from rocketmq_sidecar.domain.controllers.leader import group_name, other_controllers
 from rocketmq_sidecar.domain.observing.status import GroupStatus, read_group
 
 TIMEOUT = 1.0
@@ -28,6 +30,10 @@ TIMEOUT = 1.0
 
 class ControllersSilentError(Exception):
     """No leading controller answered in time; the text has the last answer."""
+
+
+class OtherControllersError(ControllersSilentError):
+    """Controllers of another group answer; the text has both groups."""
 
 
 class ElectionRefusedError(Exception):
@@ -44,7 +50,13 @@ class Elected(msgspec.Struct, frozen=True):
 class ControllerCalls:
     """All controllers of one group."""
 
-    def __init__(self, addresses: Sequence[str], *, cluster_name: str, broker_name: str) -> None:
+    def __init__(
+        self, addresses: Sequence[str], *, cluster_name: str, broker_name: str, kept: Callable[[], str | None]
+    ) -> None:
+        """`kept`: the group of controllers at which the broker has registered, if it is known."""
+        self.name: str | None = None
+        """The group of controllers that answered last, if it named itself."""
+        self._kept = kept
         self._addresses = tuple(addresses)
         self._cluster_name = cluster_name
         self._broker_name = broker_name
@@ -61,6 +73,7 @@ class ControllerCalls:
 
         Raises:
             ControllersSilentError: no leading controller answers.
+            OtherControllersError: one of another group does.
         """
         answer = await self._decided(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, encode_body([self._broker_name]))
         try:
@@ -84,9 +97,7 @@ class ControllerCalls:
             broker_name=self._broker_name, cluster_name=self._cluster_name, broker_id=broker_id, designate_elect=True
         )
         try:
-            answer = await self._client.call(
-                leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header), timeout=TIMEOUT
-            )
+            answer = await self._ask(leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header))
         except RemotingError as error:
             self._leader = None
             raise ControllersSilentError(str(error)) from error
@@ -108,22 +119,49 @@ class ControllerCalls:
         """The leading controller's answer: the last leader is asked first, then all of them."""
         if self._leader is not None:
             try:
-                answer = await self._client.call(self._leader, request(code, body=body), timeout=TIMEOUT)
-            except RemotingError:
+                answer = await self._ask(self._leader, request(code, body=body))
+            except (RemotingError, ControllersSilentError):
                 pass
             else:
                 if answer.code == ResponseCode.SUCCESS:
                     return answer
             self._leader = None
-        calls = [self._client.call(address, request(code, body=body), timeout=TIMEOUT) for address in self._addresses]
-        reason = "no controller answers"
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        for address, found in zip(self._addresses, answers, strict=True):
+        calls = [self._ask(address, request(code, body=body)) for address in self._addresses]
+        reason, foreign = "no controller answers", None
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        for address, found in zip(self._addresses, results, strict=True):
             if isinstance(found, RemotingCommand):
                 if found.code == ResponseCode.SUCCESS:
                     self._leader = address
                     return found
                 reason = f"none of the controllers leads ({address}: {found.remark or f'code {found.code}'})"
+            elif isinstance(found, OtherControllersError):
+                foreign = found
+            elif isinstance(found, ControllersSilentError):
+                reason = str(found)
             elif not isinstance(found, RemotingError):
                 raise found
+        if foreign is not None:
+            raise foreign
         raise ControllersSilentError(reason)
+
+    async def _ask(self, address: str, asked: RemotingCommand) -> RemotingCommand:
+        """The answer of a controller that is of the broker's group. Each time, because another process may have its
+        address by now.
+
+        Raises:
+            RemotingError: no answer.
+            OtherControllersError: it is of another group.
+        """
+        said = await self._client.call(address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout=TIMEOUT)
+        try:
+            quorum = answers.quorum(said)
+        except FormatError as error:
+            raise ControllersSilentError(f"{address} sent an unreadable answer: {error}") from error
+        foreign = other_controllers(self._kept(), address, quorum)
+        if foreign is not None:
+            raise OtherControllersError(foreign)
+        answer = await self._client.call(address, asked, timeout=TIMEOUT)
+        if answer.code == ResponseCode.SUCCESS:
+            self.name = group_name(quorum)
+        return answer

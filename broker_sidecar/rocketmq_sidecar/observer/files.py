@@ -11,11 +11,12 @@ import msgspec
 import structlog
 
 from rocketmq_formats import broker_identity
-from rocketmq_formats.broker_identity import BrokerIdentity
+from rocketmq_formats.broker_identity import BrokerIdentity, IdentityError
 from rocketmq_formats.remoting.controller import EpochEntry
 from rocketmq_formats.store import checkpoint
 from rocketmq_formats.store.epoch_file import EpochFileError, decode_epochs
 from rocketmq_runtime.files.filesystem import OS, FileSystem, StorageError, read_file, storage_errors
+from rocketmq_sidecar.control.controllers_file import ControllersFile
 from rocketmq_sidecar.control.fence_file import FenceFile
 from rocketmq_sidecar.domain.control.fence import Fence
 from rocketmq_sidecar.domain.observing.identity import ObservedReplica, damaged_epochs, find_identity
@@ -39,11 +40,14 @@ class ReplicaFiles:
         """As it is on disk."""
         self.epochs: tuple[EpochEntry, ...] = ()
         self.epochs_trouble: str | None = None
+        self.controllers: str | None = None
+        """The group of controllers at which the broker has registered, if it is known."""
         self.confirm_offset = 0
         """As the broker last wrote it, some seconds ago."""
         self._disk, self._root = disk, root
         self._observed_file = ObservedFile(root, disk=disk)
         self._fence = FenceFile(root, disk=disk)
+        self._controllers_file = ControllersFile(root, disk=disk)
         self._names = (settings.broker_cluster_name, settings.name)
         self._identity_path = settings.java_identity_file or root / broker_identity.FILE_NAME
         self._epoch_path = settings.epoch_file
@@ -57,6 +61,11 @@ class ReplicaFiles:
     def save(self, observed: ObservedReplica) -> None:
         """Durable when this returns. Raises StorageError."""
         self._observed_file.save(observed)
+
+    def save_controllers(self, group: str) -> None:
+        """The broker has registered there. Durable when this returns. Raises StorageError."""
+        self._controllers_file.save(group)
+        self.controllers = group
 
     async def save_fence(self, fence: Fence | None) -> None:
         """Durable when this returns. Raises StorageError."""
@@ -75,12 +84,13 @@ class ReplicaFiles:
                 self._observed_file.load()
                 self.fence = self._fence.load()
                 self.damaged = None
+            self.controllers = self._controllers_file.load()
             suspected = (self._reload_identity(), self._reload_epochs())
             self._reload_checkpoint()
         except ObservedFileError as error:
             self.damaged = str(error)
             suspected = (self.damaged, None)
-        except StorageError as error:
+        except (StorageError, IdentityError) as error:
             suspected = (str(error), None)
         self._believe(suspected)
 

@@ -12,13 +12,14 @@ import structlog
 
 from rocketmq_formats.addresses import format_address
 from rocketmq_runtime import background
+from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.sockets import EVERYWHERE
 from rocketmq_sidecar.domain.observing.identity import wrong_group
 from rocketmq_sidecar.domain.observing.proof import CatchUpCheck, acknowledged
 from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus
 from rocketmq_sidecar.domain.observing.verdict import HangDetector, PollInterval, Role, Standing, confirm_offset, judge
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError, BrokerRefusesError
-from rocketmq_sidecar.observer.controllers import ControllersSilentError
+from rocketmq_sidecar.observer.controllers import ControllersSilentError, OtherControllersError
 from rocketmq_sidecar.observer.fence import FenceKeeper
 from rocketmq_sidecar.observer.files import ReplicaFiles
 from rocketmq_sidecar.observer.hand_over import Controllers
@@ -67,6 +68,8 @@ class Observer:
         self._wake = asyncio.Event()
         self._broker_error = self.standing.text
         self._controllers_error: str | None = "the controllers have not been asked yet"
+        self._foreign: str | None = None
+        """Which controllers are of another group, with both."""
         self._task: asyncio.Task[None] | None = None
 
     # Life
@@ -172,8 +175,22 @@ class Observer:
             group = await self._controllers.group()
         except ControllersSilentError as error:
             self._controllers_error = str(error)
+            self._foreign = str(error) if isinstance(error, OtherControllersError) else None
         else:
-            self.group, self._controllers_error = group, None
+            self.group, self._controllers_error, self._foreign = group, None, None
+            self._keep_controllers(group)
+
+    def _keep_controllers(self, group: GroupStatus | None) -> None:
+        """Where the broker has registered, other controllers are refused from now on."""
+        name = self._controllers.name
+        if group is None or self.broker_id not in group.addresses or name in {None, self.files.controllers}:
+            return
+        try:
+            self.files.save_controllers(name)
+        except StorageError as error:
+            log.warning("cannot keep the group of controllers", reason=str(error))
+        else:
+            log.info("group of controllers kept", group=name)
 
     async def _prove(self) -> None:
         """Whether the log has all that was acknowledged."""
@@ -206,6 +223,7 @@ class Observer:
         if broker is not None and trouble is None:
             wanted = (settings.broker_cluster_name, settings.name)
             trouble = wrong_group(broker.cluster_name, broker.broker_name, wanted=wanted, address=self.address)
+        trouble = trouble or self._foreign
         before = self.standing
         self.standing = judge(
             broker_id=self.broker_id,

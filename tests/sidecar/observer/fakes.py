@@ -13,7 +13,12 @@ from rocketmq_sidecar.domain.observing.status import BrokerStatus, GroupStatus, 
 from rocketmq_sidecar.domain.observing.verdict import Standing
 from rocketmq_sidecar.observer.admin import ObserverAdmin
 from rocketmq_sidecar.observer.broker import BrokerError, BrokerGoneError
-from rocketmq_sidecar.observer.controllers import ControllersSilentError, Elected, ElectionRefusedError
+from rocketmq_sidecar.observer.controllers import (
+    ControllersSilentError,
+    Elected,
+    ElectionRefusedError,
+    OtherControllersError,
+)
 from rocketmq_sidecar.observer.files import ReplicaFiles
 from rocketmq_sidecar.observer.observer import Observer
 from rocketmq_sidecar.observer.store_proof import StoreProof
@@ -120,7 +125,10 @@ class JavaGroup:
         self.set_changes = 0
         self.in_sync = frozenset({1, 2, 3})
         self.alive = frozenset({1, 2, 3})
+        self.name: str | None = "ours"
+        """controllerDLegerGroup."""
         self.silent: str | None = None
+        self.foreign: str | None = None
         self.refusal: str | None = None
         self.answers_elections = True
         self.on_round: Callable[[], None] = lambda: None
@@ -182,6 +190,8 @@ class JavaGroup:
         await asyncio.sleep(ANSWER)
         if self.silent is not None:
             raise ControllersSilentError(self.silent)
+        if self.foreign is not None:
+            raise OtherControllersError(self.foreign)
         return GroupStatus(
             master_id=self.master_id,
             master_epoch=self.epoch,

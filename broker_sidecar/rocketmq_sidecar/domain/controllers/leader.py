@@ -8,8 +8,8 @@ port mappings, names of another network). So a name that is not configured is as
 had their chance, and leads only by its own answer. So does a configured one that has denied that it leads.
 
 One group of controllers (controllerDLegerGroup) counts: the one at which this replica has registered, by its file
-(`control.meta_files`), or the first leader's. At an address that was given out again another group may answer, which
-knows other masters.
+(`control.controllers_file`), or the first leader's. At an address that was given out again another group may answer,
+which knows other masters.
 """
 
 from typing import Final
@@ -20,10 +20,6 @@ from rocketmq_sidecar.domain.controllers.requests import metadata
 
 MAX_GROUP: Final = 255
 """Characters of a group's name; a longer one is not compared."""
-ADVICE: Final = (
-    "correct controllerAddr; or, if they are this replica's controllers from now on, delete .controllers.meta in "
-    "storePathRootDir and start the sidecar again"
-)
 
 
 class LeaderFinder:
@@ -81,9 +77,9 @@ class LeaderFinder:
         if answer is None:
             return
         self.on_response(request.address)
-        ours, theirs = self.group, _named(answer)
-        if ours is not None and theirs not in {None, ours}:
-            self.foreign = f"{request.address} is of the controllers' group {theirs}, not of {ours}: {ADVICE}"
+        foreign = other_controllers(self.group, request.address, answer)
+        if foreign is not None:
+            self.foreign = foreign
             return
         if self.leader is not None:
             return
@@ -124,7 +120,7 @@ class LeaderFinder:
         self._round_at = float("-inf")
 
     def _learn_group(self, answer: GetMetaDataResponseHeader) -> None:
-        self.group, self.foreign = self.group or _named(answer), None
+        self.group, self.foreign = self.group or group_name(answer), None
 
     def _give_up(self, address: str) -> None:
         if address == self.leader:
@@ -133,6 +129,18 @@ class LeaderFinder:
             self._named = None
 
 
-def _named(answer: GetMetaDataResponseHeader) -> str | None:
+def other_controllers(ours: str | None, address: str, answer: GetMetaDataResponseHeader) -> str | None:
+    """Why the controller at `address` must not be believed, with both groups and what to do; None if it is of the group
+    `ours`, or does not say, or this replica has none yet."""
+    theirs = group_name(answer)
+    if ours is None or theirs in {None, ours}:
+        return None
+    return (
+        f"{address} is of the controllers' group {theirs}, not of {ours}: correct controllerAddr; or, if they are this"
+        " replica's controllers from now on, delete .controllers.meta in storePathRootDir and start the sidecar again"
+    )
+
+
+def group_name(answer: GetMetaDataResponseHeader) -> str | None:
     """The group that a controller says it is of."""
     return answer.group if answer.group and len(answer.group) <= MAX_GROUP else None

@@ -8,13 +8,8 @@ import pytest
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, IdentityError
 from rocketmq_formats.codes import RequestCode
-from rocketmq_sidecar.control.meta_files import (
-    CONTROLLERS_FILE_NAME,
-    FILE_NAME,
-    TEMPORARY_FILE_NAME,
-    IdentityFiles,
-    SavedIdentity,
-)
+from rocketmq_sidecar.control.controllers_file import FILE_NAME as CONTROLLERS_FILE_NAME
+from rocketmq_sidecar.control.meta_files import FILE_NAME, TEMPORARY_FILE_NAME, IdentityFiles, SavedIdentity
 from rocketmq_sidecar.domain.actions import Request
 from tests.sidecar.world.node import FOLDER
 from tests.sidecar.world.world import World
