@@ -76,6 +76,16 @@ STRUCTURE = (
     Refused(
         "BrokerGroup", {"verification": {"schedule": "@daily", "timeoutSeconds": 5}}, "greater than or equal to 60"
     ),
+    *(
+        refused
+        for kind in LEAST
+        for refused in (
+            Refused(kind, {"service": {"ipFamilyPolicy": "DualStack"}}, '"SingleStack", "PreferDualStack"'),
+            Refused(kind, {"service": {"ipFamilies": ["ipv6"]}}, 'supported values: "IPv4", "IPv6"'),
+            Refused(kind, {"service": {"ipFamilies": []}}, "should have at least 1 items"),
+            Refused(kind, {"service": {"ipFamilies": ["IPv4", "IPv6", "IPv4"]}}, "must have at most 2 items"),
+        )
+    ),
     Refused("ControllerCluster", {"members": 1}, "should be greater than or equal to 3"),
     Refused("ControllerCluster", {"members": 7}, "should be less than or equal to 5"),
     Refused("ControllerCluster", {"tuning": {"brokerSuspectTimeoutMs": 1}}, "should be greater than or equal to 300"),
@@ -87,6 +97,7 @@ _DAILY = {"schedule": "@daily"}
 _ALONE = {"controllerRef": None, "nameServerRef": {"name": "main"}, "failover": {"mode": "none"}}
 _ELECTED = {"controllerRef": {"name": "main"}, "failover": None}
 _NAME = "beginning with a letter and ending with a letter or digit"
+_BOTH = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
 
 RULES = (
     Refused("BrokerGroup", {}, "metadata.name: at most 50", name="x" * 51),
@@ -231,6 +242,21 @@ RULES = (
         {"engine": "apache", "replicationSecretName": "mine"},
         "replicationSecretName is for engine native",
     ),
+    *(
+        refused
+        for kind in LEAST
+        for refused in (
+            Refused(kind, {"service": {**_BOTH, "ipFamilyPolicy": None}}, "two ipFamilies need ipFamilyPolicy"),
+            Refused(kind, {"service": {**_BOTH, "ipFamilyPolicy": "SingleStack"}}, "two ipFamilies need"),
+            Refused(kind, {"service": {**_BOTH, "ipFamilies": ["IPv6", "IPv6"]}}, "must not name a family twice"),
+            Refused(
+                kind,
+                {"service": {"ipFamilies": ["IPv4"]}},
+                "the first of ipFamilies cannot change",
+                before={"service": {"ipFamilies": ["IPv6"]}},
+            ),
+        )
+    ),
     Refused("ControllerCluster", {}, "metadata.name: at most 40", name="x" * 41),
     Refused("ControllerCluster", {"members": 4}, "members must be 3 or 5"),
     Refused("ControllerCluster", {"embeddedInNameServer": True}, "embeddedInNameServer cannot change", before={}),
@@ -312,5 +338,7 @@ ACCEPTED = (
     Accepted("ControllerCluster", {"tuning": {"raftElectionTimeoutMs": 1000, "raftHeartbeatIntervalMs": 200}}),
     Accepted("ControllerCluster", {"tuning": {"enableElectUncleanMaster": True}}, before={}),
     Accepted("NameServer", {"replicas": 4}, before={}),
+    *(Accepted(kind, {"service": _BOTH}, before={"service": {"ipFamilies": ["IPv6"]}}) for kind in LEAST),
+    *(Accepted(kind, {"service": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"]}}) for kind in LEAST),
 )
 """What the rules must not forbid."""

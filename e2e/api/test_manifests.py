@@ -49,6 +49,23 @@ def marks(answer: str) -> dict[tuple[str, str], object]:
     return {(one["kind"], one["metadata"]["name"]): mark(one) for one in json.loads(answer)["items"]}
 
 
+def test_services_of_both_families_are_accepted(cluster: Cluster, namespace: str) -> None:
+    """By a cluster that has one family, too: PreferDualStack asks for no more than there is."""
+    policy = {"service": {"ipFamilyPolicy": "PreferDualStack"}}
+    made = (
+        *cases.group_objects(cases.group({**cases.GROUPS["group"], **policy, "verification": {"schedule": "@daily"}})),
+        *cases.cluster_objects(cases.cluster(policy)),
+        *cases.name_server_objects_of(cases.name_server(policy)),
+    )
+    services = [in_namespace(each, namespace) for each in made if each["kind"] == "Service"]
+    try:
+        for _ in range(2):
+            items = json.loads(cluster.kubectl(*APPLY, input=listed(services)))["items"]
+            assert [each["spec"]["ipFamilyPolicy"] for each in items] == ["PreferDualStack"] * 4
+    finally:
+        cluster.kubectl("delete", "--ignore-not-found", "-f", "-", input=listed(services))
+
+
 @each_case
 def test_a_second_apply_writes_nothing(cluster: Cluster, namespace: str, case: str) -> None:
     """Else every look at a resource would wake up everybody who watches its objects."""

@@ -80,3 +80,15 @@ def host_of(address: str) -> str:
 def format_address(host: str, port: int) -> str:
     """What `parse_address` reads."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def of_family(hosts: str, family: str) -> str:
+    """One of several IP addresses, `10.0.0.7,fd00::7` as Kubernetes lists those of a pod: the first of the family, IPv4
+    or IPv6, else the first. A text without a comma, or with a part that is no IP address, comes back as it is."""
+    if "," not in hosts:
+        return hosts
+    try:
+        numbers = [ipaddress.ip_address(parse_host(part)) for part in hosts.split(",")]
+    except ValueError:
+        return hosts
+    return str(next((number for number in numbers if f"IPv{number.version}" == family), numbers[0]))

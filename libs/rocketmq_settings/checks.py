@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from rocketmq_formats.addresses import parse_addresses, parse_host
+from rocketmq_formats.addresses import of_family, parse_addresses, parse_host
 from rocketmq_formats.broker_identity import MAX_NAME_LENGTH, NAME_FORM, NAME_PATTERN
 from rocketmq_settings.declare import Settings
 from rocketmq_settings.replica import ReplicaKeys, check_fixed_role
@@ -28,6 +28,7 @@ def check_replica(keys: ReplicaKeys, broker_name: str) -> None:
     _check_names(keys, broker_name)
     check_fixed_role(keys)
     take_bind_hosts(keys, "bindAddress")
+    msgspec.structs.force_setattr(keys, "broker_ip1", of_family(keys.broker_ip1, keys.broker_ip_family))
     check_own_host("brokerIP1", keys.broker_ip1)
     check_own_host("brokerIP2", keys.broker_ip2)
     check_addresses("namesrvAddr", keys.namesrv_addr)

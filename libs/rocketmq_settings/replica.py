@@ -44,8 +44,21 @@ class ReplicaKeys(Settings, frozen=True):
         ),
     ] = ""
     broker_ip1: Annotated[
-        str, key("Address that clients and controllers use.", default="this host's own address", set_by=OPERATOR)
+        str,
+        key(
+            "Address that clients and controllers use. Of several, `10.0.0.7,fd00::7`, brokerIPFamily takes one.",
+            default="this host's own address",
+            set_by=OPERATOR,
+        ),
     ] = msgspec.field(default="", name="brokerIP1")
+    broker_ip_family: Annotated[
+        Literal["", "IPv4", "IPv6"],
+        key(
+            "Which of several addresses in brokerIP1 counts: the first of this family, else the first.",
+            default="the first",
+            set_by=OPERATOR,
+        ),
+    ] = msgspec.field(default="", name="brokerIPFamily")
     broker_ip2: Annotated[str, key("Address that slaves use.", default="brokerIP1", set_by=OPERATOR)] = msgspec.field(
         default="", name="brokerIP2"
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketmq_formats.addresses import format_address, host_of, parse_address, parse_addresses, parse_host
+from rocketmq_formats.addresses import format_address, host_of, of_family, parse_address, parse_addresses, parse_host
 
 WRONG_HOSTS = (
     "",
@@ -131,3 +131,22 @@ def test_an_address_is_refused_or_survives_its_text(host: str, port: int) -> Non
     except ValueError:
         return
     assert parse_address(format_address(*parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("hosts", "family", "taken"),
+    [
+        ("", "IPv6", ""),
+        ("a.example.org", "IPv6", "a.example.org"),
+        ("10.0.0.7", "IPv6", "10.0.0.7"),
+        ("[fd00::7]", "IPv4", "[fd00::7]"),
+        ("10.0.0.7,fd00::7", "", "10.0.0.7"),
+        ("10.0.0.7,fd00::7", "IPv4", "10.0.0.7"),
+        ("10.0.0.7,[fd00::7]", "IPv6", "fd00::7"),
+        ("fd00::7,fd00::8", "IPv4", "fd00::7"),
+        ("a,b", "IPv6", "a,b"),
+        ("10.0.0.7,", "IPv6", "10.0.0.7,"),
+    ],
+)
+def test_one_of_several_addresses(hosts: str, family: str, taken: str) -> None:
+    assert of_family(hosts, family) == taken

@@ -222,7 +222,7 @@ def _pod_of(standing: ReplicaStanding, pods: Iterable[Pod], status: GroupStatus)
     """The pod by its address; else from label or status, which the operator wrote."""
     ip = standing.address.rpartition(":")[0].strip("[]")
     for pod in pods:
-        if ip and pod.ip == ip:
+        if ip and ip in pod.ips:
             return pod.name
     for pod in pods:
         if pod.labels.get(names.LABEL_BROKER_ID) == str(standing.broker_id):

@@ -93,7 +93,7 @@ class Pod(msgspec.Struct, frozen=True):
     name: str
     namespace: str
     uid: str
-    ip: str
+    ips: tuple[str, ...]
     node: str
     phase: str
     ready: bool
@@ -126,9 +126,14 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     containers: tuple[_Named, ...] = ()
 
 
+class _PodIp(msgspec.Struct, frozen=True):
+    ip: str = ""
+
+
 class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     phase: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[_PodIp, ...] = msgspec.field(default=(), name="podIPs")
     container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
@@ -217,7 +222,7 @@ def pod(body: Json) -> Pod:
         name=read.metadata.name,
         namespace=read.metadata.namespace,
         uid=read.metadata.uid,
-        ip=read.status.pod_ip,
+        ips=tuple(each.ip for each in read.status.pod_ips) or (read.status.pod_ip,),
         node=read.spec.node_name,
         phase=read.status.phase,
         ready=bool(statuses) and all(status.ready for status in statuses),

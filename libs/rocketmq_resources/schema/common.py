@@ -1,7 +1,7 @@
 """Fields that more than one kind has. Names in JSON are camelCase."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Required, TypedDict
+from typing import Annotated, ClassVar, Literal, Required, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,8 @@ from rocketmq_resources.schema.kubernetes import (
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 ReclaimPolicy = Literal["Retain", "Delete"]
 AntiAffinity = Literal["preferred", "required", "none"]
+IpFamily = Literal["IPv4", "IPv6"]
+IpFamilyPolicy = Literal["SingleStack", "PreferDualStack", "RequireDualStack"]
 Image = Annotated[str, Meta(min_length=1, max_length=512, pattern=r"^\S+$")]
 Replicas = Annotated[int, Meta(ge=1, le=9)]
 StorageSize = Annotated[
@@ -182,6 +184,42 @@ class PodTemplate(msgspec.Struct, frozen=True, rename="camel"):
     ] = None
 
 
+class Services(msgspec.Struct, frozen=True, rename="camel"):
+    """IP families, as in a Service's spec."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.ipFamilies) || size(self.ipFamilies) < 2 "
+            "|| (has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack')",
+            "two ipFamilies need ipFamilyPolicy: PreferDualStack or RequireDualStack",
+            "ipFamilyPolicy",
+        ),
+    )
+
+    ip_family_policy: Annotated[
+        IpFamilyPolicy | None,
+        field(
+            "Whether the Services have one IP family or both, as in a Service's spec.ipFamilyPolicy. Absent means "
+            "Kubernetes' default, SingleStack."
+        ),
+    ] = None
+    ip_families: Annotated[
+        tuple[IpFamily, ...],
+        Meta(min_length=1, max_length=2),
+        field(
+            "IP families of the Services, as in a Service's spec.ipFamilies. Brokers announce their pod's address of "
+            "the first one. Absent means the cluster's default. The first one cannot change.",
+            rules=(
+                Rule("size(self) < 2 || self[0] != self[1]", "ipFamilies must not name a family twice"),
+                Rule(
+                    "self[0] == oldSelf[0]",
+                    "the first of ipFamilies cannot change: Kubernetes keeps a Service's primary family",
+                ),
+            ),
+        ),
+    ] = ()
+
+
 class Spec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Fields of every kind's spec. Each kind describes image and config itself."""
 
@@ -194,6 +232,13 @@ class Spec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     pod_template: Annotated[
         PodTemplate, field("Additions to every pod of this resource. A change restarts the pods one by one.")
     ] = PodTemplate()
+    service: Annotated[
+        Services,
+        field(
+            "IP families of every Service that the operator makes for this resource. A change restarts the pods one by "
+            "one. What Kubernetes refuses, such as a family that the cluster lacks, shows in condition Degraded."
+        ),
+    ] = Services()
     paused: Annotated[
         bool,
         field(

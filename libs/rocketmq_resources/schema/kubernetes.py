@@ -88,9 +88,10 @@ class EnvVar(TypedDict, total=False):
                 rules=(
                     Rule(
                         "!self.startsWith('ROCKETMQ_') "
-                        "&& !(self in ['POD_NAME', 'POD_NAMESPACE', 'POD_INDEX', 'POD_IP'])",
-                        "ROCKETMQ_* would overrule the configuration, and POD_NAME, POD_NAMESPACE, POD_INDEX and "
-                        "POD_IP are set by the operator: put RocketMQ's keys into spec.config",
+                        "&& !(self in ['POD_NAME', 'POD_NAMESPACE', 'POD_INDEX', 'POD_IP', 'POD_IPS', "
+                        "'POD_IP_FAMILY'])",
+                        "ROCKETMQ_* would overrule the configuration, and POD_NAME, POD_NAMESPACE, POD_INDEX, POD_IP, "
+                        "POD_IPS and POD_IP_FAMILY are set by the operator: put RocketMQ's keys into spec.config",
                     ),
                 ),
             ),

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_formats.addresses import of_family
 from rocketmq_operator.domain.conditions import timestamp
 from rocketmq_operator.domain.observed import Claim, CronJob, Pod, StatefulSet
 from rocketmq_resources import names
@@ -81,7 +82,7 @@ def pod_of(body: Json) -> Pod | None:
         name=name,
         ordinal=ordinal,
         uid=str(metadata.get("uid", "")),
-        ip=str(status.get("podIP") or ""),
+        ip=_address(status, annotations),
         node=str(spec.get("nodeName") or ""),
         revision=labels.get(_LABEL_REVISION, ""),
         labels=labels,
@@ -94,6 +95,13 @@ def pod_of(body: Json) -> Pod | None:
         grpc_tls=names.ANNOTATION_GRPC_TLS in annotations,
         problem=_problem(conditions, containers),
     )
+
+
+def _address(status: Json, annotations: Json) -> str:
+    """Of the family that the pod was made for, where it has one; else its first."""
+    family = str(annotations.get(names.ANNOTATION_IP_FAMILY, ""))
+    addresses = ",".join(str(entry.get("ip") or "") for entry in _list(status, "podIPs"))
+    return of_family(addresses, family) or str(status.get("podIP") or "")
 
 
 def _problem(conditions: Mapping[str, Json], containers: list[Json]) -> str:

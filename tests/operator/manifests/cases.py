@@ -52,6 +52,7 @@ FULL_TEMPLATE: Object = {
 
 CONTROLLERS: dict[str, Object] = {
     "controllers": {},
+    "controllers-dual-stack": {"service": {"ipFamilyPolicy": "RequireDualStack"}},
     "controllers-full": {
         "members": 5,
         "embeddedInNameServer": True,
@@ -68,6 +69,7 @@ CONTROLLERS: dict[str, Object] = {
 }
 NAME_SERVERS: dict[str, Object] = {
     "name-server": {},
+    "name-server-ipv6": {"service": {"ipFamilies": ["IPv6"]}},
     "name-server-single": {"replicas": 1, "config": {"orderMessageEnable": "true"}, "podTemplate": FULL_TEMPLATE},
 }
 GROUPS: dict[str, Object] = {
@@ -105,6 +107,11 @@ GROUPS: dict[str, Object] = {
         "durability": "relaxed",
         "replicas": 1,
         "scheduling": {"antiAffinity": "none"},
+    },
+    "group-dual-stack": {
+        "controllerRef": {"name": "main"},
+        "nameServerRef": {"name": "main"},
+        "service": {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
     },
     "group-without-controllers": {"nameServerRef": {"name": "main"}, "failover": {"mode": "none"}},
     "group-apache": {
@@ -218,11 +225,12 @@ def container(objects: list[Object], name: str) -> Object:
     return found_object
 
 
-def environment(of: Object, *, pod: str, ip: str = "10.0.0.7") -> dict[str, str]:
+def environment(of: Object, *, pod: str, ip: str = "10.0.0.7", ips: str = "10.0.0.7") -> dict[str, str]:
     """The container's variables as the kubelet makes them in `pod`."""
     fields = {
         "metadata.name": pod,
         "status.podIP": ip,
+        "status.podIPs": ips,
         "metadata.labels['apps.kubernetes.io/pod-index']": pod.rpartition("-")[2],
     }
     values: dict[str, str] = {}

@@ -134,7 +134,7 @@ def test_users_add_and_do_not_replace(objects: list[Object]) -> None:
     assert template["metadata"]["labels"].items() >= stateful["metadata"]["labels"].items()
     for container in template["spec"]["containers"]:
         variables = [entry["name"] for entry in container["env"]]
-        assert variables[:3] == ["POD_NAME", "POD_IP", "POD_INDEX"]
+        assert variables[:3] == ["POD_NAME", "POD_IP", "POD_INDEX"], "values after them refer to them"
         assert len(set(variables)) == len(variables)
         assert "valueFrom" in container["env"][0]
 

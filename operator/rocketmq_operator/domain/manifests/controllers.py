@@ -44,7 +44,7 @@ def controller_cluster_objects(
     embedded = cluster.spec.embedded_in_name_server
     return (
         config_map(owner, name, {CONFIG_FILE: text}),
-        headless_service(owner, name, _ports(cluster)),
+        headless_service(owner, name, _ports(cluster), cluster.spec.service),
         *controller_policy(owner, name, access or Access(), name_server=embedded),
         *disruption_budget(owner, name, replicas=replicas, needed=replicas // 2 + 1),
         stateful_set(

@@ -33,7 +33,7 @@ def name_server_objects(server: NameServer, images: Images, access: Access | Non
     text = _config(server)
     return (
         config_map(owner, name, {CONFIG_FILE: text}),
-        headless_service(owner, name, PORTS),
+        headless_service(owner, name, PORTS, server.spec.service),
         *name_server_policy(owner, name, access or Access()),
         *disruption_budget(owner, name, replicas=server.spec.replicas, needed=1),
         stateful_set(

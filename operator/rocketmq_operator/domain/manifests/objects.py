@@ -9,7 +9,7 @@ from rocketmq_formats import properties
 from rocketmq_resources import names
 from rocketmq_resources.common import Metadata
 from rocketmq_resources.decoding import Json
-from rocketmq_resources.schema.common import PodTemplate
+from rocketmq_resources.schema.common import PodTemplate, Services
 
 PropertyValue = str | int | bool
 
@@ -80,22 +80,36 @@ class Owner(msgspec.Struct, frozen=True):
         }
 
 
-def headless_service(owner: Owner, name: str, ports: Mapping[str, int]) -> Json:
-    """Gives each pod a DNS name before it is ready: a controller needs its peers for that, a slave its master."""
-    return owner.new_object(
-        "v1",
-        "Service",
-        name,
-        spec={
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": owner.selector,
-            "ports": [
-                {"name": port, "port": number, "targetPort": port, "protocol": "TCP"} for port, number in ports.items()
-            ],
-        },
-    )
+def headless_service(
+    owner: Owner,
+    name: str,
+    ports: Mapping[str, int],
+    families: Services,
+    *,
+    selector: Mapping[str, str] | None = None,
+    named_targets: bool = True,
+) -> Json:
+    """Gives each pod a DNS name before it is ready: a controller needs its peers for that, a slave its master.
+
+    Args:
+        selector: selects the pods, if not all of the owner's.
+        named_targets: the pods name their ports as the Service does.
+    """
+    spec: dict[str, object] = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": owner.selector if selector is None else selector,
+        "ports": [
+            {"name": port, "port": number, "targetPort": port if named_targets else number, "protocol": "TCP"}
+            for port, number in ports.items()
+        ],
+    }
+    if families.ip_family_policy is not None:
+        spec["ipFamilyPolicy"] = families.ip_family_policy
+    if families.ip_families:
+        spec["ipFamilies"] = list(families.ip_families)
+    return owner.new_object("v1", "Service", name, spec=spec)
 
 
 def config_map(owner: Owner, name: str, files: Mapping[str, str]) -> Json:

@@ -10,7 +10,7 @@ from rocketmq_operator.domain.manifests.objects import Owner
 from rocketmq_resources import names
 from rocketmq_resources.common import Resource
 from rocketmq_resources.decoding import Json
-from rocketmq_resources.schema.common import PodTemplate, Scheduling, Spec
+from rocketmq_resources.schema.common import Scheduling, Services, Spec
 
 GRACE_SECONDS: Final = 30
 """Between SIGTERM and SIGKILL. A hand-over takes a second or two, a broker that has accepted sends waits shutdownWaitMs
@@ -50,6 +50,7 @@ def pod(
     ours = {
         names.ANNOTATION_CONFIG_HASH: config_hash,
         names.ANNOTATION_RESTARTED_AT: resource.restarted_at,
+        names.ANNOTATION_IP_FAMILY: next(iter(resource.spec.service.ip_families), None),
         **(annotations or {}),
         DEFAULT_CONTAINER: str(containers[0]["name"]),
     }
@@ -74,7 +75,7 @@ def container(
         "image": image,
         "imagePullPolicy": spec.image.pull_policy,
         "args": ["-c", f"{names.PATH_CONFIG}/{config}"],
-        "env": _environment(spec.pod_template, environment),
+        "env": _environment(spec, environment),
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports.items()],
         "resources": resources,
         "securityContext": container_security(),
@@ -141,16 +142,20 @@ def common_mounts() -> list[Json]:
     return [mount(CONFIG, names.PATH_CONFIG, read_only=True), mount(TEMPORARY, "/tmp")]  # noqa: S108 - its own volume
 
 
-def _environment(template: PodTemplate, own: Mapping[str, str]) -> list[Json]:
+def _environment(spec: Spec, own: Mapping[str, str]) -> list[Json]:
     """`env` of a container: the pod's identity first, since other values refer to it, then the user's, then ours, which
     replace the user's of the same name."""
-    identity = [
+    identity: list[Json] = [
         field_variable("POD_NAME", "metadata.name"),
         field_variable("POD_IP", "status.podIP"),
         field_variable("POD_INDEX", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
     ]
+    if spec.service != Services():
+        identity.append(field_variable("POD_IPS", "status.podIPs"))
+    if spec.service.ip_families:
+        identity.append({"name": "POD_IP_FAMILY", "value": spec.service.ip_families[0]})
     taken = {entry["name"] for entry in identity} | own.keys()
-    users = [entry for entry in template.env if entry.get("name") not in taken]
+    users = [entry for entry in spec.pod_template.env if entry.get("name") not in taken]
     return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
 
 

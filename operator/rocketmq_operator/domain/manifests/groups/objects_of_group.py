@@ -56,7 +56,7 @@ def broker_group_objects(
     revision = config_hash([config_base(group, endpoints), msgspec.json.encode(group.spec.priorities).decode()])
     return (
         config_map(owner, names.group_config(name), files),
-        headless_service(owner, name, PORTS),
+        headless_service(owner, name, PORTS, group.spec.service),
         *broker_policy(owner, name, access or Access(), verified=group.spec.verification is not None),
         *disruption_budget(owner, name, replicas=group.spec.replicas, needed=group.min_in_sync_replicas),
         stateful_set(

@@ -26,7 +26,6 @@ PRE_STOP_SECONDS: Final = 10
 """How long the broker waits for its sidecar to end."""
 
 _CONFIG_FILE: Final = "$(POD_NAME).conf"
-_ENVIRONMENT: Final = {"ROCKETMQ_BROKERIP1": "$(POD_IP)", "ROCKETMQ_LOGFORMAT": "json"}
 _RUN: Final = "run"
 _TLS: Final = "grpc-tls"
 _REPLICATION_SECRET: Final = "replication-secret"  # noqa: S105 - a volume's name
@@ -62,7 +61,7 @@ def _broker(group: BrokerGroup, images: Images) -> Json:
     """The startup probe allows for the recovery of a large store. Afterwards the liveness probe asks the sidecar, which
     polls the broker all the time and detects a hang better than a probe."""
     spec, apache = group.spec, group.spec.engine == "apache"
-    own: Mapping[str, str] = _ENVIRONMENT
+    own = _environment(group)
     ports = {"broker": names.PORT_BROKER, "vip": names.PORT_BROKER_VIP}
     command: dict[str, object] = {}
     pre_stop = ["rocketmq-broker", "--pre-stop", names.PATH_SOCKET]
@@ -96,11 +95,11 @@ def _broker(group: BrokerGroup, images: Images) -> Json:
 def _sidecar(group: BrokerGroup, images: Images, *, secret_required: bool) -> Json:
     """Live while its event loop runs, independent of the broker; ready while the replica is usable."""
     spec, mounts = group.spec, _mounts(group)
-    environment: Mapping[str, str] = _ENVIRONMENT
+    environment = _environment(group)
     if group.replication_secret is not None:
         # Not in the ConfigMap: a pod that was made without the file must not look for it when its container restarts.
         environment = {
-            **_ENVIRONMENT,
+            **environment,
             "ROCKETMQ_HAREPLICATIONSECRETFILE": f"{names.PATH_REPLICATION_SECRET}/{names.KEY_REPLICATION_SECRET}",
             "ROCKETMQ_HAREPLICATIONSECRETREQUIRED": "true" if secret_required else "false",
         }
@@ -127,6 +126,17 @@ def _sidecar(group: BrokerGroup, images: Images, *, secret_required: bool) -> Js
         mounts=mounts,
         **pods.own_probes(start_seconds=60),
     )
+
+
+def _environment(group: BrokerGroup) -> Mapping[str, str]:
+    """Replicas announce their pod's address, of the family that the Service has first."""
+    if not group.spec.service.ip_families:
+        return {"ROCKETMQ_BROKERIP1": "$(POD_IP)", "ROCKETMQ_LOGFORMAT": "json"}
+    return {
+        "ROCKETMQ_BROKERIP1": "$(POD_IPS)",
+        "ROCKETMQ_BROKERIPFAMILY": "$(POD_IP_FAMILY)",
+        "ROCKETMQ_LOGFORMAT": "json",
+    }
 
 
 def _mounts(group: BrokerGroup) -> list[Json]:

@@ -11,6 +11,7 @@ from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.common import memory_promised
 from rocketmq_resources.decoding import Json
 from rocketmq_resources.quantity import parse_quantity
+from rocketmq_resources.schema.common import Services
 from rocketmq_resources.schema.verification import Verification
 
 CONFIG_FILE: Final = "verify.conf"
@@ -39,13 +40,14 @@ def texts(owner: Owner, group: BrokerGroup, wanted: Verification, image: str, re
     return files
 
 
-def spark_arguments(service: str, namespace: str) -> str:
+def spark_arguments(service: str, namespace: str, families: Services) -> str:
     """PYSPARK_SUBMIT_ARGS: what differs between pods, as Kubernetes fills it in."""
     host = names.pod_host("$(JOB_NAME)-0", service, namespace)
     conf = {
         "spark.driver.host": host,
-        # Executors resolve the name. The driver listens on the address, so that it does not wait for DNS.
-        "spark.driver.bindAddress": "$(POD_IP)",
+        # Executors resolve the name. The driver listens on the address, so that it does not wait for DNS; on all where
+        # the name may have the other family's. Java takes 0.0.0.0 for both.
+        "spark.driver.bindAddress": "0.0.0.0" if families.ip_families else "$(POD_IP)",  # noqa: S104
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
     }
     return " ".join(f"--conf {key}={value}" for key, value in conf.items()) + " pyspark-shell"

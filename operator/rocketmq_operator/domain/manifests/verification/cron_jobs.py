@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketmq_operator.domain.manifests import pods
 from rocketmq_operator.domain.manifests.network_policies import Access, verification_policy
-from rocketmq_operator.domain.manifests.objects import Images, Owner, config_map
+from rocketmq_operator.domain.manifests.objects import Images, Owner, config_map, headless_service
 from rocketmq_operator.domain.manifests.verification.config_files import (
     CONFIG_FILE,
     GRPC_TLS,
@@ -21,6 +21,7 @@ from rocketmq_operator.domain.manifests.verification.config_files import (
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.decoding import Json
+from rocketmq_resources.schema.common import Services
 from rocketmq_resources.schema.verification import Verification
 
 DRIVER_REQUESTS: Final = {"cpu": "250m", "memory": "1Gi"}
@@ -73,7 +74,7 @@ def verification_objects(group: BrokerGroup, images: Images, replicas: int, acce
         owner.new_object(f"{_RBAC}/v1", "Role", name, rules=_rules(group.name, wanted)),
         _binding(owner, name),
         config_map(owner, name, texts(owner, group, wanted, image, count)),
-        _service(owner, name),
+        _service(owner, name, group.spec.service),
         *verification_policy(owner, name, access),
         *_history(owner, name, wanted),
     ]
@@ -114,24 +115,11 @@ def _binding(owner: Owner, name: str) -> Json:
     )
 
 
-def _service(owner: Owner, name: str) -> Json:
+def _service(owner: Owner, name: str, families: Services) -> Json:
     """Gives the driver a DNS name before it is ready."""
     ports = {"driver": names.PORT_SPARK_DRIVER, "blocks": names.PORT_SPARK_BLOCKS}
-    return owner.new_object(
-        "v1",
-        "Service",
-        name,
-        spec={
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {**owner.selector, ROLE_LABEL: "driver"},
-            "ports": [
-                {"name": port, "port": number, "targetPort": number, "protocol": "TCP"}
-                for port, number in ports.items()
-            ],
-        },
-    )
+    selector = {**owner.selector, ROLE_LABEL: "driver"}
+    return headless_service(owner, name, ports, families, selector=selector, named_targets=False)
 
 
 def _history(owner: Owner, name: str, wanted: Verification) -> tuple[Json, ...]:
@@ -228,7 +216,7 @@ def _container(group: BrokerGroup, wanted: Verification, image: str, mounts: lis
         {"name": "HOME", "value": "/tmp"},  # noqa: S108 - its own volume
     ]
     if wanted.executors:
-        arguments = spark_arguments(names.verification(group.name), group.namespace)
+        arguments = spark_arguments(names.verification(group.name), group.namespace, group.spec.service)
         environment.append({"name": "PYSPARK_SUBMIT_ARGS", "value": arguments})
     return {
         "name": names.CONTAINER_VERIFY,
