@@ -255,6 +255,23 @@ def test_a_group_with_the_release_knows_its_controllers_and_name_servers() -> No
     assert "controllerRef" not in alone["spec"]
 
 
+def test_ip_families_of_the_release_are_those_of_resources_that_set_none() -> None:
+    objects = rendered(
+        "controllerCluster.enabled=true",
+        "nameServer.enabled=true",
+        "brokerGroup.enabled=true",
+        "ipFamilyPolicy=PreferDualStack",
+        "ipFamilies={IPv6,IPv4}",
+        "nameServer.spec.service.ipFamilies={IPv4}",
+    )
+    both = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    for kind in ("ControllerCluster", "BrokerGroup"):
+        (one,) = of_kind(objects, kind)
+        assert one["spec"]["service"] == both
+    (server,) = of_kind(objects, "NameServer")
+    assert server["spec"]["service"] == {**both, "ipFamilies": ["IPv4"]}
+
+
 def test_long_names_stay_within_what_kubernetes_and_the_operator_take() -> None:
     long = "a" * 53
     objects = rendered(
@@ -274,6 +291,8 @@ REFUSED = {
     "watchNamespaces=messaging": "at '/watchNamespaces': got string, want array",
     "metrics.podMonitor.interval=15": "at '/metrics/podMonitor/interval': got number, want string",
     "metrics.podMonitor.every=15s": "at '/metrics/podMonitor': additional properties 'every' not allowed",
+    "ipFamilyPolicy=DualStack": "at '/ipFamilyPolicy': value must be one of '', 'SingleStack', 'PreferDualStack'",
+    "ipFamilies={ipv6}": "at '/ipFamilies/0': value must be one of 'IPv4', 'IPv6'",
     "controllerCluster.enabled=perhaps": "at '/controllerCluster/enabled': got string, want boolean",
     "image.repository=": "at '/image/repository'",
     "image.repository=x/y:latest": "at '/image/repository'",

@@ -159,3 +159,19 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* Spec of a resource, with the release's IP families where it sets none. Takes root and spec. */}}
+{{- define "rocketmq-ha.spec" -}}
+{{- $spec := deepCopy .spec -}}
+{{- $service := $spec.service | default dict -}}
+{{- range $key := list "ipFamilyPolicy" "ipFamilies" -}}
+{{- $value := index $.root.Values $key -}}
+{{- if and $value (not (hasKey $service $key)) -}}
+{{- $service = set $service $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- if $service -}}
+{{- $_ := set $spec "service" $service -}}
+{{- end -}}
+{{- toYaml $spec -}}
+{{- end -}}
