@@ -13,6 +13,7 @@ from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.unsupported import not_supported
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.server import MAX_REMARK, Answer, Peer
 from rocketmq_store.errors import StoreError
@@ -55,8 +56,7 @@ class ProcessorTable:
         """Answer one request; see `server.Handler`."""
         processor = self._processors.get(request.code)
         if processor is None:
-            remark = f" request type {request.code} not supported"
-            return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(request.code))
         try:
             return processor(request, peer)
         except RequestRefusedError as error:

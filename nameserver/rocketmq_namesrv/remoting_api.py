@@ -28,6 +28,7 @@ from rocketmq_formats.remoting.nameserver import (
     UnregisterBrokerRequestHeader,
 )
 from rocketmq_formats.remoting.registration import body_crc32, registration_steps
+from rocketmq_formats.remoting.unsupported import not_supported
 from rocketmq_formats.steps import Steps
 from rocketmq_formats.topics import DataVersion
 from rocketmq_namesrv.domain.model import InvalidRequestError, NotRegisteredError, TableRefusedError
@@ -84,7 +85,7 @@ class RemotingApi:
         route = self._routes.get(request.code)
         if route is None:
             answer: RemotingCommand | asyncio.Future[RemotingCommand] = response(
-                request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+                request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(request.code)
             )
         else:
             try:

@@ -43,6 +43,9 @@ _SPECIAL: Final = _TIMER | {DELAY, MSG_REGION, TRACE_ON, CLUSTER, POP_CK, TRANSA
 _CLIENTS_FLAGS: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.MULTI_TAGS)
 """The flags that a client may set: compression of the body, meaning of the tags."""
 _INNER_BATCH: Final = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_ROLLBACK)
+"""Both bits of the field."""
+_NOT_FOR_CONSUMERS: Final = (int(SysFlag.TRANSACTION_PREPARED), int(SysFlag.TRANSACTION_ROLLBACK))
 _LEVEL: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
@@ -122,9 +125,7 @@ class Completer:
         """Change `pairs` to what is stored; the topic and queue to store it under."""
         pairs.pop(POP_CK, None)
         if pairs.get(TRANSACTION_PREPARED, "false").lower() == "true":
-            raise RequestRefusedError(
-                ResponseCode.NO_PERMISSION, "transaction messages are not supported by this broker"
-            )
+            raise _half_message()
         level = _delay_level(pairs.get(DELAY))
         if level > 0:
             # a level beats a time, as in Java
@@ -136,7 +137,10 @@ class Completer:
             pairs[REAL_QUEUE_ID] = str(queue_id)
             topic, queue_id = SCHEDULE_TOPIC.encode(), level - 1
         elif not _TIMER.isdisjoint(pairs):
-            remark = "accurate timer message is not enabled, timerWheelEnable is false"
+            remark = (
+                "accurate timer message is not enabled, timerWheelEnable is false: this broker has no delays of any "
+                "length, use delay levels"
+            )
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, remark)
         pairs.update(self._pairs)
         return topic, queue_id
@@ -163,6 +167,22 @@ def check_in_batch(properties: bytes) -> None:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
     if (find_property(properties, TRANSACTION_PREPARED) or "false").lower() == "true":
         raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
+
+
+def sent_flags(sys_flag: int) -> int:
+    """`stored_flags` of a producer's.
+
+    Raises:
+        RequestRefusedError: also a half message, or one that was rolled back. It has the property TRAN_MSG, too, unless
+            another layer dropped it, but must not reach consumers in any case.
+    """
+    if sys_flag & _TRANSACTION in _NOT_FOR_CONSUMERS:
+        raise _half_message()
+    return stored_flags(sys_flag)
+
+
+def _half_message() -> RequestRefusedError:
+    return RequestRefusedError(ResponseCode.NO_PERMISSION, "transaction messages are not supported by this broker")
 
 
 def stored_flags(sys_flag: int) -> int:

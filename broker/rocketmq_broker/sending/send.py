@@ -15,7 +15,7 @@ import structlog
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import Refusal, ReplicaRole, Role
-from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, check_in_batch, stored_flags
+from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, check_in_batch, sent_flags
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
@@ -36,6 +36,7 @@ from rocketmq_formats.remoting.send import (
     SendMessageResponseHeader,
 )
 from rocketmq_formats.remoting.send_frames import encode_send_answer
+from rocketmq_formats.remoting.unsupported import not_supported
 from rocketmq_formats.replica_link import Hold, HoldKind
 from rocketmq_formats.store.batch import decode_batch
 from rocketmq_formats.store.message_id import MessageIdError, encode_host
@@ -144,9 +145,7 @@ class SendProcessor:
         """A slave says what Java's says, acting or not; here no transaction begins."""
         if self._role.role is Role.SLAVE:
             return response(request, ResponseCode.SLAVE_NOT_AVAILABLE)
-        raise RequestRefusedError(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-        )
+        raise RequestRefusedError(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(request.code))
 
     # for replies, which go to their requesters first
 
@@ -204,7 +203,7 @@ class SendProcessor:
     ) -> tuple[Outgoing, Appended]:
         if not body:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, self._illegal)
-        sys_flag = (stored_flags(header.sys_flag) if header.sys_flag else 0) | target.flags
+        sys_flag = (sent_flags(header.sys_flag) if header.sys_flag else 0) | target.flags
         complete = self._completer.complete_dead_letter if target.dead else self._completer.complete
         outgoing = complete(target.topic, queue_id, header.properties or "", self._unique_ids.next)
         draft = Draft(
@@ -229,7 +228,7 @@ class SendProcessor:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, remark)
         if len(body) > self._settings.max_message_size:  # before unpacking, as in Java
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, f"{self._illegal} (batch of {len(body)} bytes)")
-        sys_flag = stored_flags(header.sys_flag) | target.flags
+        sys_flag = sent_flags(header.sys_flag) | target.flags
         shared = self._completer.complete(target.topic, queue_id, header.properties or "", None)
         if shared.topic is not target.topic:
             raise RequestRefusedError(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support delayed messages")

@@ -29,6 +29,7 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_formats.remoting.headers import decode_header
+from rocketmq_formats.remoting.unsupported import not_supported
 from rocketmq_runtime.remoting import server
 
 T = TypeVar("T")
@@ -74,9 +75,7 @@ class RemotingApi:
         began = self._now()
         route = self._routes.get(request.code)
         if route is None:
-            return response(
-                request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-            )
+            return response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported(request.code))
         try:
             answer = route(request, peer)
         except (HeaderError, BodyError) as error:
