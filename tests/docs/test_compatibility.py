@@ -83,7 +83,7 @@ async def test_a_feature_that_is_not_here_yet_is_refused_with_a_sentence(tmp_pat
 
 def test_every_code_that_waits_for_a_feature_is_in_the_table() -> None:
     waiting = {code for code, row in LISTED.items() if "not yet" in row.values() and "of their own" in row["why"]}
-    waiting |= {code for code, row in LISTED.items() if row["why"] in ("As 3001.",)}
+    waiting |= {code for code, row in LISTED.items() if row["why"] == "As 3001."}
     assert waiting - {RequestCode.RECALL_MESSAGE} <= {code for codes in FEATURES.values() for code in codes}
 
 
