@@ -14,6 +14,7 @@ from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import MAX_FRAME, decode_frame
 from rocketmq_formats.remoting.send_frames import SendAnswer, SendAnswerFields, decode_send_answer
+from rocketmq_runtime import lookups
 from rocketmq_runtime.remoting.client import (
     MAX_REQUESTS_IN_FLIGHT,
     MAX_UNSENT_BYTES,
@@ -216,7 +217,7 @@ async def connect(address: str, *, timeout: float, connect_timeout: float = 1.0)
     try:
         host, port = parse_address(address)
         async with asyncio.timeout(connect_timeout):
-            _, pipeline = await loop.create_connection(lambda: Pipeline(address, timeout), host, port)
+            _, pipeline = await lookups.connect(loop, lambda: Pipeline(address, timeout), host, port)
     except (OSError, ValueError) as error:
         raise ConnectError(f"cannot connect to {address}: {str(error) or type(error).__name__}") from error
     return pipeline

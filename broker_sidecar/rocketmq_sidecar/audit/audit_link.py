@@ -10,6 +10,7 @@ from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.challenge import SEAL_SIZE, Seals
 from rocketmq_formats.replication.audit import HEAD_SIZE, MAX_READ, AuditRequest, Kind, decode_head, encode_request
 from rocketmq_formats.replication.frames import SealError
+from rocketmq_runtime import lookups
 from rocketmq_sidecar.audit.audit_server import receive
 from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, State
 
@@ -33,12 +34,12 @@ class AuditLink:
         loop = asyncio.get_running_loop()
         host, port = parse_address(address)
         async with asyncio.timeout(CONNECT_SECONDS):
-            (family, kind, protocol, _, place), *_ = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            place, *_ = await lookups.places(host, port)
             with contextlib.ExitStack() as undo:
-                sock = socket.socket(family, kind, protocol)
+                sock = socket.socket(place.family, socket.SOCK_STREAM)
                 undo.callback(sock.close)
                 sock.setblocking(False)
-                await loop.sock_connect(sock, place)
+                await loop.sock_connect(sock, place.address)
                 if challenge is None:
                     link = cls(sock, b"", None, None)
                 else:

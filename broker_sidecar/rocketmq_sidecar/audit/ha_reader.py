@@ -23,6 +23,7 @@ from rocketmq_formats.replication.frames import (
     encode_ack,
     encode_slave_handshake,
 )
+from rocketmq_runtime import lookups
 
 log = structlog.get_logger()
 
@@ -41,7 +42,8 @@ class HaReader:
     async def read(self, offset: int, length: int) -> bytes | None:
         """These bytes; None if the log does not hold all of them. Raises `OSError`, `TimeoutError`, `FrameError`."""
         async with asyncio.timeout(SECONDS):
-            reader, writer = await asyncio.open_connection(*parse_address(self._address))
+            place, *_ = await lookups.places(*parse_address(self._address))
+            reader, writer = await asyncio.open_connection(*place.address[:2])
             try:
                 writer.write(encode_slave_handshake(LEARNER))
                 master = await _packet(reader)

@@ -17,7 +17,7 @@ from rocketmq_formats.errors import FormatError
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.ha_info import ExchangeHAInfoHeader, GroupName
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_runtime import background
+from rocketmq_runtime import background, lookups
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_sidecar.domain.replication.group_settings import GroupSettings, check_group, differences
@@ -196,14 +196,13 @@ class Follower:
         self.differences = found
 
     async def _open(self, host: str, port: int) -> socket.socket:
-        loop = self._loop
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            (family, kind, protocol, _, address), *_ = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            sock = socket.socket(family, kind, protocol)
+            place, *_ = await lookups.places(host, port)
+            sock = socket.socket(place.family, socket.SOCK_STREAM)
             try:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(sock, address)
+                await self._loop.sock_connect(sock, place.address)
             except BaseException:
                 sock.close()
                 raise

@@ -16,7 +16,7 @@ from rocketmq_formats.addresses import parse_address
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from rocketmq_formats.remoting.connection import RemotingConnection
-from rocketmq_runtime import background
+from rocketmq_runtime import background, lookups
 
 log = structlog.get_logger(__name__)
 
@@ -278,7 +278,7 @@ class RemotingClient:
         try:
             host, port = parse_address(address)
             async with asyncio.timeout(self._connect_timeout):
-                _, channel = await self.loop.create_connection(lambda: _Channel(self, address), host, port)
+                _, channel = await lookups.connect(self.loop, lambda: _Channel(self, address), host, port)
         except (OSError, ValueError) as error:
             raise ConnectError(f"cannot connect to {address}: {_reason(error, self._connect_timeout)}") from error
         if not channel.open:

@@ -327,3 +327,43 @@ async def test_pushes_reach_their_taker_whose_bugs_stay_its_own() -> None:
         client.on_push = take
         assert (await client.call(address(server), request(1005))).code == 0
         assert pushed == [(b"pushed", address(server))]
+
+
+async def test_a_name_has_one_lookup_at_a_time_however_often_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup cannot be cancelled, and few run at once: a name server whose name no resolver answers must not keep
+    the others from being found."""
+    looked_up: list[str] = []
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[None] = loop.create_future()
+
+    async def look_up(host: str, *_: object, **__: object) -> list[object]:
+        looked_up.append(host)
+        await asyncio.shield(answer)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", look_up)
+    client = RemotingClient(connect_timeout=0)
+    for _ in range(3):
+        with pytest.raises(ConnectError):
+            await client.call("silent.example:9876", request(1005))
+    assert looked_up == ["silent.example"]
+    answer.set_result(None)
+    await client.close()
+
+    async with serving(Recorder()) as server, calling() as again:
+        assert (await again.call(f"silent.example:{server.port}", request(1005))).code == 0
+        assert looked_up == ["silent.example"] * 2, "nothing is kept: an address may change"
+
+
+async def test_the_next_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up(*_: object, **__: object) -> list[object]:
+        return [(family, socket.SOCK_STREAM, 6, "", (host, 0)) for family, host in places]
+
+    places = [(socket.AF_INET, "127.0.0.2"), (socket.AF_INET, "127.0.0.1")]
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    async with serving(Recorder()) as server, calling() as client:
+        assert (await client.call(f"two.example:{server.port}", request(1005))).code == 0
+        await client.close()
+    async with calling() as client:
+        with pytest.raises(ConnectError, match="refused"):
+            await client.call("two.example:1", request(1005))

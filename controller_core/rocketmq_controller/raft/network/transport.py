@@ -21,7 +21,7 @@ from rocketmq_controller.raft.errors import WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.network.handshake import ADVICE, NONCE_SIZE, Handshake, HandshakeRefusedError, Refusal
 from rocketmq_formats.addresses import format_address
-from rocketmq_runtime import background
+from rocketmq_runtime import background, lookups
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.sockets import open_server
 
@@ -364,7 +364,7 @@ class TcpTransport(Transport):
         connection = Connection(self, member)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                await self._loop.create_connection(lambda: connection, host, port)
+                await lookups.connect(self._loop, lambda: connection, host, port)
         except BaseException:
             # uvloop closes a transport whose `create_connection` is cancelled, and reports no end to its protocol
             connection.abandoned()
