@@ -11,6 +11,7 @@ from rocketmq_formats.remoting.client import ConsumerData, HeartbeatData, Subscr
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.store.batch import BatchMessage, encode_batch
 from rocketmq_formats.tags import java_hash_code
+from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting.client import RemotingClient
 from tests.broker.broker_kit import Group, running, send_request
 from tests.topic_requests import topic_request
@@ -149,3 +150,18 @@ async def test_tags_count_whatever_codes_a_client_computes(
         assert (await group.call(RemotingCommand(RequestCode.HEART_BEAT, body=beat))).code == ResponseCode.SUCCESS
         pulled = await group.pull(0, sys_flag=0)
         assert (pulled.code == ResponseCode.SUCCESS) is found
+
+
+async def test_a_change_of_a_groups_attributes_is_not_taken_literally(tmp_path: Path) -> None:
+    def change(**fields: object) -> RemotingCommand:
+        body = json.dumps({"groupName": "G", **fields}).encode()
+        return RemotingCommand(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+    async with running(tmp_path) as group:
+        answer = await group.call(change(attributes={"+priority.factor": "0"}))
+        assert (answer.code, answer.remark) == (29, "unsupported attribute: +priority.factor")
+        group.app.core.tables.groups.put(SubscriptionGroupConfig(group_name="G", attributes={"of.java": "1"}))
+        assert (await group.call(change(retryMaxTimes=3))).code == ResponseCode.SUCCESS
+        kept = group.app.core.tables.groups.get("G")
+        assert kept is not None
+        assert (kept.attributes, kept.retry_max_times) == ({"of.java": "1"}, 3)

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 import structlog
+from msgspec import structs
 
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.subscription_groups import MAX_GROUPS, SubscriptionGroups
+from rocketmq_broker.domain.tables.topic_attributes import altered_group_attributes
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.table_body import TableBody
@@ -82,6 +84,9 @@ class GroupAdmin:
             problem = f"there are {MAX_GROUPS} groups already"
         if problem is not None:
             raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, problem)
+        old = self._groups.get(group.group_name)
+        known = (old.attributes if old is not None else None) or {}
+        group = structs.replace(group, attributes=altered_group_attributes(known, group.attributes or {}))
         if self._groups.put(group):
             log.info("consumer group changed", group=group.group_name, by=peer.address)
         return background.awaited(answer_when_durable(request, self._file, self.replication_barrier()), "group")

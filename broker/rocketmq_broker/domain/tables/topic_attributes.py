@@ -1,6 +1,6 @@
-"""A topic's attributes and how a tool changes them: `+name=value,-name`.
+"""Attributes of topics and groups, and how a tool changes them: `+name=value,-name`.
 
-Source: rocketmq-all-5.3.3: AttributeUtil.java, TopicAttributes.java.
+Source: rocketmq-all-5.3.3: AttributeUtil.java, TopicAttributes.java, SubscriptionGroupManager.java.
 """
 
 from collections.abc import Mapping
@@ -38,6 +38,22 @@ def altered_attributes(current: Mapping[str, str], changes: str | None) -> dict[
             result[name] = value
         else:
             raise _refused(f"attribute {part[:80]!r}: +{name}= takes one of {', '.join(sorted(_ALLOWED[name]))}")
+    return result
+
+
+def altered_group_attributes(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """A group's attributes: `current` with `changes`, which tools send as `+name` or `-name` to value. This broker
+    knows none, so none can be added. Others come with an official broker's table: they stay, and can be removed.
+
+    Raises:
+        RequestRefusedError: another change (29).
+    """
+    result = dict(current)
+    for change, value in changes.items():
+        if change.startswith("-") and not value and change[1:] in current:
+            result.pop(change[1:], None)
+        elif current.get(change.removeprefix("+")) != value:
+            raise _refused(f"unsupported attribute: {change[:80]}")
     return result
 
 
