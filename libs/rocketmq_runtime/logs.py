@@ -3,16 +3,78 @@
 Messages are constant; everything that varies is a key, and its value is cut and cleaned (`log_values.py`), since most
 come from strangers. Logs of libraries (stdlib logging) pass through the same
 renderer.
+
+Lines are limited by their message, in all code, because what anybody sends must not fill the log. A line says how
+many were left out.
 """
 
 import logging
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import Processor
 
+from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.log_values import bound_values
 from rocketmq_settings.declare import LogFormat, LogLevel
+
+log = structlog.get_logger(__name__)
+
+LOG_SECONDS: Final = 60.0
+LINES_OF_EVENT: Final = 200
+"""Lines with the same message in LOG_SECONDS."""
+LINES: Final = 3000
+"""Lines of all messages in LOG_SECONDS."""
+NAMED: Final = 10
+"""Messages that the line about left out lines names."""
+
+
+class BoundedHandler(logging.StreamHandler[TextIO]):
+    """Writes at most LINES_OF_EVENT lines of one message and LINES of all in LOG_SECONDS, and before the next line, or
+    at the end, how many it and every `LogLimiter` left out. Lines below INFO and of CRITICAL always pass."""
+
+    def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: monotonic seconds."""
+        super().__init__(stream)
+        self._clock = clock
+        self._may_log = LogLimiter(clock, LOG_SECONDS, lines=LINES_OF_EVENT, total=LINES)
+        self._left_out: Counter[str] = Counter()
+        self._told = clock()
+        self._told_of = LogLimiter.left_out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, if it may be written."""
+        event = _event(record)
+        if logging.INFO <= record.levelno < logging.CRITICAL and not self._may_log(f"{record.name} {event}"):
+            if len(self._left_out) < LINES_OF_EVENT or event in self._left_out:
+                self._left_out[event] += 1
+            return
+        if self._clock() - self._told >= LOG_SECONDS:
+            self._tell()
+        super().emit(record)
+
+    def close(self) -> None:
+        """Say what was left out last."""
+        if self in logging.getLogger().handlers and not self.stream.closed:
+            self._tell()
+        super().close()
+
+    def _tell(self) -> None:
+        self._told, told_of = self._clock(), self._told_of
+        self._told_of = LogLimiter.left_out
+        most, self._left_out = dict(self._left_out.most_common(NAMED)), Counter()
+        if self._told_of > told_of:
+            log.warning("log lines left out", count=self._told_of - told_of, most=most)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """The message without what varies."""
+    message = record.msg
+    return str(message.get("event")) if isinstance(message, dict) else str(message)
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> None:
@@ -46,7 +108,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = BoundedHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -3,8 +3,10 @@
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -12,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_runtime import log_values, logs
+from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.log_values import MAX_ITEMS, MAX_TEXT, plain
 from rocketmq_settings.declare import LogFormat
+from tests.paths import ROOT
 
 NASTY = "\x1b]0;owned\x07\x00\r\n2026 [error] forged\u202e\x9b31m"
 
@@ -49,6 +53,75 @@ def test_tracebacks_keep_their_lines_only(monkeypatch: pytest.MonkeyPatch, log_f
     assert len(text) < 30_000
     if log_format == "json":
         assert json.loads(text)["exception"][0]["frames"]
+
+
+class TestFloods:
+    """What anybody sends fills no log, whatever code writes about it."""
+
+    @pytest.fixture
+    def now(self) -> list[float]:
+        return [0.0]
+
+    @pytest.fixture
+    def stream(self, monkeypatch: pytest.MonkeyPatch, now: list[float]) -> Iterator[io.StringIO]:
+        _, stream = written(monkeypatch, "json")
+        root = logging.getLogger()
+        before = root.handlers[0]
+        handler = logs.BoundedHandler(stream, clock=lambda: now[0])
+        handler.setFormatter(before.formatter)
+        root.handlers[:] = [handler]
+        yield stream
+        root.handlers[:] = [before]
+
+    def lines(self, stream: io.StringIO) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+    @pytest.mark.parametrize("library", [False, True])
+    def test_one_message(self, stream: io.StringIO, now: list[float], *, library: bool) -> None:
+        log, ours = logging.getLogger("library"), structlog.get_logger("m")
+        for number in range(10 * logs.LINES_OF_EVENT):
+            if library:
+                log.error("failed on connection %s", number, exc_info=ValueError(number))
+            else:
+                ours.error("request failed", code=number, exc_info=ValueError(number))
+        ours.info("another")
+        assert len(self.lines(stream)) == logs.LINES_OF_EVENT + 1
+        now[0] += logs.LOG_SECONDS
+        ours.info("another")
+        told, last = self.lines(stream)[-2:]
+        assert (told["event"], told["level"], last["event"]) == ("log lines left out", "warning", "another")
+        assert told["count"] == 9 * logs.LINES_OF_EVENT
+        event = "failed on connection %s" if library else "request failed"
+        assert told["most"] == {event: told["count"]}
+        ours.info("another")
+        now[0] += logs.LOG_SECONDS
+        ours.info("another")
+        assert [line["event"] for line in self.lines(stream)[-2:]] == ["another"] * 2, "nothing was left out since"
+
+    def test_all_messages(self, stream: io.StringIO) -> None:
+        log = structlog.get_logger("m")
+        for number in range(3 * logs.LINES):
+            log.info("message " + str(number))
+        assert len(self.lines(stream)) == logs.LINES
+        log.critical("the process ends")
+        assert self.lines(stream)[-1]["event"] == "the process ends"
+
+    def test_what_a_limiter_leaves_out_is_told_at_the_end(self, stream: io.StringIO) -> None:
+        may_log = LogLimiter(lambda: 0.0, 60)
+        assert [may_log("a host") for _ in range(5)].count(True) == 1
+        logging.getLogger().handlers[0].close()
+        assert [line["count"] for line in self.lines(stream)] == [4]
+
+    def test_every_process_writes_through_it(self) -> None:
+        """No package of a process has another way to its log."""
+        own = re.compile(r"StreamHandler\(|basicConfig\(|addHandler\(|print_exc\(|sys\.stderr\.write")
+        found = [
+            str(file.relative_to(ROOT))
+            for folder in ("libs/rocketmq_runtime", "broker", "broker_sidecar", "controller_core", "nameserver")
+            for file in (ROOT / folder).rglob("*.py")
+            if file.name != "logs.py" and own.search(file.read_text())
+        ]
+        assert found == []
 
 
 def test_long_values_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -472,7 +472,8 @@ class Peer(asyncio.Protocol):
         try:
             return encode_frame(answer)
         except ValueError as error:
-            log.exception("answer cannot be written", code=request.code, peer=self.address)
+            if self._may_log_failure(request):
+                log.exception("answer cannot be written", code=request.code, peer=self.address)
             return encode_frame(_failure(request, error))
 
     def _throttle(self) -> None:
