@@ -127,14 +127,15 @@ class ControllerService:
 
     def get_metadata(self) -> GetMetaDataResponseHeader:
         """1005, answered by every member."""
-        settings = self.config.settings
-        leader = self.leader()
+        settings, peers = self.config.settings, self.peers()
+        leader_id = self.replica.status().leader_id
+        leader = None if leader_id is None else peers.get(leader_id)
         return GetMetaDataResponseHeader(
             group=settings.group,
             controller_leader_id=None if leader is None else leader.id,
             controller_leader_address=None if leader is None else leader.address,
             is_leader=self.replica.is_leader,
-            peers="".join(f"{peer.id}:{peer.address};" for peer in self.peers().values()),
+            peers="".join(f"{peer.id}:{peer.address};" for peer in peers.values()),
             feature_level=FEATURE_LEVEL,
         )
 

@@ -1,7 +1,9 @@
 """The controller's settings: its keys (`rocketmq_settings.controller`), the checks across them, and what follows."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -70,7 +72,7 @@ class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
 
     @property
     def peers(self) -> Mapping[str, Peer]:
-        return parse_peers(self.controller_d_leger_peers)
+        return _known_peers(self.controller_d_leger_peers)
 
     @property
     def self_peer(self) -> Peer:
@@ -89,7 +91,7 @@ class ControllerSettings(UpdatableSettings, ControllerKeys, frozen=True):
     def _distances(self) -> tuple[int, int]:
         own = self.self_peer.port
         raft, grpc = (port - own if port else None for port in (self.controller_raft_port, self.controller_grpc_port))
-        return port_distances(self.peers.values(), raft, grpc)
+        return _known_distances(self.controller_d_leger_peers, raft, grpc)
 
     @property
     def raft_port(self) -> int:
@@ -146,6 +148,18 @@ def parse_peers(text: str) -> dict[str, Peer]:
     if len({peer.address for peer in peers.values()}) < len(peers):
         raise ValueError("controllerDLegerPeers: two members have the same address")
     return peers
+
+
+@functools.lru_cache(maxsize=16)
+def _known_peers(text: str) -> Mapping[str, Peer]:
+    """`parse_peers`; every 1005 asks."""
+    return MappingProxyType(parse_peers(text))
+
+
+@functools.lru_cache(maxsize=16)
+def _known_distances(peers: str, raft: int | None, grpc: int | None) -> tuple[int, int]:
+    """`port_distances` of the members that `peers` names."""
+    return port_distances(_known_peers(peers).values(), raft, grpc)
 
 
 def is_member_id(text: str) -> bool:
