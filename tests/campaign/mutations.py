@@ -37,7 +37,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         "rocketmq_controller.domain.requests.policy",
         "_among(group, group.sync_state_set, view, preferred, proven=True)",
         "_among(group, group.replicas, view, preferred)",
-        "strict",
+        "relaxed",
     ),
     "skip the fsync of the log": Mutation(
         "SYNC_FLUSH: a message is on the disk before it is acknowledged",
