@@ -71,7 +71,7 @@ interop: $(VERIFY) ## the tests with Spark and with official brokers and clients
 # Official brokers and Spark keep two cores busy: one file of them at a time, and beside it one of our own processes.
 together: $(VERIFY) ## make interop, and at the same time the rest of make test
 	$(BIN)/python -m tests.interop.needs
-	$(BIN)/python -m tests.gate together $(BY_FILE) --gate-lanes -m "processes or interop or java"
+	$(BIN)/python -m tests.gate together $(BY_FILE) --gate-lanes -m "processes or interop or java" $$($(BIN)/python -m tests.gate.marked)
 
 unstable: $(VERIFY) ## the tests that have left the gate, with the reasons
 	files=$$(grep -rlE 'mark\.unstable' tests --include='test_*.py' --exclude-dir=gate); \

@@ -14,6 +14,8 @@ import structlog
 
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from tests import unheard
+from tests.gate import marked
+from tests.gate.plugin import REPEATABLE
 from tests.needed import unavailable
 
 MEASURED = pytest.StashKey[list[str]]()
@@ -69,6 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.java)
         if item.nodeid.startswith("tests/sim/") or item.path.name in LONG:
             item.add_marker(pytest.mark.long)
+        if any(item.get_closest_marker(mark) for mark in REPEATABLE) and not marked.may_have(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: make together does not find this file, see tests/gate/marked.py")
     items.sort(key=_is_short)
 
 
