@@ -166,10 +166,15 @@ class Walker:
     def plain_records(self, until: int) -> Iterator[PlainRecord]:
         """The next records that begin before `until`, without checking their checksums, as long as they are of the most
         common kind. `offset` is behind each one that was taken; call `next` for the one that follows the last."""
-        segment = self._segment
-        if segment is None:
+        offset, segment = self.offset, self._segment
+        if offset >= self._limit:
             return
-        start, view, offset = segment.start, segment.view, self.offset
+        if segment is None or offset >= segment.end:
+            try:
+                segment = self._segment = self._files.segment_at(offset)
+            except OutOfRangeError:
+                return
+        start, view = segment.start, segment.view
         limit, until = min(segment.size, self._limit - start), min(until, segment.end)
         while offset < until:
             found = read_plain(view, offset - start, limit)
@@ -181,11 +186,11 @@ class Walker:
     def next(self) -> Record | None:
         """The record at `offset`, which moves behind it; None at the limit or where no record begins."""
         while True:
+            if self.offset >= self._limit:
+                self.ended = True
+                return None
             segment = self._segment
             if segment is None or self.offset >= segment.end:
-                if self.offset >= self._limit:
-                    self.ended = True
-                    return None
                 try:
                     segment = self._segment = self._files.segment_at(self.offset)
                 except OutOfRangeError as error:
