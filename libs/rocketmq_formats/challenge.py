@@ -7,6 +7,7 @@ proof is bound to one connection, one pair of members and one side.
 
 import hashlib
 import hmac
+import struct
 from typing import Final
 
 NONCE_SIZE: Final = 32
@@ -14,6 +15,7 @@ PROOF_SIZE: Final = 32
 SEAL_SIZE: Final = 16
 MIN_SECRET_SIZE: Final = 16
 """Bytes of a secret: fewer can be guessed."""
+_pack_sequence: Final = struct.Struct(">Q").pack
 
 
 def proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
@@ -40,9 +42,10 @@ class Seals:
 
     def next(self, payload: bytes | memoryview) -> bytes:
         """The seal of the next packet, 16 bytes: blake2b(key, sequence number (8, big-endian) + payload)."""
+        sequence = self._sequence
+        self._sequence = sequence + 1
         digest = self._keyed.copy()  # every replicated message comes here: a copy is cheaper than the key again
-        digest.update(b"".join((self._sequence.to_bytes(8, "big"), payload)))
-        self._sequence += 1
+        digest.update(_pack_sequence(sequence) + payload)
         return digest.digest()
 
     def opens(self, payload: bytes | memoryview, found: bytes | memoryview) -> bool:
