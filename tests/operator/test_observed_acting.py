@@ -1,11 +1,14 @@
 """What the operator finds out from sidecars that it asks again, about acting masters and groups without controllers;
 and from the name servers' specs."""
 
-from typing import Any, cast
+import asyncio
+from typing import Any, Self, cast
 
 import msgspec
 import pytest
+from grpc import StatusCode
 
+from rocketmq_api.channels import NoAnswerError
 from rocketmq_operator.controllers import sidecars as sidecars_module
 from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
 from rocketmq_operator.controllers.sidecars import Sidecars
@@ -50,6 +53,35 @@ async def test_a_sidecar_that_is_silent_for_a_moment_is_not_taken_for_dead(monke
     ready = msgspec.structs.replace(POD, ready=True)
     assert (await sidecars.poll([ready], again=True))["p"].replica == FULL, "its kubelet has heard of it"
     assert (await sidecars.poll([POD], again=True))["p"].replica is None
+
+
+class Silent:
+    """Stands for a client whose sidecar does not answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[float] = []
+
+    async def __aenter__(self) -> Self:
+        self.calls.append(asyncio.get_running_loop().time())
+        raise NoAnswerError("10.0.0.1:9880", StatusCode.UNAVAILABLE, "no route", {})
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.mark.looptime
+async def test_a_sidecar_that_stays_silent_is_asked_less_and_less_until_its_pod_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sidecars, silent = Sidecars(), Silent()
+    monkeypatch.setattr(sidecars, "_client", lambda *_: silent)
+    began = asyncio.get_running_loop().time()
+    for _ in range(80):
+        await sidecars.poll([POD])
+        await asyncio.sleep(0.5)
+    assert [round(at - began, 1) for at in silent.calls] == [0.0, 0.5, 1.5, 3.5, 7.5, 15.5, 23.5, 31.5, 39.5]
+    await sidecars.poll([msgspec.structs.replace(POD, ready=True)])
+    assert len(silent.calls) == 10
 
 
 class NoQuorum:

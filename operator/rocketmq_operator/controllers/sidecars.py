@@ -20,9 +20,18 @@ from rocketmq_operator.domain.plan.groups.state import sidecar_address
 POLL_TIMEOUT: Final = 1.0
 """Seconds to wait for an answer; a pod that starts has no sidecar yet."""
 POLL_INTERVAL: Final = 0.5
-"""Seconds between two calls to a sidecar that does not answer."""
+"""Seconds between two calls to a sidecar; after each call without an answer twice as many, up to `LAST_INTERVAL`."""
+LAST_INTERVAL: Final = 8.0
 
 log = structlog.get_logger(__name__)
+
+
+class _NextPoll(msgspec.Struct, frozen=True):
+    """`at` in the loop's time. A pod whose readiness is not `ready` any more is polled at once."""
+
+    at: float
+    interval: float
+    ready: bool
 
 
 class Sidecars:
@@ -30,7 +39,7 @@ class Sidecars:
 
     def __init__(self) -> None:
         self._known: dict[str, SidecarState] = {}
-        self._polled: dict[str, float] = {}
+        self._next_polls: dict[str, _NextPoll] = {}
         self._tls: dict[str, tuple[str, ClientTls | None]] = {}
         """By uid of the pod: its sidecar's address, and the certificate for calls to it."""
 
@@ -45,7 +54,7 @@ class Sidecars:
         """
         wanted = [pod for pod in pods if pod.running and pod.ip and not pod.deleting]
         self._tls.update((pod.uid, (sidecar_address(pod), tls if pod.grpc_tls else None)) for pod in wanted)
-        asked = [pod for pod in wanted if (again or not self._complete(pod.uid)) and self._due(pod.uid)]
+        asked = [pod for pod in wanted if (again or not self._complete(pod.uid)) and self._due(pod)]
         if asked:
             await asyncio.gather(*(self._poll_pod(pod) for pod in asked))
         return {pod.uid: self._known[pod.uid] for pod in wanted if pod.uid in self._known}
@@ -66,30 +75,33 @@ class Sidecars:
             del self._known[uid]
         for uid in self._tls.keys() - uids:
             del self._tls[uid]
-        for uid in self._polled.keys() - uids:
-            del self._polled[uid]
+        for uid in self._next_polls.keys() - uids:
+            del self._next_polls[uid]
 
     def _complete(self, uid: str) -> bool:
         state = self._known.get(uid)
         return state is not None and state.broker_id is not None
 
-    def _due(self, uid: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        if now - self._polled.get(uid, -POLL_INTERVAL) < POLL_INTERVAL:
-            return False
-        self._polled[uid] = now
-        return True
+    def _due(self, pod: Pod) -> bool:
+        last = self._next_polls.get(pod.uid)
+        return last is None or last.ready != pod.ready or asyncio.get_running_loop().time() >= last.at
 
     async def _poll_pod(self, pod: Pod) -> None:
+        began, last = asyncio.get_running_loop().time(), self._next_polls.get(pod.uid)
+        # A reconcile waits for the call. One without an answer, a second long, must not be part of each of them.
+        interval = POLL_INTERVAL if last is None or last.ready != pod.ready else min(2 * last.interval, LAST_INTERVAL)
         try:
             async with self._client(sidecar_address(pod), POLL_TIMEOUT) as client:
                 self._keep(pod.uid, await client.get_replica())
+                interval = POLL_INTERVAL
         except (ApiError, OSError) as error:
             log.debug("sidecar does not answer", pod=pod.name, error=str(error))
             if (known := self._known.get(pod.uid)) is not None:
                 # A ready pod has answered its kubelet: one call that takes too long must not make it look dead.
                 replica = known.replica if pod.ready else None
                 self._known[pod.uid] = msgspec.structs.replace(known, acting=False, replica=replica)
+        finally:
+            self._next_polls[pod.uid] = _NextPoll(at=began + interval, interval=interval, ready=pod.ready)
 
     def _client(self, address: str, timeout: float = TIMEOUT) -> SidecarClient:
         tls = next((tls for at, tls in self._tls.values() if at == address), None)
