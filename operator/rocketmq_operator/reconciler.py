@@ -203,9 +203,9 @@ class Reconciler:
         )
         if status == _without_verification(before):
             return
-        self._recorder.record_event(body, Event(reason, message, warning=True))
         with contextlib.suppress(NotFoundError, ConflictError):
             await self._executor.write_status(body, status)
+            self._recorder.record_event(body, Event(reason, message, warning=True))
 
     async def _run_worker(self) -> None:
         while True:

@@ -6,6 +6,7 @@ from rocketmq_operator.execute import StepFailedError
 from rocketmq_operator.kubernetes.cache import Key
 from rocketmq_operator.reconciler import FIRST_REPEAT
 from rocketmq_resources import names
+from rocketmq_resources.decoding import SpecError
 from tests.operator.model.whole import MARKER, RESOURCES, Whole
 
 pytestmark = pytest.mark.looptime
@@ -68,6 +69,27 @@ async def test_a_status_is_not_written_to_another_resource_of_that_name(model: W
     await model.reconcile(GROUP)
     assert model.resource("BrokerGroup")["metadata"]["uid"] != body["metadata"]["uid"]
     assert "status" not in model.resource("BrokerGroup")
+
+
+async def test_a_refusal_that_is_not_written_has_no_event(model: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user mends the resource while the operator is about to write that it is wrong."""
+    events: list[str] = []
+    monkeypatch.setattr(model.reconciler._recorder, "record_event", lambda _body, event: events.append(event.reason))
+
+    async def mend() -> None:
+        model.edit("BrokerGroup", replicas=3)
+
+    model.edit("BrokerGroup", replicas=-1)
+    deliver_all(model)
+    model.kube.before_status = mend
+    with pytest.raises(SpecError):
+        await model.reconciler.reconcile(GROUP)
+    assert events == []
+    model.edit("BrokerGroup", replicas=-1)
+    deliver_all(model)
+    with pytest.raises(SpecError):
+        await model.reconciler.reconcile(GROUP)
+    assert events == ["InvalidSpec"]
 
 
 async def test_an_object_that_replaced_the_observed_one_is_looked_at_first(model: Whole) -> None:
