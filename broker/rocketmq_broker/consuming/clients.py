@@ -51,7 +51,7 @@ MAX_GROUPS_PER_HEARTBEAT = 1000
 MAX_SUBSCRIPTIONS = 1000
 """Of one group."""
 MAX_PRODUCERS_ANSWERED = 20_000
-"""In one answer to 328: it has to fit a frame, and is encoded in one step."""
+"""In one answer to 328: it has to fit a frame, and is made in one step of some 40 ms."""
 MAX_TAGS = 1000
 """Of one subscription."""
 

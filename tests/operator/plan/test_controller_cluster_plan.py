@@ -29,6 +29,8 @@ class Quorum:
         self.revisions = dict.fromkeys(range(self.count), "one")
         self.stopping: set[int] = set()
         self.down: set[int] = set()
+        self.unready: set[int] = set()
+        """Running and connected, but not ready."""
         self.leader: int | None = 0
         self.term = 1
         self.actions: list[act.Action] = []
@@ -49,7 +51,7 @@ class Quorum:
                 uid=f"{ordinal}-{self.uids[ordinal]}",
                 ip="10.0.0.1",
                 revision=self.revisions[ordinal],
-                ready=ordinal not in self.down,
+                ready=ordinal not in self.down | self.unready,
                 running=ordinal not in self.down,
                 deleting=ordinal in self.stopping,
             )

@@ -184,6 +184,12 @@ def stopped(quorum: Quorum) -> None:
     quorum.spec = {**quorum.spec, "paused": True}
 
 
+def stopped_with_a_pod_that_is_not_ready(quorum: Quorum) -> None:
+    """It is connected: its readiness has another reason."""
+    stopped(quorum)
+    quorum.unready = {1}
+
+
 def stopped_halfway(quorum: Quorum) -> None:
     old_revision(quorum)
     stopped(quorum)
@@ -199,6 +205,7 @@ def stopped_halfway(quorum: Quorum) -> None:
         (larger, "False StorageGrowing"),
         (stopped, "Unknown Paused"),
         (stopped_halfway, "Unknown Paused"),
+        (stopped_with_a_pod_that_is_not_ready, "False PodsNotReady"),
     ],
 )
 def test_a_controller_cluster(change: Callable[[Quorum], None], expected: str) -> None:

@@ -150,13 +150,13 @@ def _ready(
         return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
     if connected < wanted:
         return condition("Ready", holds=False, reason="MembersMissing", message=count)
-    if observed.cluster.spec.paused:
+    ready = sum(1 for pod in observed.pods if pod.ready and not pod.deleting)
+    if observed.cluster.spec.paused and ready >= wanted:
         message = "spec.paused is set: what this generation changes waits until it is unset"
         return condition("Ready", holds=None, reason="Paused", message=message)
     if moving.status == "True":
         return condition("Ready", holds=False, reason=moving.reason, message=moving.message)
     if phase != "Running":
-        ready = sum(1 for pod in observed.pods if pod.ready and not pod.deleting)
         return condition("Ready", holds=False, reason="PodsNotReady", message=f"{ready} of {wanted} pods ready")
     return condition("Ready", holds=True, reason="AllConnected", message=count)
 
