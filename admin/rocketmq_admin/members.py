@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketmq_admin.errors import AdminError, ClusterRefusedError, UnreachableError
 from rocketmq_api import channels
-from rocketmq_api.channels import ApiError, ClientTls, NoAnswerError
+from rocketmq_api.channels import AbortedError, ApiError, ClientTls, NoAnswerError
 from rocketmq_api.controllers import ControllersClient
 from rocketmq_api.group_view import MemberView, QuorumView
 
@@ -100,4 +100,10 @@ async def _client(quorum: Quorum, timeout: float) -> AsyncIterator[ControllersCl
 
 
 def _as_admin_error(error: channels.ApiError) -> AdminError:
-    return UnreachableError(str(error)) if isinstance(error, NoAnswerError) else ClusterRefusedError(str(error))
+    match error:
+        case NoAnswerError():
+            return UnreachableError(str(error))
+        case AbortedError():
+            return ClusterRefusedError(f"{error}: see getControllerMembers, and repeat the command if it is not done")
+        case _:
+            return ClusterRefusedError(str(error))

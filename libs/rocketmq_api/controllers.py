@@ -13,7 +13,16 @@ import grpc
 from grpc import aio
 
 from rocketmq_api import controller_admin_pb2 as pb
-from rocketmq_api.channels import ApiError, ClientTls, NoAnswerError, RefusedError, call, open_channel, typed_errors
+from rocketmq_api.channels import (
+    AbortedError,
+    ApiError,
+    ClientTls,
+    NoAnswerError,
+    RefusedError,
+    call,
+    open_channel,
+    typed_errors,
+)
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_api.group_view import GroupChange, GroupView, Liveness, MemberView, QuorumView, ReplicaStanding
 
@@ -175,7 +184,7 @@ class ControllersClient:
         it has caught up: see `members`."""
         request = pb.AddMemberRequest(id=member_id, address=address)
         try:
-            await self._call_leader(lambda stub, seconds: stub.AddMember(request, timeout=seconds))
+            await self._call_leader(lambda stub, seconds: stub.AddMember(request, timeout=seconds), repeats=True)
         except RefusedError as error:
             if error.status is not grpc.StatusCode.ALREADY_EXISTS or not await self._has(member_id, address):
                 raise
@@ -184,7 +193,7 @@ class ControllersClient:
         """Remove a controller; committed when this returns. Succeeds if it is not a member."""
         request = pb.RemoveMemberRequest(id=member_id)
         try:
-            await self._call_leader(lambda stub, seconds: stub.RemoveMember(request, timeout=seconds))
+            await self._call_leader(lambda stub, seconds: stub.RemoveMember(request, timeout=seconds), repeats=True)
         except RefusedError as error:
             if error.status is not grpc.StatusCode.NOT_FOUND:
                 raise
@@ -206,9 +215,14 @@ class ControllersClient:
         await self.close()
 
     async def _call_leader(
-        self, ask: Callable[[ControllerAdminStub, float], Awaitable[T]], *, attempt: float = ATTEMPT
+        self,
+        ask: Callable[[ControllerAdminStub, float], Awaitable[T]],
+        *,
+        attempt: float = ATTEMPT,
+        repeats: bool = False,
     ) -> T:
-        """For calls that are safe to repeat on another member."""
+        """For calls that are safe to repeat on another member. `repeats`: also after an answer that leaves the outcome
+        open, since a change that was made is recognized."""
         deadline = self._deadline()
         while True:
             address = self._leader
@@ -216,7 +230,8 @@ class ControllersClient:
             try:
                 return await call(address, ask(self._stubs[address], seconds))
             except ApiError as error:
-                if not _another_may_answer(error) or self._now() >= deadline:
+                again = _another_may_answer(error) or (repeats and isinstance(error, AbortedError))
+                if not again or self._now() >= deadline:
                     raise
             await self._turn(address)
 

@@ -26,6 +26,8 @@ class Member(ControllerAdminServicer):
         self.leads = False
         self.hangs = False
         self.refusal: tuple[grpc.StatusCode, str] | None = None
+        self.next_refusal: tuple[grpc.StatusCode, str] | None = None
+        """Of the change of the members after the one with `refusal`."""
         self.groups: list[pb.Group] = []
         self.changes: asyncio.Queue[pb.WatchGroupsResponse] = asyncio.Queue()
         self.asked: list[Any] = []
@@ -57,6 +59,21 @@ class Member(ControllerAdminServicer):
     async def CleanBrokerData(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._only_leader(request, context)
         return pb.CleanBrokerDataResponse()
+
+    async def AddMember(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._change(request, context)
+        return pb.AddMemberResponse()
+
+    async def RemoveMember(self, request: Any, context: Any) -> Any:  # noqa: N802
+        await self._change(request, context)
+        return pb.RemoveMemberResponse()
+
+    async def _change(self, request: Any, context: Any) -> None:
+        refusal, self.refusal = self.refusal, self.next_refusal
+        if refusal is not None:
+            self.asked.append(request)
+            await context.abort(*refusal)
+        await self._only_leader(request, context)
 
     async def GetMembers(self, request: Any, context: Any) -> Any:  # noqa: N802
         leader = self.name if self.leads else ""
@@ -114,6 +131,25 @@ async def test_no_leader_for_too_long() -> None:
         with pytest.raises(RefusedError, match="not leader"):
             await client.get_group("b")
         assert all(member.asked for member in members)
+
+
+LOST = grpc.StatusCode.ABORTED, "leadership was lost: its outcome is unknown"
+
+
+async def test_a_change_of_the_members_is_repeated_until_its_outcome_is_known() -> None:
+    """The change had been made: the repetition recognizes that."""
+    async with quorum() as (members, client):
+        members[0].leads = True
+        members[0].refusal, members[0].next_refusal = LOST, (grpc.StatusCode.ALREADY_EXISTS, "it is a member")
+        await client.add_member("n0", "a:1")
+        members[0].refusal, members[0].next_refusal = LOST, (grpc.StatusCode.NOT_FOUND, "no such member")
+        await client.remove_member("n9")
+        members[0].refusal, members[0].next_refusal = LOST, None
+        await client.remove_member("n9")
+        members[0].refusal = members[0].next_refusal = LOST
+        client._timeout = 0.0
+        with pytest.raises(AbortedError, match="outcome is unknown"):
+            await client.remove_member("n9")
 
 
 async def test_a_refusal_by_the_leader_is_final() -> None:

@@ -17,6 +17,7 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.controller import RegisterBrokerToControllerRequestHeader
 from tests.processes.kit import address_of, call_leader, fill, logged, make_group, metric, wait_until
 
+REPEATED = ("cannot read changes", "try again in a moment", "outcome is unknown")
 REMOVED = "this member was removed from the quorum: stop it and delete its store"
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -43,15 +44,14 @@ def admin(cluster: ControllerCluster, command: str, *arguments: str) -> subproce
 
 
 def change(cluster: ControllerCluster, command: str, *arguments: str) -> str:
-    """Repeat the command until the log has the members, and no other change is in progress."""
+    """Repeat the command as an operator would: until the log has the members, no other change is in progress, and the
+    outcome is known (a leader that stalls loses its leadership)."""
     done: list[subprocess.CompletedProcess[str]] = []
 
     def succeeds() -> bool:
         done.append(admin(cluster, command, *arguments))
         errors = done[-1].stderr
-        return done[-1].returncode == 0 or (
-            "cannot read changes" not in errors and "try again in a moment" not in errors
-        )
+        return done[-1].returncode == 0 or not any(reason in errors for reason in REPEATED)
 
     wait_until(succeeds, command)
     assert done[-1].returncode == 0, done[-1].stderr
