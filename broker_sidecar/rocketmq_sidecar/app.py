@@ -201,6 +201,7 @@ class SidecarApp:
             on_caught_up=agent.caught_up,
             on_repaired=agent.broker.repaired,
             on_suspected=agent.broker.suspected,
+            controllers=lambda: agent.controllers_group,
         )
 
 

@@ -61,6 +61,7 @@ class ReplicaApi:
                 master_flush_offset=self._store.flushed_offset,
                 master_address=self._address,
                 log_audit=True,
+                ha_introduction=True,
                 mapped_file_size_commit_log=self._settings.mapped_file_size_commit_log,
                 enable_controller_mode=None if self._settings.enable_controller_mode else False,
                 group_settings=self._replica.named_settings,

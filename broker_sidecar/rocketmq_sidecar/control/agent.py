@@ -186,6 +186,12 @@ class Agent:
         )
         return "; ".join(filter(None, remarks)) or None
 
+    @property
+    def controllers_group(self) -> str | None:
+        """The group of the controllers, once it is known."""
+        controllers = None if self.machine is None else self.machine.controllers
+        return None if controllers is None else controllers.finder.group
+
     # broker_side.BrokerEvents
 
     def on_hello(self, hello: Hello) -> None:

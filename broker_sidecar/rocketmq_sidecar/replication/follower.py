@@ -65,6 +65,8 @@ class Follower:
         self.ha_address = ""
         self.audits = False
         """The master serves audit requests: it is a native one."""
+        self.introduces = False
+        """The master wants to know who connects to its HA address: it is a native one."""
         self.connection: MasterConnection | None = None
         self._client = client
         self._lock = lock
@@ -184,7 +186,7 @@ class Follower:
         check_group(self._group, header)
         if not header.master_ha_address:
             raise NotMasterYetError(f"{self.address} is not master yet")
-        self.audits = header.log_audit is True
+        self.audits, self.introduces = header.log_audit is True, header.ha_introduction is True
         self._compare_settings(header)
         return header.master_ha_address
 

@@ -24,6 +24,7 @@ from rocketmq_formats.replication.frames import (
 from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, State
+from rocketmq_sidecar.domain.replication.ha_introduction import SlaveIntroduction
 from rocketmq_sidecar.domain.replication.ha_slave import Action, FutureEpochError, Record, SlaveSession, Truncate
 from rocketmq_sidecar.domain.replication.truncate import TruncationError, check_cut
 from rocketmq_sidecar.replication.epoch_store import EpochStore
@@ -50,7 +51,7 @@ class MasterConnection:
         sock: socket.socket,
         session: SlaveSession,
         *,
-        challenge: SlaveChallenge | None = None,
+        challenge: SlaveChallenge | SlaveIntroduction | None = None,
         files: MappedFiles,
         epoch_store: EpochStore,
         truncate_broker: Callable[[int], Awaitable[None]],
@@ -116,7 +117,7 @@ class MasterConnection:
                 self._send(self.session.on_connected())
             else:
                 self._send(self._challenge.begin())
-                late = ConnectionError(f"the master did not authenticate itself within {PROOF_TIMEOUT:g} s")
+                late = ConnectionError(f"the master did not say who it is within {PROOF_TIMEOUT:g} s")
                 self._proof_timer = self.loop.call_later(PROOF_TIMEOUT, self.end, late)
         except OSError as error:
             self.end(error)

@@ -17,9 +17,11 @@ from rocketmq_formats.challenge import NONCE_SIZE
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.remoting.controller import SyncStateSet
 from rocketmq_formats.replication.frames import SlaveHandshake
+from rocketmq_formats.replication.introduction import Introduction, Reception
 from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.sockets import listen, listen_error
 from rocketmq_sidecar.audit.audit_server import AuditServer
+from rocketmq_sidecar.domain.replication import ha_introduction
 from rocketmq_sidecar.domain.replication.ha_challenge import MasterChallenge, Trust
 from rocketmq_sidecar.domain.replication.ha_master import CONFIRM_DELAY, FlowControl, MasterSession
 from rocketmq_sidecar.domain.replication.mastership import CatchUpWatch, Mastership
@@ -57,6 +59,7 @@ class HaServer:
         self,
         *,
         trust: Trust,
+        names: Callable[[], Introduction],
         auditor: AuditServer,
         heartbeat_interval: float,
         housekeeping_interval: float,
@@ -75,6 +78,7 @@ class HaServer:
         self.loop = asyncio.get_running_loop()
         self.mastership: Mastership | None = None
         self.connections: dict[SlaveConnection, None] = {}
+        self._names = names
         self._trust = trust
         self._auditor = auditor
         self._by_id: dict[int, SlaveConnection] = {}
@@ -271,6 +275,9 @@ class HaServer:
             raise FrameError(
                 f"a slave with this master's own brokerId {handshake.broker_id}: its .broker.meta is a copy"
             )
+        named = connection.introduction
+        if named is not None and named.broker_id != handshake.broker_id:
+            raise FrameError(f"named itself broker {named.broker_id}, its handshake is of broker {handshake.broker_id}")
         proven = connection.challenge.slave_id
         if proven is not None and proven != handshake.broker_id:
             raise FrameError(f"authenticated as broker {proven}, but its handshake is of broker {handshake.broker_id}")
@@ -285,6 +292,10 @@ class HaServer:
             older.close("the same brokerId connected again")
         if master is not None:
             master.on_handshake(handshake)
+
+    def introduced(self, slave: Introduction) -> Reception:
+        """What to answer a slave that names itself."""
+        return ha_introduction.receive(slave, self._names())
 
     def _identified(self, connection: SlaveConnection) -> None:
         timer = self._unidentified.pop(connection, None)

@@ -1,6 +1,7 @@
 """Builds the slave's connections to its master: replication, and audit requests. Used by `replication`, for `follower`.
 
-All of them begin with the same challenge, if the group has a secret.
+All of them begin with the same challenge, if the group has a secret. Without one, replication from a native master
+begins with an introduction.
 """
 
 import secrets
@@ -9,9 +10,11 @@ from collections.abc import Awaitable, Callable
 
 from rocketmq_formats.challenge import NONCE_SIZE
 from rocketmq_formats.replication.frames import SlaveHandshake
+from rocketmq_formats.replication.introduction import Introduction
 from rocketmq_sidecar.audit.audit_link import AuditLink
 from rocketmq_sidecar.audit.ha_reader import HaReader
 from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, Trust
+from rocketmq_sidecar.domain.replication.ha_introduction import SlaveIntroduction
 from rocketmq_sidecar.domain.replication.ha_slave import SlaveSession
 from rocketmq_sidecar.replication.audit_watch import AuditWatch
 from rocketmq_sidecar.replication.follower import Follower
@@ -28,12 +31,14 @@ class MasterConnector:
         replica_log: ReplicaLog,
         audit_watch: AuditWatch,
         *,
+        controllers: Callable[[], str | None],
         truncate_broker: Callable[[int], Awaitable[None]],
         on_replicated: Callable[[int, int], None],
     ) -> None:
-        """`truncate_broker` and `on_replicated` as in `MasterConnection`."""
+        """`controllers` as in `Replication`, `truncate_broker` and `on_replicated` as in `MasterConnection`."""
         self._settings, self._trust = settings, trust
         self._log, self._audit_watch = replica_log, audit_watch
+        self._controllers = controllers
         self._truncate_broker, self._on_replicated = truncate_broker, on_replicated
         self._last: MasterConnection | None = None
         """The last connection to a master."""
@@ -60,7 +65,7 @@ class MasterConnector:
         connection = self._last = MasterConnection(
             sock,
             session,
-            challenge=self._challenge(epoch, follower, broker_id),
+            challenge=self._challenge(epoch, follower, broker_id) or self._introduction(follower, broker_id),
             files=replica_log.files,
             epoch_store=replica_log.epoch_store,
             truncate_broker=self._truncate_broker,
@@ -98,3 +103,11 @@ class MasterConnector:
             epoch=epoch,
             nonce=secrets.token_bytes(NONCE_SIZE),
         )
+
+    def _introduction(self, follower: Follower, broker_id: int) -> SlaveIntroduction | None:
+        """For a native master; None for others, which do not read it."""
+        if not follower.introduces:
+            return None
+        settings = self._settings
+        names = settings.broker_cluster_name, settings.name
+        return SlaveIntroduction(Introduction(*names, broker_id, follower.master_id, self._controllers()))

@@ -19,6 +19,7 @@ from rocketmq_formats.remoting.ha_info import GroupName
 from rocketmq_formats.replica_link import Hello, LogState
 from rocketmq_formats.replica_link import Replication as Progress
 from rocketmq_formats.replication.challenge import group_digest
+from rocketmq_formats.replication.introduction import Introduction
 from rocketmq_runtime.background import completed
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_sidecar.audit.audit_server import AuditServer
@@ -70,6 +71,7 @@ class Replication:
         on_caught_up: Callable[[], None] = lambda: None,
         on_repaired: Callable[[int, int], None] = lambda _start, _end: None,
         on_suspected: Callable[[int], None] = lambda _offset: None,
+        controllers: Callable[[], str | None] = lambda: None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """
@@ -98,6 +100,7 @@ class Replication:
                 each connection.
             on_repaired: slave: `(start, end)` for `replica_link.Repaired`.
             on_suspected: `(offset)` for `replica_link.Suspected`.
+            controllers: the group of this replica's controllers, None if it is not known.
             wall_clock: seconds since 1970, for the epochs of a log without controllers.
         """
         self.settings = settings
@@ -107,6 +110,7 @@ class Replication:
         self._on_replicas_caught_up = on_replicas_caught_up
         self._on_aligned, self._on_caught_up = on_aligned, on_caught_up
         self._wall_clock = wall_clock
+        self._controllers = controllers
         self._log = ReplicaLog(settings)
         self._broker_id = -1
         self._server: HaServer | None = None
@@ -134,6 +138,7 @@ class Replication:
             self._trust,
             self._log,
             self._audit_watch,
+            controllers=controllers,
             truncate_broker=self._truncate_broker,
             on_replicated=self._replicated,
         )
@@ -152,6 +157,7 @@ class Replication:
         not_catchup = settings.ha_max_time_slave_not_catchup / 1000
         self._server = HaServer(
             trust=self._trust,
+            names=self._names,
             auditor=self._auditor,
             heartbeat_interval=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_interval=settings.ha_housekeeping_interval / 1000,
@@ -184,6 +190,11 @@ class Replication:
     def ha_port(self) -> int:
         """The port in use; equals `ha_listen_port` unless that was 0."""
         return self._ha_port
+
+    def _names(self) -> Introduction:
+        """As master."""
+        names = self.settings.broker_cluster_name, self.settings.name
+        return Introduction(*names, self._broker_id, self._broker_id, self._controllers())
 
     def set_broker_id(self, broker_id: int) -> None:
         """This replica's id: at the controllers (from 1), or as configured; needed before a role."""

@@ -14,13 +14,14 @@ import structlog
 
 from rocketmq_formats.challenge import Seals
 from rocketmq_formats.errors import FrameError
-from rocketmq_formats.replication import audit
+from rocketmq_formats.replication import audit, introduction
 from rocketmq_formats.replication.frames import (
     SlaveHandshake,
     SlaveStream,
     encode_master_handshake,
     encode_transfer_header,
 )
+from rocketmq_formats.replication.introduction import Introduction, Reception
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.domain.replication.ha_challenge import ChallengeError, MasterChallenge, State
 from rocketmq_sidecar.domain.replication.ha_master import Batch, MasterSession
@@ -49,6 +50,9 @@ class Server(Protocol):
 
     def on_handshake(self, connection: "SlaveConnection", handshake: SlaveHandshake) -> None:
         """A slave has identified itself; raises `FrameError` if that cannot be."""
+
+    def introduced(self, slave: Introduction) -> Reception:
+        """What to answer a slave that names itself."""
 
     def connected(self, connection: "SlaveConnection") -> None:
         """Its first acknowledgement came."""
@@ -81,7 +85,9 @@ class SlaveConnection:
         self._stream: SlaveStream | None = None
         """None before the challenge is over."""
         self._first = b""
-        """What came after the challenge, until it is known whether it is an audit request."""
+        """What came after the challenge, until it is known what it begins."""
+        self.introduction: Introduction | None = None
+        """As whom a slave without the secret has named itself."""
         self._seals: Seals | None = None
         self._head: memoryview | None = None
         self._slice: FileSlice | None = None
@@ -136,6 +142,8 @@ class SlaveConnection:
             if challenge.state is not State.OVER:
                 return []
             self._first += challenge.rest()
+            if self.introduction is None and introduction.begins(self._first) and not self._introduce():
+                return []
             is_audit = audit.begins(self._first)
             if is_audit is None:
                 return []
@@ -145,6 +153,23 @@ class SlaveConnection:
                 return []
             self._stream, self._seals, data = SlaveStream(challenge.opening), challenge.sealing, self._first
         return self._stream.receive(data)
+
+    def _introduce(self) -> bool:
+        """Answer a slave that names itself; False if its name is not complete yet.
+
+        Raises:
+            ChallengeError: it is not of this master's.
+        """
+        found = introduction.decode(self._first, introduction.Introduction)
+        if found is None:
+            return False
+        self.introduction, self._first = found
+        reception = self._server.introduced(self.introduction)
+        answer = introduction.encode(reception)
+        if reception.refused is not None:
+            raise ChallengeError(f"it is not a slave of this master: {reception.refused}", answer)
+        self._send(answer)  # short, and nothing waits to be sent, so the socket has room
+        return True
 
     def _sealed(self, packet: bytes) -> bytes:
         return packet if self._seals is None else packet + self._seals.next(packet)

@@ -23,6 +23,8 @@ class ExchangeHAInfoHeader(Header, frozen=True):
     master_address: str | None = None
     log_audit: bool | None = None
     """A native master answers questions about its log (`replication.audit`) at its HA address. Java's do not say it."""
+    ha_introduction: bool | None = None
+    """A native master wants to know who connects to its HA address (`replication.introduction`)."""
     mapped_file_size_commit_log: Int64 | None = None
     enable_controller_mode: bool | None = None
     """A native master's settings under their keys: a slave with others does not follow. Java's do not name theirs."""

@@ -59,6 +59,8 @@ class Replica:
         """What the broker says of the log's bytes."""
         self.native = True
         """Its broker says that it answers questions about the log."""
+        self.controllers: str | None = None
+        """controllerDLegerGroup of its controllers."""
         self.changed = asyncio.Event()
         self.set_epoch = 0
         self.wall_time = 2_000_000_000.0
@@ -85,6 +87,7 @@ class Replica:
             on_replicas_caught_up=self._on_replicas_caught_up,
             on_repaired=self._on_repaired,
             on_suspected=self._on_suspected,
+            controllers=lambda: self.controllers,
             wall_clock=lambda: self.wall_time,
         )
         self.agree_at_once = True
@@ -239,6 +242,7 @@ class Replica:
         header = ExchangeHAInfoHeader(
             master_ha_address=f"127.0.0.1:{self.replication.ha_port}" if master else None,
             log_audit=self.native or None,
+            ha_introduction=self.native or None,
             enable_controller_mode=None if self.replication.settings.enable_controller_mode else False,
         )
         return response(request, 0, header=header)
