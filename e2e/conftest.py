@@ -21,6 +21,9 @@ BUILD = ROOT / "build" / "e2e"
 TEST_SECONDS = 600
 """For tests without a time-out of their own: more than the 120 s of the other suites, since pods start and stop."""
 CLUSTER = pytest.StashKey[Cluster]()
+UNHEARD = pytest.StashKey[set[str]]()
+"""Lines of logs for which a test has failed already: namespaces of the session are read after each module."""
+MOST_UNHEARD = 20
 HOST_PATH = "kubernetes.io/host-path"
 MOST_EVIDENCE = 10
 """Failures of a session that leave evidence: when everything fails, the first ones say why."""
@@ -139,13 +142,23 @@ def apache_image(node_images: Mapping[str, str]) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def _namespaces_of_this_module(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Deletes them at the module's end; with --keep-cluster those of a module with failures stay."""
+    """Deletes them at the module's end; with --keep-cluster those of a module with failures stay.
+
+    The module's last test fails if a log there, or in a namespace of the session, tells of an error that reached no
+    one.
+    """
     failed = request.session.testsfailed
     yield
     cluster = request.config.stash.get(CLUSTER, None)
-    if cluster is None or (request.config.option.keep_cluster and request.session.testsfailed > failed):
+    if cluster is None:
         return
-    cluster.delete_namespaces(*[name for name, scope in cluster.namespaces.items() if scope == "module"])
+    told = request.config.stash.setdefault(UNHEARD, set())
+    heard = [line for line in evidence.unheard(cluster, list(cluster.namespaces)) if line not in told]
+    told.update(heard)
+    if not (request.config.option.keep_cluster and (heard or request.session.testsfailed > failed)):
+        cluster.delete_namespaces(*[name for name, scope in cluster.namespaces.items() if scope == "module"])
+    if heard:
+        pytest.fail("errors that reached no one:\n" + "\n".join(heard[:MOST_UNHEARD]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -257,3 +257,37 @@ def until_a_lock_is_waited_for(count: int) -> None:
     ):
         assert time.monotonic() < ends
         time.sleep(0.01)
+
+
+class Logs(Cluster):
+    """A cluster that has nothing but logs, by pod; None: the pod is gone before anybody reads its log."""
+
+    def __init__(self, logs: Mapping[str, str | None], *, there: bool = True) -> None:
+        super().__init__("none", kubectl="false", kubeconfig=Path("/dev/null"))
+        self._logs, self._there = logs, there
+
+    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 0) -> str:  # noqa: A002
+        del input, timeout
+        if "logs" in arguments:
+            log = self._logs[arguments[arguments.index("logs") + 1]]
+            if log is None:
+                raise KubectlError("pods not found")
+            return log
+        if not self._there:
+            raise KubectlError("namespaces not found")
+        status = {"containerStatuses": [{"name": "main", "restartCount": 1}]}
+        return json.dumps({"items": [{"metadata": {"name": name}, "status": status} for name in self._logs]})
+
+
+def test_errors_that_reached_no_one_are_found_in_logs() -> None:
+    bad = (
+        "2026-11-29T20:00:00Z Task exception was never retrieved",
+        "2026-11-29T20:00:01Z x.py:1: RuntimeWarning: coroutine 'f' was never awaited",
+        '2026-11-29T20:00:02Z {"level": "error", "event": "work in the background has failed"}',
+    )
+    good = '{"level": "info", "event": "a client was never retrieved"}'
+    cluster = Logs({"a-0": "\n".join((good, *bad, good)), "a-1": None, "a-2": ""})
+    found = evidence.unheard(cluster, ["n"])
+    assert found == [f"n/logs/a-0.main{part}.log: {line}" for part in ("", ".previous") for line in bad]
+    assert evidence.unheard(Logs({"a-0": bad[0]}, there=False), ["n"]) == []
+    assert [len(line) for line in evidence.unheard_lines("was never awaited" + "x" * 9000)] == [evidence.UNHEARD_LINE]

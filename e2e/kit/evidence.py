@@ -6,10 +6,11 @@ No secret gets there: values of Secrets are cut out of every file, as they are a
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from e2e.kit.cluster import Cluster, KubectlError
+from e2e.kit.cluster import Cluster, KubectlError, Resource
+from tests.unheard import LINES
 
 LOG_BYTES = 4 << 20
 SHORTEST = 6
@@ -18,6 +19,8 @@ REDACTED = "<redacted>"
 DIGEST_EVENTS = 20
 DIGEST_LOG = 2
 DIGEST_LINE = 300
+"""Characters."""
+UNHEARD_LINE = 2000
 """Characters."""
 WORSE_THAN_INFO = re.compile(r'"level": "(?!info|debug)|Traceback|^panic')
 
@@ -65,6 +68,11 @@ def _pieces(cluster: Cluster, namespace: str) -> Iterator[tuple[str, str]]:
         pods = cluster.json("-n", namespace, "get", "pods")["items"]
     except KubectlError:
         return
+    yield from _logs(pods, ask)
+
+
+def _logs(pods: Iterable[Resource], ask: Callable[..., str]) -> Iterator[tuple[str, str]]:
+    """Name of a file and its text for every container, and for the one before its last restart."""
     for pod in pods:
         name = pod["metadata"]["name"]
         status = pod.get("status", {})
@@ -73,6 +81,32 @@ def _pieces(cluster: Cluster, namespace: str) -> Iterator[tuple[str, str]]:
             yield f"logs/{name}.{container['name']}.log", ask(*log)
             if container.get("restartCount"):
                 yield f"logs/{name}.{container['name']}.previous.log", ask(*log, "--previous")
+
+
+def unheard(cluster: Cluster, namespaces: Iterable[str]) -> list[str]:
+    """Lines of the logs there that no log of ours may have (tests/unheard.py), with their pods. What is gone, or does
+    not answer, is left out."""
+    found = []
+    for namespace in namespaces:
+
+        def ask(*arguments: str, namespace: str = namespace) -> str:
+            try:
+                return cluster.kubectl("-n", namespace, *arguments, timeout=30)
+            except KubectlError:
+                return ""
+
+        try:
+            pods = cluster.json("-n", namespace, "get", "pods")["items"]
+        except KubectlError:
+            continue
+        for name, text in _logs(pods, ask):
+            found += [f"{namespace}/{name}: {line}" for line in unheard_lines(text)]
+    return found
+
+
+def unheard_lines(log: str) -> list[str]:
+    """Those that only asyncio, Python's warnings or our background tasks write, when an error reached no one."""
+    return [line[:UNHEARD_LINE] for line in log.splitlines() if LINES.search(line.encode())]
 
 
 def _secret_values(cluster: Cluster, namespace: str) -> list[str]:
