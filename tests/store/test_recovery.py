@@ -1,9 +1,10 @@
 """How a start handles files that a crash, Java, or a person left behind."""
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -131,6 +132,25 @@ class TestDamage:
         (root / "consumequeue" / "notes").write_text("hello")
         (root / "consumequeue" / "T" / "x").mkdir()
         (root / "consumequeue" / "T" / "0" / "notes").touch()
+        self.all_there(root)
+
+    @pytest.mark.parametrize("name", ["lost+found", ".snapshot"])
+    def test_folders_of_file_systems_are_not_looked_into(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        folder, listed = root / "consumequeue" / name, Path.iterdir
+        folder.mkdir()
+
+        def as_other_user(path: Path) -> Iterator[Path]:
+            if path == folder:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return listed(path)
+
+        monkeypatch.setattr(Path, "iterdir", as_other_user)
+        self.all_there(root)
+
+    def test_a_file_in_the_place_of_a_queue(self, root: Path) -> None:
+        (root / "consumequeue" / "T" / "7").touch()
         self.all_there(root)
 
     def test_another_file_size(self, root: Path) -> None:

@@ -15,8 +15,9 @@ from rocketmq_store.errors import StoreDamagedError
 log = structlog.get_logger()
 
 
-_DELETED_ON_NFS: Final = ".nfs"
-"""Begins the name that an NFS client gives a deleted file while it is open."""
+_HIDDEN: Final = "."
+"""Begins the names of file systems and desktops: .nfs0001 and .fuse_hidden01, files that were deleted while they were
+open, .snapshot, .DS_Store. No copy of a log's file has one by mistake."""
 
 
 def is_name(path: Path) -> bool:
@@ -43,7 +44,7 @@ def continued(starts: Sequence[int], known: Collection[int], file_size: int) -> 
 
 def refuse_stranger(path: Path, mode: int) -> None:
     """At a start, for a name that is not one of the log's: raise `StoreDamagedError` if it may be a mistake."""
-    if not stat.S_ISDIR(mode) and not path.name.startswith(_DELETED_ON_NFS):  # lost+found
+    if not stat.S_ISDIR(mode) and not path.name.startswith(_HIDDEN):  # lost+found
         raise StoreDamagedError(path, "is not a file of the log", "move it out of this folder")
 
 

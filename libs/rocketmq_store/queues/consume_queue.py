@@ -367,13 +367,16 @@ class ConsumeQueue:
             self.min_offset = self.first_at(physical_offset, self._starts[0] // UNIT_SIZE, self.max_offset)
 
     def delete(self) -> None:
-        """All files of the queue and its folder."""
+        """All files of the queue, and its folder if nothing else is in it: a network file system keeps a deleted file
+        under another name while it is open."""
         self._drop_files()
         self.min_offset = self.max_offset = self.pending_offset = self.next_offset = self.max_physical = 0
-        for path in self._folder.glob("*"):
-            path.unlink(missing_ok=True)
         if self._folder.is_dir():
-            self._folder.rmdir()
+            left = [path for path in self._folder.iterdir() if not _is_ours(path)]
+            for path in set(self._folder.iterdir()).difference(left):
+                path.unlink(missing_ok=True)
+            if not left:
+                self._folder.rmdir()
 
     @property
     def _capacity(self) -> int:
@@ -398,3 +401,11 @@ class ConsumeQueue:
         if start != self._named:
             self._named, self._name = start, self._folder / segment_name(start)
         return self._name
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        segment_offset(path.name)
+    except SegmentNameError:
+        return False
+    return True

@@ -42,7 +42,8 @@ class ConsumeQueues:
         self.folder.mkdir(parents=True, exist_ok=True)
         for topic in sorted(self.folder.iterdir()):
             check()
-            if not topic.is_dir():
+            # lost+found may be read by root alone; .snapshot holds copies
+            if topic.name.startswith(".") or topic.name == "lost+found" or not topic.is_dir():
                 log.warning("not a topic of a store, left alone", path=str(topic))
                 continue
             for folder in sorted(topic.iterdir()):
@@ -52,6 +53,8 @@ class ConsumeQueues:
         try:
             queue = ConsumeQueue(topic, queue_id_of(folder.name), folder, self._files)
         except SegmentNameError:
+            queue = None
+        if queue is None or not folder.is_dir():
             log.warning("not a queue of a store, left alone", path=str(folder))
             return
         queue.load()

@@ -272,9 +272,10 @@ class TestFound:
         with pytest.raises(StoreDamagedError, match="put the missing files back"):
             files.refresh()
 
-    def test_a_deleted_file_that_is_open_on_nfs(self, tmp_path: Path, lock: WriterLock) -> None:
+    @pytest.mark.parametrize("name", [".nfs000000000123456700000001", ".fuse_hidden0000002d00000001", ".DS_Store"])
+    def test_hidden_files_are_left_alone(self, tmp_path: Path, lock: WriterLock, name: str) -> None:
         loaded(tmp_path, lock).write(0, b"1")
-        (tmp_path / "commitlog" / ".nfs000000000123456700000001").write_bytes(b"x")
+        (tmp_path / "commitlog" / name).write_bytes(b"x")
         assert loaded(tmp_path, lock).end == SIZE
 
     def test_an_empty_next_file_is_taken_over(self, tmp_path: Path, lock: WriterLock) -> None:

@@ -163,3 +163,16 @@ def test_a_deletion_that_could_not_be_read_counts_after_a_repair(store: MessageS
     store.repaired(place, store.max_offset)
     put(store, b"new")
     assert bodies(store) == [b"new"]
+
+
+def test_a_queue_is_deleted_whatever_else_is_in_its_folder(store: MessageStore, tmp_path: Path) -> None:
+    """A network file system keeps a deleted file under another name while it is open."""
+    put(store, b"1")
+    show(store)
+    queue = store._queues.find("T", 0)
+    assert queue is not None
+    folder = store.settings.root / "consumequeue" / "T" / "0"
+    (folder / ".nfs0001").write_bytes(b"x")
+    (folder / ".snapshot").mkdir()
+    queue.delete()
+    assert sorted(path.name for path in folder.iterdir()) == [".nfs0001", ".snapshot"]
