@@ -1,13 +1,15 @@
 """The HTTP port beside each process: /metrics, /healthz and /readyz, and what else a process has to say.
 
 It runs in its own thread with an event loop of its own, so that it still answers - with 503 - when the process's event
-loop is stuck. Anybody in the cluster may reach the port, so everything is bounded: connections (the oldest gives way to
-a new one), time and bytes of a request, the share of the processor that metrics take, lines in the log.
+loop is stuck. Anybody in the cluster may reach the port, so everything is bounded: connections (above the limit the
+oldest of the host with the most is closed, so no host keeps the kubelet out), time and bytes of a request, the share of
+the processor that metrics take, lines in the log.
 """
 
 import asyncio
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -17,8 +19,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.remoting.hosts import host_of
 from rocketmq_runtime.remoting.open_files import OpenFiles
 from rocketmq_runtime.sockets import listen, listen_error
 
@@ -105,8 +109,8 @@ class _Door:
     ) -> None:
         """`remarks`: what to say, by path, when the check found nothing."""
         self._registry, self._checks, self._remarks, self._seconds = registry, checks, remarks, seconds
-        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        """By age."""
+        self._open: dict[asyncio.Task[None], tuple[str, asyncio.StreamWriter]] = {}
+        """With their hosts, by age."""
         self._metrics_turn = asyncio.Lock()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
@@ -122,13 +126,23 @@ class _Door:
         self._writer.shutdown(wait=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = writer.get_extra_info("peername")
+        host = host_of(format_address(name[0], name[1])) if name else ""
         if len(self._open) >= MAX_CONNECTIONS:
-            oldest = next(iter(self._open))
-            self._open.pop(oldest).transport.abort()
-            oldest.cancel()
+            self._give_way(host)
         task = background.start(self._converse(reader, writer), "probe")
-        self._open[task] = writer
+        self._open[task] = host, writer
         task.add_done_callback(lambda done: self._open.pop(done, None))
+
+    def _give_way(self, host: str) -> None:
+        """Close the oldest connection of the host that would have the most with another one of `host`."""
+        shares = Counter(of for of, _ in self._open.values())
+        shares[host] += 1
+        most = max(shares[of] for of, _ in self._open.values())
+        task, (_, writer) = next(item for item in self._open.items() if shares[item[1][0]] == most)
+        del self._open[task]
+        writer.transport.abort()
+        task.cancel()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

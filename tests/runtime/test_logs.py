@@ -100,9 +100,8 @@ class TestFloods:
 
     def test_all_messages(self, stream: io.StringIO) -> None:
         log = structlog.get_logger("m")
-        for number in range(3 * logs.LINES):
-            text = f"message {number}"
-            log.info(text)
+        for message in map(str, range(3 * logs.LINES)):
+            log.info(message)
         assert len(self.lines(stream)) == logs.LINES
         log.critical("the process ends")
         assert self.lines(stream)[-1]["event"] == "the process ends"

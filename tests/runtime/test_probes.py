@@ -66,8 +66,8 @@ def test_metrics_and_what_there_is_else(port: int) -> None:
     assert get(port, "/") == (404, "try /metrics or /healthz, /livez, /readyz, /livez/other\n")
 
 
-def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+def connect(port: int, host: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(host, 0))
 
 
 def answer_of(connection: socket.socket) -> bytes:
@@ -127,6 +127,20 @@ def test_connections_are_bounded_and_the_oldest_gives_way(port: int) -> None:
     newest.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
     assert answer_of(newest).endswith(b"ok\n")
     for connection in silent:
+        connection.close()
+
+
+def test_one_host_does_not_keep_others_out(port: int) -> None:
+    """The kubelet's slow request survives whatever comes from elsewhere."""
+    kubelet = connect(port)
+    kubelet.sendall(b"GET /livez HT")
+    strangers = [connect(port, "127.0.0.2") for _ in range(3 * MAX_CONNECTIONS)]
+    another = connect(port, "127.0.0.3")
+    another.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+    assert answer_of(another).endswith(b"ok\n")
+    kubelet.sendall(b"TP/1.1\r\n\r\n")
+    assert answer_of(kubelet).endswith(b"ok\n")
+    for connection in (kubelet, another, *strangers):
         connection.close()
 
 

@@ -2,7 +2,7 @@
 controller and sidecar.
 
 Plaintext or mutual TLS. Everything a stranger can make grow is bounded here: connections, rpcs, watches of health,
-message sizes, pings. Importing this takes a while and megabytes: where starts matter, do it late.
+sizes of messages and headers, pings. Importing this takes a while and megabytes: where starts matter, do it late.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ class GrpcLimits:
     """At once, watches included."""
     max_rpcs_of_host: int = 500
     """At once, of one host; less than the other bounds, so that no host takes all. Port-forwards are one host."""
+    max_metadata_bytes: int = 8 * 1024
+    """Headers of one rpc."""
     max_watches: int = 1000
     """Of health; services bound theirs by the same number."""
     max_message_bytes: int = 4 * 1024 * 1024
@@ -87,6 +89,9 @@ class GrpcServer:
             options=(
                 ("grpc.max_receive_message_length", self._limits.max_message_bytes),
                 ("grpc.max_send_message_length", self._limits.max_message_bytes),
+                ("grpc.max_metadata_size", self._limits.max_metadata_bytes),
+                ("grpc.absolute_max_metadata_size", self._limits.max_metadata_bytes),
+                ("grpc.max_concurrent_streams", self._limits.max_rpcs_of_host),
                 ("grpc.max_allowed_incoming_connections", self._limits.max_connections),
                 ("grpc.so_reuseport", 0),  # a port in use must be an error
                 # A client may ping as often as kubectl and Go's default allow; we ping to find dead ones.

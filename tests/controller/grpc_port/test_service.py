@@ -1,6 +1,7 @@
 """The gRPC door as a service: health, reflection, bounds of messages, calls and connections, its port and its end."""
 
 import asyncio
+import struct
 from pathlib import Path
 
 import grpc
@@ -68,6 +69,24 @@ async def test_the_services_describe_themselves(channel: aio.Channel) -> None:
 async def test_messages_are_bounded(door: Door, admin: ControllerAdminStub) -> None:
     too_long = pb.GetGroupRequest(broker_name="n" * (5 * 1024 * 1024))
     assert (await refused(admin.GetGroup(too_long)))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_headers_are_bounded(admin: ControllerAdminStub) -> None:
+    long = (("name", "v" * 9000),)
+    assert (await refused(admin.GetMembers(pb.GetMembersRequest(), metadata=long)))[
+        0
+    ] is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert (await admin.GetMembers(pb.GetMembersRequest(), metadata=(("name", "v" * 1000),))).leader_id
+
+
+async def test_a_connection_is_told_how_many_rpcs_it_may_open(tmp_path: Path) -> None:
+    async with open_door(tmp_path, limits=GrpcLimits(max_rpcs_of_host=7)) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        head = await reader.readexactly(9)
+        settings = dict(struct.iter_unpack(">HL", await reader.readexactly(int.from_bytes(head[:3]))))
+        writer.close()
+    assert (head[3], settings[3]) == (4, 7), "SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, 6.5.2)"
 
 
 async def test_rpcs_are_bounded(tmp_path: Path) -> None:
