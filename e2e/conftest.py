@@ -114,13 +114,18 @@ def node_images(cluster: Cluster, loading: Future[dict[str, str]], request: pyte
     with lanes.once(lanes.folder(request.config), "ground") as first:
         if first:
             _open_volumes(cluster)
-            try:
-                ground.check(cluster, found["tester"])
-            except ground.BrokenGroundError as error:
-                problem = f"{error}. No story can pass here."
-                request.session.shouldstop = problem  # pytest.exit does not leave a worker
+            if problem := _problem_of_the_ground(cluster, found["tester"]):
+                request.session.shouldstop = problem  # pytest.exit does not leave a lane
                 pytest.fail(problem, pytrace=False)
     return MappingProxyType(found)
+
+
+def _problem_of_the_ground(cluster: Cluster, image: str) -> str:
+    try:
+        ground.check(cluster, image)
+    except ground.BrokenGroundError as error:
+        return f"{error}. No story can pass here."
+    return ""
 
 
 def _open_volumes(cluster: Cluster) -> None:

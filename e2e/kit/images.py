@@ -43,7 +43,8 @@ def identity(reference: str) -> str | None:
 def load(cluster: Cluster, kind: str, images: Mapping[str, str], folder: Path) -> list[str]:
     """Load those whose ids differ from what was loaded before, in one archive; returns their references."""
     wanted = {name: f"{reference} {identity(reference)}" for name, reference in images.items()}
-    stale = [images[name] for name, value in wanted.items() if noted(cluster).get(name) != value]
+    before = noted(cluster)
+    stale = [images[name] for name, value in wanted.items() if before.get(name) != value]
     if stale:
         folder.mkdir(parents=True, exist_ok=True)
         archive = str(folder / "images.tar")
@@ -54,7 +55,7 @@ def load(cluster: Cluster, kind: str, images: Mapping[str, str], folder: Path) -
         finally:
             Path(archive).unlink(missing_ok=True)
         metadata = {"name": NOTE[-1], "namespace": NOTE[1]}
-        note = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**noted(cluster), **wanted}}
+        note = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {**before, **wanted}}
         cluster.kubectl("apply", "-f", "-", input=json.dumps(note))
     return stale
 

@@ -32,7 +32,7 @@ class Installation(msgspec.Struct, frozen=True):
             [helm(), f"--kubeconfig={self.cluster.kubeconfig}", "-n", self.namespace, *arguments],
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def installation(cluster: Cluster, node_images: Mapping[str, str]) -> Installati
         tester=node_images["tester"],
     )
     chosen = ("--set", f"image.repository={REPOSITORY},image.tag={TAG}")
-    there.helm("install", RELEASE, str(ROOT / "helm/rocketmq-ha"), *chosen, "--wait", "--timeout=90s")
+    there.helm("install", RELEASE, str(ROOT / "helm/rocketmq-ha"), *chosen, "--wait", "--timeout=180s")
     return there
 
 
