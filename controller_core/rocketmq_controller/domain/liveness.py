@@ -136,9 +136,9 @@ class HeartbeatTable:
         if self._is_rival(entry, connection_id, now, origin):
             self._connections.record_rival(entry, Rival(now, request, origin.host), connection_id)
             return _NO_LEASE if (request.write_lease_millis or 0) > 0 else _ALIVE
-        if origin.at_home and entry.home != origin.home:
-            self._connections.drop_rivals(entry)
         home = origin.home if origin.at_home else ""
+        if home not in {"", entry.home}:
+            self._connections.drop_rivals(entry)
         return self._accept(entry, Rival(now, request, origin.host), connection_id, home=home)
 
     def _accept(self, entry: BrokerEntry, heartbeat: Rival, connection_id: int, *, home: str) -> HeartbeatResult:

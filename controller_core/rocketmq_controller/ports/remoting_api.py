@@ -5,7 +5,7 @@ Malformed requests end here with a code and a remark; what the codes mean is dec
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,7 +35,7 @@ from rocketmq_runtime.remoting import server
 T = TypeVar("T")
 Route = Callable[[RemotingCommand, server.Peer], "Answer | RemotingCommand"]
 
-MAX_BODY: Final = {
+MAX_BODY: Final[Mapping[int, int]] = {
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: 64 * 1024,
     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: 512 * 1024,
 }
@@ -161,7 +161,7 @@ class RemotingApi:
 
 
 def _body(body_type: type[T], request: RemotingCommand) -> T:
-    most = MAX_BODY[RequestCode(request.code)]
+    most = MAX_BODY[request.code]
     if len(request.body) > most:
         raise BodyError(f"a body of {len(request.body)} bytes is more than {most}")
     return decode_request_body(body_type, request.body)

@@ -11,6 +11,7 @@ gets it from there. That entry has ids only: the configuration files have the ad
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -62,19 +63,19 @@ class Member(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """False: a learner, which gets the log and neither votes nor counts."""
 
 
-class Configuration(msgspec.Struct, frozen=True):
-    """The members as of one entry."""
+class Configuration(msgspec.Struct, frozen=True, dict=True):
+    """The members as of one entry. The sets of ids are kept: they are asked for with each message of a member."""
 
     members: tuple[Member, ...]
     """Sorted by id."""
     index: int = 0
     """Of its entry; 0: the first configuration, while the log has none."""
 
-    @property
+    @cached_property
     def ids(self) -> frozenset[str]:
         return frozenset(member.id for member in self.members)
 
-    @property
+    @cached_property
     def voters(self) -> frozenset[str]:
         return frozenset(member.id for member in self.members if member.voter)
 
