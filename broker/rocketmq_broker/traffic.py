@@ -28,14 +28,15 @@ class Traffic:
         self.slowest_send = self.slowest_read = 0.0
 
     def answered(self, waits: Sequence[float]) -> None:
-        """Count sends that were answered PUT_OK so many seconds after they were appended; at least one."""
+        """Count sends that were answered PUT_OK so many seconds after they were appended; at least one, in the order of
+        the log, so that the first has waited for longest."""
         sends, answers = self.sends, self.counts.answers
         for seconds in waits:
             place = bisect_left(SEND_BOUNDS, seconds)
             sends[place] += 1
             answers[_METRIC[place]] += 1
         self.counts.answer_seconds += sum(waits)
-        self.slowest_send = max(self.slowest_send, *waits)
+        self.slowest_send = max(self.slowest_send, waits[0])
 
     def answered_at_once(self) -> None:
         """Count a send that waited for nothing."""

@@ -34,6 +34,8 @@ class PagePrefaulter:
     def written(self, offset: int) -> None:
         """The log reaches to `offset`."""
         self._written = offset
+        if not self._end:  # every packet comes here, and few slaves are so far behind
+            return
         while len(self.running) < THREADS:
             position = self._next
             if position < offset + CHUNK:

@@ -387,7 +387,8 @@ class Peer(asyncio.Protocol):
                 now = clock()
         finally:
             self._in_slice = False
-            self.flush()  # now: at the end of the turn it would cost another one
+            if self._out:
+                self.flush()  # now: at the end of the turn it would cost another one
         self._turns.spend(now - began)
         if self._backlog_bytes and not backlog:
             self._backlog_bytes = 0
