@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-import msgspec
 import structlog
 
 from rocketmq_formats.addresses import format_address
@@ -25,6 +24,7 @@ from rocketmq_formats.remoting.connection import RemotingConnection
 from rocketmq_runtime.remoting.fair_scheduler import SLICE_SECONDS, FairScheduler
 from rocketmq_runtime.remoting.hosts import host_of, ip_of
 from rocketmq_runtime.remoting.limits import ServerLimits
+from rocketmq_runtime.remoting.peer_calls import PeerCalls
 from rocketmq_runtime.remoting.server_memory import SMALL, UNTAKEN, ServerMemory
 
 log = structlog.get_logger(__name__)
@@ -39,8 +39,6 @@ SMALL_BODY = 4096
 """Bodies of at most this number of bytes are not counted while their requests wait for an answer."""
 BACKLOG_FACTOR = 8
 """Bytes of memory that a byte of a received request may take, at most."""
-MAX_CALLS: Final = 4096
-"""Requests of ours to one peer that wait for its answer."""
 MAX_REMARK = 1024
 """Characters of an unexpected error's text that go to the peer."""
 
@@ -57,18 +55,6 @@ request. Where thousands of requests a second are answered in runs, it saves a f
 
 Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
 """At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
-
-
-class PeerCallError(Exception):
-    """A request of ours to a peer got no answer; whether it was acted on is unknown, unless a subclass says so."""
-
-
-class PeerBusyError(PeerCallError):
-    """The peer is gone, or does not take what it is sent: nothing was sent."""
-
-
-class PeerTimeoutError(PeerCallError):
-    """No answer in time. The connection stays."""
 
 
 class Handler(Protocol):
@@ -143,9 +129,7 @@ class Peer(asyncio.Protocol):
         self._pinned = 0
         """Bytes of what was written since the peer fell behind: a transport frees a piece when all of it was taken."""
         self._when_it_takes: Callable[[], None] | None = None
-        self._calls: dict[int, asyncio.Future[RemotingCommand | None]] = {}
-        """By opaque, our requests without an answer; None is that of a connection that ended."""
-        self._last_opaque = 0
+        self._calls = PeerCalls()
         self._transport: asyncio.Transport | None = None
 
     # asyncio.Protocol
@@ -211,9 +195,7 @@ class Peer(asyncio.Protocol):
         self._backlog.clear()
         self._frames = RemotingConnection()
         self._memory.remove(self)
-        for waiting in self._calls.values():
-            if not waiting.done():
-                waiting.set_result(None)
+        self._calls.end()
         self._server.closed(self)
 
     # for handlers
@@ -242,22 +224,7 @@ class Peer(asyncio.Protocol):
             PeerCallError: the connection ended before the answer.
             ValueError: `command` does not fit a frame.
         """
-        if not self.takes or len(self._calls) >= MAX_CALLS:
-            raise PeerBusyError(f"{self.address} is gone or does not read")
-        self._last_opaque = opaque = (self._last_opaque + 1) & 0x7FFFFFFF
-        self.send(msgspec.structs.replace(command, opaque=opaque))
-        waiting: asyncio.Future[RemotingCommand | None] = self._server.loop.create_future()
-        self._calls[opaque] = waiting
-        try:
-            async with asyncio.timeout(seconds):
-                answer = await waiting
-        except TimeoutError as error:
-            raise PeerTimeoutError(f"no answer from {self.address} within {seconds:g} s") from error
-        finally:
-            del self._calls[opaque]
-        if answer is None:
-            raise PeerCallError(f"{self.address} closed the connection")
-        return answer
+        return await self._calls.call(self, command, seconds)
 
     def answer_frame(self, frame: bytes) -> None:
         """Queue `frame`, the whole answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
@@ -379,7 +346,7 @@ class Peer(asyncio.Protocol):
                 left -= 1
                 command = backlog.popleft()
                 if command.flag & FLAG_RESPONSE:
-                    self._called(command)
+                    self._calls.answered(command)
                 else:
                     self._dispatch(command)
                     if self._out_bytes >= FLUSH_BYTES:
@@ -428,11 +395,6 @@ class Peer(asyncio.Protocol):
             self._queue(answer)
         else:
             self._answer(request, answer)
-
-    def _called(self, answer: RemotingCommand) -> None:
-        waiting = self._calls.get(answer.opaque)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
 
     def _promised(self, request: RemotingCommand, answer: "asyncio.Future[RemotingCommand]") -> None:
         self._in_flight += 1

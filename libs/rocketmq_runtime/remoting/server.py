@@ -27,10 +27,8 @@ from rocketmq_runtime.remoting.peer import (
     Deferred,
     Handler,
     Peer,
-    PeerBusyError,
-    PeerCallError,
-    PeerTimeoutError,
 )
+from rocketmq_runtime.remoting.peer_calls import PeerBusyError, PeerCallError, PeerTimeoutError
 from rocketmq_runtime.remoting.server_memory import ServerMemory
 from rocketmq_runtime.sockets import open_server
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rocketmq_formats.remoting.command import request, response
-from rocketmq_runtime.remoting import peer as peers
+from rocketmq_runtime.remoting import peer_calls
 from rocketmq_runtime.remoting.server import Peer, PeerBusyError, PeerCallError, PeerTimeoutError
 from tests.runtime.remoting.remoting_kit import RawConnection, Recorder, raw, serving, until
 
@@ -46,7 +46,7 @@ async def test_a_question_ends_with_its_time_or_its_connection() -> None:
 
 
 async def test_questions_to_one_peer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MAX_CALLS", 1)
+    monkeypatch.setattr(peer_calls, "MAX_CALLS", 1)
     handler = Recorder()
     async with serving(handler) as server, raw(server) as connection:
         peer = await accepted(handler, connection)
