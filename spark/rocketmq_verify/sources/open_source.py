@@ -1,10 +1,8 @@
 """Opens the source that a replica's place names: the only module that imports both kinds."""
 
-from pathlib import Path
-
 from rocketmq_formats.addresses import parse_address
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources.source import FILES, SIDECAR, Source, SourceOptions, SpecError
+from rocketmq_verify.sources.source import FILES, SIDECAR, Source, SourceOptions, SpecError, directory_of
 
 
 def open_source(name: ReplicaName, spec: str, options: SourceOptions | None = None) -> Source:
@@ -18,7 +16,7 @@ def open_source(name: ReplicaName, spec: str, options: SourceOptions | None = No
     if kind == FILES and place:
         from rocketmq_verify.sources.file_source import FileSource  # noqa: PLC0415 - each kind without the other's imports
 
-        return FileSource(name, Path(place).expanduser(), options)
+        return FileSource(name, directory_of(spec), options)
     if kind == SIDECAR and _is_address(place):
         from rocketmq_verify.sources.sidecar_source import SidecarSource  # noqa: PLC0415
 

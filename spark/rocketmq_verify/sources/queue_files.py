@@ -39,7 +39,7 @@ from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources.source import FILES
+from rocketmq_verify.sources.source import directory_of
 from rocketmq_verify.sources.work import Place
 
 FOLDER: Final = "consumequeue"
@@ -116,7 +116,7 @@ def check_queues(
 
 
 def _stores(places: Iterable[Place]) -> dict[ReplicaName, "_Store"]:
-    return {place.name: _Store(Path(place.spec.removeprefix(f"{FILES}:")).expanduser()) for place in places}
+    return {place.name: _Store(directory_of(place.spec)) for place in places}
 
 
 class _QueueState(NamedTuple):

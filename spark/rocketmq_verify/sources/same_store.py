@@ -11,7 +11,7 @@ from pathlib import Path
 from rocketmq_commitlog.state import LogPaths
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources.source import FILES, SpecError
+from rocketmq_verify.sources.source import SpecError, directory_of
 from rocketmq_verify.sources.work import Place
 
 
@@ -22,7 +22,7 @@ def check_stores(places: Iterable[Place]) -> None:
         if not place.has_files:
             continue
         try:
-            for key in set(_keys(Path(place.spec.removeprefix(f"{FILES}:")))):
+            for key in set(_keys(directory_of(place.spec))):
                 if (other := seen.setdefault(key, place.name)) != place.name:
                     raise SpecError(f"{other} and {place.name} are the same store: a log always agrees with itself")
         except OSError:

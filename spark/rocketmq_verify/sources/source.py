@@ -8,6 +8,7 @@ a name, a text and options, which can all be sent there.
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -29,6 +30,11 @@ SIDECAR: Final = "sidecar"
 
 class SpecError(Exception):
     """The user's text does not name a log; the message says what would."""
+
+
+def directory_of(spec: str) -> Path:
+    """The directory of a `files:` place; `~` is the user's home."""
+    return Path(spec.removeprefix(f"{FILES}:")).expanduser()
 
 
 class SourceError(Exception):
