@@ -325,6 +325,7 @@ async def test_906(tmp_path: Path) -> None:
             "masterFlushOffset": "0",
             "masterAddress": group.address,
             "logAudit": "true",
+            "haIntroduction": "true",
             "mappedFileSizeCommitLog": str(group.app.settings.mapped_file_size_commit_log),
             "groupSettings": '{"durability":"strict"}',
             "clusterName": "C",
