@@ -93,3 +93,11 @@ async def test_groups_above_the_bound_are_refused(stage: Stage) -> None:
 async def test_a_configuration_update_that_is_no_text_is_answered(stage: Stage) -> None:
     answer = await stage.ask(request(RequestCode.UPDATE_CONTROLLER_CONFIG, None, b"\xff\xfe"))
     assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_broker_before_5_1_1_is_told_to_upgrade(stage: Stage) -> None:
+    """It sends no brokerId, which 1003 gave it then."""
+    fields = {"clusterName": "C", "brokerName": NAME, "brokerAddress": address(1), "epoch": "1", "maxOffset": "0"}
+    answer = await stage.ask(RemotingCommand(RequestCode.CONTROLLER_REGISTER_BROKER, ext_fields=fields))
+    assert answer.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert "upgrade the broker to 5.1.1 or later" in (answer.remark or "")

@@ -40,6 +40,9 @@ MAX_BODY: Final[Mapping[int, int]] = {
     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: 512 * 1024,
 }
 """Bytes of a request's body, where there is one: what is decoded holds the event loop."""
+NO_ID = (
+    "a registration without brokerId, as brokers before RocketMQ 5.1.1 send it: upgrade the broker to 5.1.1 or later"
+)
 
 
 class RemotingApi:
@@ -131,7 +134,10 @@ class RemotingApi:
         return self._service.failover.elect(header, peer.id, host=peer.ip)
 
     def _register_broker(self, request: RemotingCommand, peer: server.Peer) -> Answer:
-        header = decode_header(RegisterBrokerToControllerRequestHeader, request.ext_fields or {})
+        fields = request.ext_fields or {}
+        if "brokerId" not in fields:
+            return Decision(ResponseCode.CONTROLLER_INVALID_REQUEST, NO_ID)
+        header = decode_header(RegisterBrokerToControllerRequestHeader, fields)
         return self._service.register_broker(header, peer.id, peer.ip)
 
     def _get_replica_info(self, request: RemotingCommand, _peer: server.Peer) -> Answer:

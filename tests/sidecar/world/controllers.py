@@ -51,6 +51,8 @@ class Controllers:
         """Those that answer nothing."""
         self.name: str | None = None
         """controllerDLegerGroup; None: they do not say."""
+        self.old = False
+        """They are of RocketMQ 5.0.0 or 5.1.0, which assign brokerIds at 1003."""
         self.java = False
         """They ignore renewEpoch."""
         self.lose: Callable[[Node, Request], bool] = lambda _node, _ask: False
@@ -67,6 +69,8 @@ class Controllers:
         if ask.code is RequestCode.CONTROLLER_GET_METADATA_INFO:
             said = GetMetaDataResponseHeader(group=self.name, controller_leader_address=self.leader, is_leader=leads)
             return response(asked, ResponseCode.SUCCESS, None, said)
+        if self.old and ask.code is RequestCode.CONTROLLER_GET_NEXT_BROKER_ID:
+            return response(asked, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, " request type 1012 not supported")
         if not leads:
             return response(asked, ResponseCode.CONTROLLER_NOT_LEADER)
         if ask.code is RequestCode.CONTROLLER_GET_SYNC_STATE_DATA:

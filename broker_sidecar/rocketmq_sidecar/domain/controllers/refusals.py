@@ -2,8 +2,15 @@
 `session`.
 """
 
+from typing import Final
+
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_sidecar.domain.actions import Actions, LogLine, Request
+
+OLD_CONTROLLERS: Final = (
+    "the controllers are older than RocketMQ 5.1.1: they do not know the requests by which a broker gets a brokerId"
+    " that it keeps. Replace them by controllers of 5.1.1 or later, or by rocketmq-controller"
+)
 
 
 class Refusals:

@@ -49,7 +49,7 @@ from rocketmq_sidecar.domain.controllers.lease import NEVER, Lease
 from rocketmq_sidecar.domain.controllers.mandate import Mandate
 from rocketmq_sidecar.domain.controllers.other_members import OtherMembers
 from rocketmq_sidecar.domain.controllers.polls import Polls
-from rocketmq_sidecar.domain.controllers.refusals import Refusals, unknown_id
+from rocketmq_sidecar.domain.controllers.refusals import OLD_CONTROLLERS, Refusals, unknown_id
 from rocketmq_sidecar.domain.controllers.request_slots import RequestSlot, RequestSlots
 from rocketmq_sidecar.domain.controllers.requests import Requests
 from rocketmq_sidecar.domain.controllers.sync_set_proposal import SyncSetProposal
@@ -361,6 +361,8 @@ class ControllerSession(Mandate):
         match request.code:
             case RequestCode.CONTROLLER_GET_NEXT_BROKER_ID | RequestCode.CONTROLLER_APPLY_BROKER_ID:
                 if not self.identity.on_answer(request.code, answer):
+                    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                        self.trouble = OLD_CONTROLLERS
                     return self._refused(request, answer, slot, now)
                 slot.succeeded()
                 return ()

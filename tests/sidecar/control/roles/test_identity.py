@@ -141,6 +141,21 @@ def test_replica_unknown_to_the_controllers_reports_it_and_comes_back_with_their
     assert node.broker_id == 1
 
 
+def test_controllers_before_5_1_1_are_named_as_the_reason() -> None:
+    world = World(nodes=1)
+    world.controllers.old = True
+    world.start_all()
+    world.run(5.0)
+    (node,) = world.nodes
+    assert node.machine is not None
+    assert "older than RocketMQ 5.1.1" in (node.machine.unready(world.now) or "")
+    lines = [line for line in node.notes if line.level == "error"]
+    assert len(lines) == 1
+    assert "older than RocketMQ 5.1.1" in str(lines[0].values["reason"])
+    world.controllers.old = False
+    world.run_until(world.in_order)
+
+
 # The group of controllers
 
 
