@@ -481,6 +481,18 @@ async def test_queues_that_an_earlier_master_had_are_read(tmp_path: Path) -> Non
         assert (topic.read_queue_nums, topic.write_queue_nums) == (8, 4)
 
 
+async def test_a_queues_numbers_continue_at_the_next_master(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as group:
+        for _ in range(3):
+            await group.send()
+    async with running(tmp_path / "store", master=False) as group:
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        answer = await group.send()
+        assert (answer.ext_fields or {})["queueOffset"] == "3"
+
+
 async def test_the_answer_to_a_probe_has_the_counts(tmp_path: Path) -> None:
     async with running(tmp_path / "store") as group:
         await group.send(b"one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -43,6 +44,34 @@ async def test_large_messages_cross_files_of_several_replicas(tmp_path: Path) ->
         await acknowledged(one)
         assert one.log() == two.log() == three.log()
         assert one.end > 20 * FILE_SIZE
+
+
+async def test_large_batches_leave_without_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = 0
+
+    def sendfile(to: int, of: int, offset: int, count: int) -> int:
+        nonlocal sent
+        size = os_sendfile(to, of, offset, count)
+        sent += size
+        return size
+
+    os_sendfile = os.sendfile
+    monkeypatch.setattr(os, "sendfile", sendfile)
+    async with replicas(tmp_path, 2, file_size=1 << 20) as (one, two):
+        await one.lead(1, 1)
+        for number in range(20):
+            one.append(bytes([number]) * 50_000)
+        await in_sync(one, two)
+        assert sent > one.end / 2
+
+
+async def test_the_epoch_file_is_where_the_key_says(tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere" / "epochs"
+    path.parent.mkdir()
+    async with replicas(tmp_path / "store", 1, store_path_epoch_file=str(path)) as (one,):
+        await one.lead(7, 1)
+        assert path.read_text().splitlines()[2:] == ["7-0"]
+        assert not (one.folder / "epochFileCheckpoint").exists()
 
 
 async def test_a_slave_notified_too_early_follows_when_the_master_is_ready(tmp_path: Path) -> None:
