@@ -282,7 +282,7 @@ class Logs(Cluster):
 def test_errors_that_reached_no_one_are_found_in_logs() -> None:
     bad = (
         "2026-11-29T20:00:00Z Task exception was never retrieved",
-        "2026-11-29T20:00:01Z x.py:1: RuntimeWarning: coroutine 'f' was never awaited",
+        "2026-11-29T20:00:01Z RuntimeWarning: coroutine 'f' was never awaited",
         '2026-11-29T20:00:02Z {"level": "error", "event": "work in the background has failed"}',
     )
     good = '{"level": "info", "event": "a client was never retrieved"}'
