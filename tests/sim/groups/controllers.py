@@ -24,6 +24,7 @@ from rocketmq_controller.notifier import RoleNotifier
 from rocketmq_controller.ports.remoting_api import RemotingApi
 from rocketmq_controller.raft import NotLeaderError, RaftError
 from rocketmq_controller.service import ControllerService
+from rocketmq_formats.addresses import format_address
 from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_runtime.remoting.server import RemotingServer
 from tests.sim.checks import Violation
@@ -33,7 +34,11 @@ from tests.sim.groups.replica import GROUP
 
 PORT = 9878
 NAMES = ("n1", "n2", "n3")
-ADDRESSES = {name: f"10.0.1.{number}" for number, name in enumerate(NAMES, 1)}
+HOSTS = {
+    family: {name: f"{net}{number}" for number, name in enumerate(NAMES, 1)}
+    for family, net in ((4, "10.0.1."), (6, "fd00::1:"))
+}
+"""IP addresses of the members by IP version."""
 ELECTION = (0.4, 0.8)
 """Seconds between a leader's end and the next one's beginning."""
 
@@ -45,8 +50,8 @@ class _Metrics:
 
 
 @cache
-def _config(name: str, *, unclean: bool) -> LiveConfig:
-    peers = ";".join(f"{one}-{address}:{PORT}" for one, address in ADDRESSES.items())
+def _config(name: str, *, unclean: bool, family: int) -> LiveConfig:
+    peers = ";".join(f"{one}-{format_address(host, PORT)}" for one, host in HOSTS[family].items())
     values = {
         "controllerDLegerPeers": peers,
         "controllerDLegerSelfId": name,
@@ -80,7 +85,7 @@ class Member:
         async def main() -> None:
             self.apply_all()
             replica, metrics = cast("Any", self), cast("Any", _Metrics())
-            config = _config(self.name, unclean=self.quorum.unclean)
+            config = _config(self.name, unclean=self.quorum.unclean, family=self.quorum.family)
             self.table = HeartbeatTable()
             client = RemotingClient()
             proposals = Proposals(replica, self.machine, metrics)
@@ -152,10 +157,16 @@ class Quorum:
     """Three members and what they agreed on."""
 
     def __init__(
-        self, schedule: Schedule, network: Network, on_group: Callable[[BrokerGroup], None], *, unclean: bool = False
+        self,
+        schedule: Schedule,
+        network: Network,
+        on_group: Callable[[BrokerGroup], None],
+        *,
+        unclean: bool = False,
+        family: int = 4,
     ) -> None:
-        """`unclean`: enableElectUncleanMaster."""
-        self.unclean = unclean
+        """`unclean`: enableElectUncleanMaster. `family`: the members' IP version."""
+        self.unclean, self.family = unclean, family
         self.schedule, self.network, self.rng = schedule, network, schedule.rng
         self.log: list[bytes] = []
         self.leader: Member | None = None
@@ -168,7 +179,7 @@ class Quorum:
         self._commit_at = 0.0
         self._pending: list[tuple[Member, bytes, asyncio.Future[object]]] = []
         self._electing = False
-        self.members = [Member(name, Host(name, ADDRESSES[name], schedule.rng), self) for name in NAMES]
+        self.members = [Member(name, Host(name, HOSTS[family][name], schedule.rng), self) for name in NAMES]
         for member in self.members:
             network.hosts[member.host.address] = member.host
             member.start(schedule, network)

@@ -14,6 +14,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rocketmq_formats.addresses import format_address
 from tests.sim.checks import Violation
 from tests.sim.disk import SimCrash
 
@@ -283,10 +284,10 @@ class Process(asyncio.AbstractEventLoop):
     # The network, as the loop offers it
 
     async def create_connection(self, factory: Any, host: str, port: int, **_: Any) -> Any:  # type: ignore[override]
-        return await self.network.connect_transport(self, f"{host}:{port}", factory)
+        return await self.network.connect_transport(self, format_address(host, port), factory)
 
     async def create_server(self, factory: Any, host: str, port: int, **_: Any) -> Any:  # type: ignore[override]
-        return self.network.listen_transport(self, f"{self.host.address}:{port}", factory)
+        return self.network.listen_transport(self, format_address(self.host.address, port), factory)
 
     def add_reader(self, sock: Any, callback: Callable[..., object], *args: object) -> None:
         sock.on_readable(lambda: callback(*args))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from rocketmq_formats.addresses import parse_address
 from tests.sim.groups.ends import KERNEL_BUFFER, End, SimSocket, SimTransport, Weather
 from tests.sim.groups.loop import Host, Process, Schedule
 
@@ -38,11 +39,11 @@ class Listener:
         if self._readable is not None:
             self.owner.call_soon(self._readable)
 
-    def accept(self) -> tuple[SimSocket, tuple[str, int]]:
+    def accept(self) -> tuple[SimSocket, tuple[object, ...]]:
         if not self._waiting:
             raise BlockingIOError
         end = self._waiting.pop(0)
-        return end, (end.peer.owner.host.address, 40000)
+        return end, _name(end.peer.owner.host.address, 40000)
 
     # as asyncio.Server and as a socket
 
@@ -53,9 +54,13 @@ class Listener:
     async def wait_closed(self) -> None:
         pass
 
-    def getsockname(self) -> tuple[str, int]:
-        host, _, port = self.address.rpartition(":")
-        return host, int(port)
+    def getsockname(self) -> tuple[object, ...]:
+        return (self.address, 0) if self.address.startswith("unix:") else _name(*parse_address(self.address))
+
+
+def _name(host: str, port: int) -> tuple[object, ...]:
+    """Of a socket, as the kernel has it: IPv6 adds flow and scope."""
+    return (host, port, 0, 0) if ":" in host else (host, port)
 
 
 class Network:
@@ -154,7 +159,7 @@ class Network:
     async def connect_transport(self, process: Process, address: str, factory: Any) -> tuple[Any, Any]:
         listener, local = await self._reach(process, address)
         protocol = factory()
-        name = (process.host.address, 40000)
+        name = _name(process.host.address, 40000)
         here = SimTransport(self, process, protocol, local=local, peername=listener.getsockname())
         server = listener.factory()
         there = SimTransport(self, listener.owner, server, local=local, peername=name)
@@ -182,7 +187,7 @@ class Network:
             await asyncio.sleep(self.delay(local=unix) * 2)
             if not process.alive:
                 raise OSError("this process is ending")
-            target = self.hosts.get(address.rpartition(":")[0])
+            target = None if unix else self.hosts.get(parse_address(address)[0])
             if not unix and (target is None or self.cut(process.host, target) or self.cut(target, process.host)):
                 await asyncio.sleep(RETRY)
                 continue

@@ -33,6 +33,7 @@ from rocketmq_broker.replica.replica import Replica
 from rocketmq_broker.replica.replica_api import ReplicaApi
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import encode_frame, request, response
 from rocketmq_formats.replica_link import Copied, Grant, Prepare
@@ -413,7 +414,7 @@ def _identity_files(folder: Path, **names: Any) -> IdentityFiles:
 
 def _ha_listen(server: Any, host: str, port: int) -> int:
     process = here()
-    listener = process.network.listen(process, f"{process.host.address}:{port}")
+    listener = process.network.listen(process, format_address(process.host.address, port))
     server._listeners = [listener]
     server.loop.add_reader(listener, server._accept, listener)
     return port
@@ -422,7 +423,7 @@ def _ha_listen(server: Any, host: str, port: int) -> int:
 async def _ha_open(follower: Any, host: str, port: int) -> Any:
     process = here()
     async with asyncio.timeout(rocketmq_sidecar.replication.follower.CONNECT_TIMEOUT):
-        return await process.network.connect_socket(process, f"{host}:{port}")
+        return await process.network.connect_socket(process, format_address(host, port))
 
 
 async def _link_listen(link: Any) -> None:

@@ -18,11 +18,12 @@ import msgspec
 import structlog
 
 from rocketmq_broker.domain.role import Role
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.remoting.controller import ElectMasterRequestHeader
 from rocketmq_sidecar.control import meta_files
 from tests.sim.checks import Violation
 from tests.sim.groups.checks import GroupChecker, Promise, accepts, follows
-from tests.sim.groups.controllers import ADDRESSES, PORT, Quorum
+from tests.sim.groups.controllers import HOSTS, PORT, Quorum
 from tests.sim.groups.disk import Half
 from tests.sim.groups.faults import Storm
 from tests.sim.groups.loop import Host, Process, Schedule
@@ -67,6 +68,8 @@ class GroupWorld:
         off; `outages`: all controllers are away again and again."""
         self.rng = rng = Random(seed)
         self.story: list[str] | None = [] if story else None
+        self.family = 6 if seed % 3 == 0 else 4
+        """IP version of all addresses."""
         self.schedule = Schedule(Random(rng.random()))
         self.network = Network(self.schedule, Random(rng.random()))
         self.gentle, self.outages = gentle, outages
@@ -87,8 +90,8 @@ class GroupWorld:
         self._of = {replica.name: replica for replica in self.replicas}
         copies = 2 if self.strict else 1 if self.options["all_ack_in_sync_state_set"] else 0
         self.checker = GroupChecker(self.replicas, Promise(copies, not self.strict, gentle))
-        self.quorum = Quorum(self.schedule, self.network, self._on_group, unclean=unclean)
-        self.controllers = ";".join(f"{address}:{PORT}" for address in ADDRESSES.values())
+        self.quorum = Quorum(self.schedule, self.network, self._on_group, unclean=unclean, family=self.family)
+        self.controllers = ";".join(format_address(host, PORT) for host in HOSTS[self.family].values())
         self.bugs: list[str] = []
         self.schedule.after_turn = self._after_turn
         self.sent = 0
@@ -100,7 +103,7 @@ class GroupWorld:
             self.schedule.after(rng.choice((0.0, rng.uniform(0, 2))), lambda replica=replica: self.start(replica))  # type: ignore[misc]
 
     def _replica(self, number: int) -> SimReplica:
-        host = Host(f"r{number}", f"10.0.0.{number}", self.rng)
+        host = Host(f"r{number}", f"fd00::{number}" if self.family == 6 else f"10.0.0.{number}", self.rng)
         replica = SimReplica(
             number, host, self.schedule, self.network, self.options | {"async_learner": number in self.learners}
         )
@@ -218,7 +221,8 @@ class GroupWorld:
         host = replica.host
         del self.network.hosts[host.address]
         number = self.rng.randint(1, 250)
-        host.address = f"10.{replica.number}.{number}.{replica.lives % 250 + 1}"
+        place = replica.number, number, replica.lives % 250 + 1
+        host.address = "fd00::{}:{}:{}".format(*place) if self.family == 6 else "10.{}.{}.{}".format(*place)
         self.network.hosts[host.address] = host
         self.log("%s is at %s now", replica.name, host.address)
 

@@ -23,6 +23,7 @@ from rocketmq_controller.log import event_codec
 from rocketmq_controller.log.pipeline import Pipeline, Settle
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.raft import RaftError, StateMachine
+from rocketmq_formats.addresses import format_address
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -130,6 +131,7 @@ class Controllers:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._host = world.hosts[0]
         self._rng = Random(world.rng.random())
         self._history = History()
         self._drivers: WeakKeyDictionary[object, Driver] = WeakKeyDictionary()
@@ -184,7 +186,7 @@ class Controllers:
             cluster_name="c",
             broker_name=name,
             broker_id=self._rng.randint(1, REPLICAS),
-            broker_address=f"h:{self._rng.randint(1, 3)}",
+            broker_address=format_address(self._host, self._rng.randint(1, 3)),
         )
         connection = self._rng.choice((None, 1))
         return (lambda now: register_broker(now, header, view, connection_id=connection)), header

@@ -300,7 +300,7 @@ class Storm:
             member = self.world.newcomer()
         else:
             return None
-        place = self.rng.choice(("host", "elsewhere")), 1 + len(member.name) + ord(member.name[0])
+        place = self.rng.choice(self.world.hosts), 1 + len(member.name) + ord(member.name[0])
         return member if self.world.change(leader, AddMember(member.name, *place)) else None
 
     def remove(self) -> None:

@@ -32,6 +32,8 @@ class World:
     ) -> None:
         self.rng = rng = Random(seed)
         self._beside_rng = Random(seed + 1)
+        self.hosts = ("fd00::1", "fd00::2:1") if seed % 3 == 0 else ("host", "elsewhere")
+        """Of members that are added, and of brokers."""
         self.workload = Numbered() if workload is None else workload(self)
         self.now = 0.0
         self.story: list[str] | None = [] if story else None
