@@ -158,7 +158,7 @@ def test_groups_that_are_none(field: str) -> None:
     [
         *('"subVersion":"x"', '"subVersion":" 7"', '"subVersion":7.5', '"subVersion":"7.5"', '"subVersion":[]'),
         *('"subVersion":"9223372036854775808"', '"subVersion":9223372036854775808', '"subVersion":"0x10"'),
-        *('"codeSet":["2147483648"]', '"codeSet":[2147483648]', '"codeSet":5', '"codeSet":[[]]', '"codeSet":{"a":1}'),
+        *('"codeSet":5', '"codeSet":[[]]', '"codeSet":{"a":1}'),
         *('"subString":{}', '"subString":[]', '"topic":null', '"tagsSet":[{}]', '"subVersion":"' + "1" * 5000 + '"'),
         '"subVersion":' + "1" * 5000,
     ],
