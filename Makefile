@@ -14,12 +14,14 @@ MINUTES ?= 20
 COUNT ?= 1000
 SEED ?= $(shell date +%s)
 CAMPAIGN_ARGS ?=
+FRAMES ?= 100000
+IDLE ?= 5000
 DETERMINISTIC := not processes and not interop and not java
 BY_TEST := -n auto --dist worksteal
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e e2e-chart e2e-stories campaign format proto crds chart docs constraints clean
+.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e e2e-chart e2e-stories campaign fuzz format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -117,6 +119,9 @@ e2e-stories: $(VERIFY)
 
 campaign: $(STAMP) ## inject faults into real processes and check the promises (MINUTES=20 SEED=7; needs root, a C compiler, and Java from 10 minutes on)
 	hack/campaign.sh --minutes $(MINUTES) --seed $(SEED) $(CAMPAIGN_ARGS)
+
+fuzz: $(VERIFY) ## send mutated frames and open idle connections to every port of a group on loopback (FRAMES=100000 IDLE=5000 SEED=7)
+	$(BIN)/python -m tests.fuzz --frames $(FRAMES) --idle $(IDLE) --seed $(SEED)
 
 format: $(STAMP) ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .

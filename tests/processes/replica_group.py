@@ -53,9 +53,15 @@ class Member:
 class Group:
     """A broker group of `members`, under `controllers`."""
 
-    def __init__(self, members: list[Member], name_server: str, controllers: ControllerCluster | None = None) -> None:
+    def __init__(
+        self,
+        members: list[Member],
+        name_server: str,
+        controllers: ControllerCluster | None = None,
+        name_server_process: NameServer | None = None,
+    ) -> None:
         self.members, self.name_server = members, name_server
-        self.controllers = controllers
+        self.controllers, self.name_server_process = controllers, name_server_process
 
     async def until(self, condition: Callable[[list[ReplicaView]], bool], what: str) -> list[ReplicaView]:
         """Wait until all sidecars answer and `condition` holds of what they say."""
@@ -154,7 +160,7 @@ async def group(
             member.replica.launch()
         for member in members:
             stack.push_async_callback(member.client.close)
-        yield Group(members, name_server.address, cluster)
+        yield Group(members, name_server.address, cluster, name_server)
 
 
 def _fixed(number: int) -> Config:

@@ -1,0 +1,1 @@
+"""What strangers may send: `make fuzz` to real processes, a small part of it to the decoders as a unit test."""
