@@ -28,7 +28,6 @@ from rocketmq_runtime.remoting.client import RemotingClient
 from rocketmq_verify import job
 from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.domain.verdict import Result
-from rocketmq_verify.engine.batches import check_structure
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
@@ -151,7 +150,7 @@ def _structure(place: Place, length: int) -> float:
     """Seconds of the structural check in one process."""
     source = open_source(place.name, place.spec)
     began = time.perf_counter()
-    found = check_structure(source, Extent(0, length), length, 1 << 30)
+    (found,) = source.structures(Extent(0, length), length, 1 << 30)
     if found.fault_count:
         raise BenchError(f"a false alarm: {found.faults[:3]}")
     return time.perf_counter() - began

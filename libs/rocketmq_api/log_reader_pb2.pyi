@@ -101,3 +101,25 @@ class ReadResponse(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class CheckRequest(_message.Message):
+    __slots__ = ("range", "until", "structure", "queues", "bytes_per_second")
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    STRUCTURE_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    range: Range
+    until: int
+    structure: bool
+    queues: bool
+    bytes_per_second: int
+    def __init__(self, range: _Optional[_Union[Range, _Mapping]] = ..., until: _Optional[int] = ..., structure: _Optional[bool] = ..., queues: _Optional[bool] = ..., bytes_per_second: _Optional[int] = ...) -> None: ...
+
+class CheckResponse(_message.Message):
+    __slots__ = ("structure", "queues")
+    STRUCTURE_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    structure: bytes
+    queues: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, structure: _Optional[bytes] = ..., queues: _Optional[_Iterable[bytes]] = ...) -> None: ...

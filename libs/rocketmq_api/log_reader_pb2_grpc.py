@@ -49,6 +49,11 @@ class LogReaderStub:
                 request_serializer=rocketmq__api_dot_log__reader__pb2.ReadRequest.SerializeToString,
                 response_deserializer=rocketmq__api_dot_log__reader__pb2.ReadResponse.FromString,
                 _registered_method=True)
+        self.Check = channel.unary_stream(
+                '/rocketmq_ha.sidecar.v1alpha1.LogReader/Check',
+                request_serializer=rocketmq__api_dot_log__reader__pb2.CheckRequest.SerializeToString,
+                response_deserializer=rocketmq__api_dot_log__reader__pb2.CheckResponse.FromString,
+                _registered_method=True)
 
 
 class LogReaderServicer:
@@ -78,6 +83,15 @@ class LogReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Check(self, request, context):
+        """Whether a range is a chain of sound records, and whether the replica's consume queues lead to them. Results travel, not
+        bytes. INVALID_ARGUMENT: more than 8 MiB, or nothing to check. NOT_FOUND: queues were asked for, and the log does not
+        have all bytes of the range.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogReaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +109,11 @@ def add_LogReaderServicer_to_server(servicer, server):
                     servicer.Read,
                     request_deserializer=rocketmq__api_dot_log__reader__pb2.ReadRequest.FromString,
                     response_serializer=rocketmq__api_dot_log__reader__pb2.ReadResponse.SerializeToString,
+            ),
+            'Check': grpc.unary_stream_rpc_method_handler(
+                    servicer.Check,
+                    request_deserializer=rocketmq__api_dot_log__reader__pb2.CheckRequest.FromString,
+                    response_serializer=rocketmq__api_dot_log__reader__pb2.CheckResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +197,33 @@ class LogReader:
             '/rocketmq_ha.sidecar.v1alpha1.LogReader/Read',
             rocketmq__api_dot_log__reader__pb2.ReadRequest.SerializeToString,
             rocketmq__api_dot_log__reader__pb2.ReadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Check(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rocketmq_ha.sidecar.v1alpha1.LogReader/Check',
+            rocketmq__api_dot_log__reader__pb2.CheckRequest.SerializeToString,
+            rocketmq__api_dot_log__reader__pb2.CheckResponse.FromString,
             options,
             channel_credentials,
             insecure,

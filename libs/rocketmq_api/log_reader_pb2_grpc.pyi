@@ -10,6 +10,7 @@ class LogReaderStub:
     GetLog: aio.UnaryUnaryMultiCallable[_pb2.GetLogRequest, _pb2.GetLogResponse]
     Digest: aio.UnaryStreamMultiCallable[_pb2.DigestRequest, _pb2.DigestResponse]
     Read: aio.UnaryStreamMultiCallable[_pb2.ReadRequest, _pb2.ReadResponse]
+    Check: aio.UnaryStreamMultiCallable[_pb2.CheckRequest, _pb2.CheckResponse]
 
 class LogReaderServicer:
     def GetLog(
@@ -21,5 +22,8 @@ class LogReaderServicer:
     def Read(
         self, request: _pb2.ReadRequest, context: aio.ServicerContext[_pb2.ReadRequest, _pb2.ReadResponse]
     ) -> AsyncIterator[_pb2.ReadResponse] | Awaitable[None]: ...
+    def Check(
+        self, request: _pb2.CheckRequest, context: aio.ServicerContext[_pb2.CheckRequest, _pb2.CheckResponse]
+    ) -> AsyncIterator[_pb2.CheckResponse] | Awaitable[None]: ...
 
 def add_LogReaderServicer_to_server(servicer: LogReaderServicer, server: aio.Server) -> None: ...

@@ -23,7 +23,7 @@ from rocketmq_api.channels import (
     typed_errors,
 )
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
-from rocketmq_api.log_view import DIGEST_SIZE, MAX_SEGMENTS, LogView, SegmentRun
+from rocketmq_api.log_view import DIGEST_SIZE, MAX_CHECK, MAX_SEGMENTS, LogView, SegmentRun
 
 TIMEOUT: Final = 30.0
 """Seconds for GetLog, which may walk from the confirm offset to the log's end, and for Read."""
@@ -38,6 +38,13 @@ class Range(msgspec.Struct, frozen=True):
 
     offset: int
     length: int
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """The answer of Check as it came: JSON, see log_reader.proto."""
+
+    structure: bytes
+    queues: tuple[bytes, ...]
 
 
 class BadAnswerError(ApiError):
@@ -128,6 +135,11 @@ class BlockingLogReader:
             request_serializer=pb.ReadRequest.SerializeToString,
             response_deserializer=pb.ReadResponse.FromString,
         )
+        self._check = channel.unary_stream(
+            f"/{_SERVICE}/Check",
+            request_serializer=pb.CheckRequest.SerializeToString,
+            response_deserializer=pb.CheckResponse.FromString,
+        )
 
     def get_log(self, *, timeout: float = TIMEOUT) -> LogView:
         with blocking_errors(self.address):
@@ -153,6 +165,33 @@ class BlockingLogReader:
             for answer in self._read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
                 data += answer.data
         return _all(self.address, data, length)
+
+    def check(
+        self,
+        wanted: Range,
+        until: int,
+        *,
+        structure: bool = False,
+        queues: bool = False,
+        bytes_per_second: int = 0,
+        timeout: float = DIGEST_TIMEOUT,
+    ) -> Checks:
+        """Check a range of at most `MAX_CHECK` bytes; `RefusedError` with NOT_FOUND as the .proto says."""
+        request = pb.CheckRequest(
+            range=pb.Range(offset=wanted.offset, length=wanted.length),
+            until=until,
+            structure=structure,
+            queues=queues,
+            bytes_per_second=bytes_per_second,
+        )
+        found, states = b"", list[bytes]()
+        with blocking_errors(self.address):
+            for answer in self._check(request, timeout=timeout):
+                found = found or answer.structure
+                states += answer.queues
+                if len(states) > MAX_CHECK:
+                    raise BadAnswerError(self.address, f"more than {MAX_CHECK} queues in one range")
+        return Checks(found, tuple(states))
 
     def close(self) -> None:
         """Cancel running calls and disconnect."""

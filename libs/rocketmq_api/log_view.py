@@ -15,6 +15,8 @@ DIGEST_SIZE = 16
 """Bytes of an xxh3-128."""
 MAX_READ = 8 << 20
 """Bytes of one Read."""
+MAX_CHECK = 8 << 20
+"""Bytes of one Check: bounds the sidecar's memory for the records of a range."""
 MAX_SEGMENTS = 1 << 20
 """Files of one log."""
 

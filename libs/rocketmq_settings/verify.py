@@ -47,9 +47,9 @@ class VerifyKeys(Settings, frozen=True):
     ] = SAMPLE
     full: Annotated[bool, key("Everything is read again.")] = False
     structure: Annotated[
-        bool, key("Checks that new bytes are a chain of sound records; through sidecars only a sample.")
+        bool, key("Checks that new bytes are a chain of sound records.")
     ] = True
-    queues: Annotated[bool, key("Checks consume queues against new bytes of the log, where files are read.")] = True
+    queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True
     allow_unreachable: Annotated[
         bool, key("A run counts as verified if two replicas could be read, even if another could not.")
     ] = False

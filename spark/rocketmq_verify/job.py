@@ -158,7 +158,7 @@ class _Job:
                         engine.spark(), place, work, second, known=known, at_once=engine.cores
                     ),
                 )
-        if request.queues and place.has_files:
+        if request.queues:
             self._progress.phase("checking consume queues")
             with engine.watched(self._progress):
                 queues = self._timed(
@@ -172,8 +172,8 @@ class _Job:
                 findings=(*self._checked.findings, *queues.findings),
                 queues=queues.queues,
                 suspects=queues.suspects,
+                unchecked=(*self._checked.unchecked, *queues.unchecked),
             )
-        self._replicas.travelled += self._checked.travelled
         return self._checked.findings
 
     def _marks(

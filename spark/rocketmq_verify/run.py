@@ -78,14 +78,12 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     structure: Structure | None = None
     """None: not checked."""
-    sampled: bool = False
-    """Only a sample of the new bytes was checked."""
     queues: QueueSummary | None = None
     """None: not checked."""
     suspects: tuple[Extent, ...] = ()
     """Where consume queues have faults: the next run checks them there again."""
-    travelled: int = 0
-    """Bytes read for it through sidecars."""
+    unchecked: tuple[str, ...] = ()
+    """Replicas whose checks did not come to an end, with the reason."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,10 @@ class ObservedLog:
     def path(self) -> Path:
         return self._paths.commit_log
 
+    @property
+    def queues_in(self) -> Path:
+        return self._observer.settings.root
+
     async def view(self) -> LogView:
         observer, settings = self._observer, self._observer.settings
         async with self._reading:

@@ -13,16 +13,22 @@ from contextlib import aclosing, contextmanager
 from typing import Final, Never, TypeVar
 
 import grpc
+import msgspec
 import structlog
 from grpc import aio
+from msgspec.structs import replace
 
 from rocketmq_api import log_reader_pb2 as pb
 from rocketmq_api.log_reader_pb2_grpc import LogReaderServicer
-from rocketmq_api.log_view import MAX_RANGE, MAX_RANGES, MAX_READ, LogView
+from rocketmq_api.log_view import MAX_CHECK, MAX_RANGE, MAX_RANGES, MAX_READ, LogView
 from rocketmq_commitlog.digests import PIECE, DigestJob
 from rocketmq_commitlog.errors import AbsentError, LogReadError
 from rocketmq_commitlog.folder import LogFolder
+from rocketmq_commitlog.range_check import RangeResult, check_range
 from rocketmq_commitlog.token_bucket import TokenBucket
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queues import QueueCheck
+from rocketmq_formats.soundness.structure import OTHER_TOPICS, Structure, TopicCount, add_topics
 from rocketmq_sidecar.ports.served_log import LogUnknownError, ServedLog
 
 log = structlog.get_logger(__name__)
@@ -30,7 +36,7 @@ log = structlog.get_logger(__name__)
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["LogReader"].full_name
 
 MAX_CALLS: Final = 2
-"""Digest and Read calls at a time."""
+"""Calls of Digest, Read and Check at a time."""
 TURN: Final = 10.0
 """Seconds after which a Digest that has answered anything ends, so that other calls can run."""
 BITE: Final = 0.1
@@ -39,6 +45,14 @@ LARGEST_BITE: Final = 4 << 20
 """Upper bound of a bite in bytes."""
 GATHER: Final = 0.5
 """Seconds for which digests are collected into one message: messages cost more than digests."""
+BREATH: Final = 0.001
+"""Seconds of rest after each piece of a Check, which works with the interpreter held: replication comes first."""
+MOST_FAULTS: Final = 1000
+"""Faults of queues that one Check describes; the others are counted."""
+MOST_TOPICS: Final = 2048
+"""Topics that one Check counts by name."""
+LONGEST_TOPIC: Final = 255
+QUEUES_A_MESSAGE: Final = 32
 READ_PIECE: Final = 512 << 10
 """Bytes of one message; below the port's limit, which is 1 MiB."""
 _LARGEST: Final = 2**63 - 1
@@ -114,6 +128,58 @@ class LogReader(LogReaderServicer):
             except LogReadError as error:
                 await _unreadable(context, error)
 
+    async def Check(  # noqa: N802
+        self, request: pb.CheckRequest, context: aio.ServicerContext[pb.CheckRequest, pb.CheckResponse]
+    ) -> AsyncIterator[pb.CheckResponse]:
+        extent = Extent(request.range.offset, request.range.offset + request.range.length)
+        if not (extent.start >= 0 and 0 < extent.length <= MAX_CHECK and extent.end <= request.until):
+            await _invalid(context, f"range: offset from 0, length from 1 to {MAX_CHECK}, until its end or later")
+        if not (request.structure or request.queues):
+            await _invalid(context, "structure, queues: nothing to check")
+        if request.bytes_per_second < 0:
+            await _invalid(context, "bytes_per_second: 0 or more")
+        buckets = [self._bucket, *(TokenBucket(rate) for rate in (request.bytes_per_second,) if rate)]
+        with self._call() as admitted:
+            if not admitted:
+                await _busy(context)
+            gone = threading.Event()
+            try:
+                result = await asyncio.to_thread(self._checked, request, extent, buckets, gone)
+            except LogReadError as error:
+                await _unreadable(context, error)
+            finally:
+                gone.set()  # as in `_digests`
+        if request.queues and result.queues is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"the log does not have all bytes of {extent}")
+        for answer in _answers(result):
+            yield answer
+
+    def _checked(
+        self, request: pb.CheckRequest, extent: Extent, buckets: list[TokenBucket], gone: threading.Event
+    ) -> RangeResult:
+        """In a thread."""
+
+        def rest(amount: int) -> None:
+            self._served.counts.digested += amount
+            _charge(buckets, amount)
+            pause(max(_debt(buckets), BREATH))
+
+        def pause(seconds: float) -> None:
+            if gone.wait(seconds):
+                raise _CallerGoneError
+
+        pause(_debt(buckets))
+        with LogFolder(self._served.path) as folder:
+            return check_range(
+                folder,
+                extent,
+                request.until,
+                structure=request.structure,
+                queues_in=self._served.queues_in if request.queues else None,
+                rest=rest,
+                sleep=pause,
+            )
+
     async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
         ends = time.monotonic() + TURN
         gone = threading.Event()
@@ -151,6 +217,36 @@ class LogReader(LogReaderServicer):
             yield admitted
         finally:
             self._calls -= admitted
+
+
+class _CallerGoneError(Exception):
+    """Ends the thread of a cancelled Check; nobody waits for it."""
+
+
+def _answers(result: RangeResult) -> Iterator[pb.CheckResponse]:
+    """In messages that stay below the port's limit."""
+    structure = b"" if result.structure is None else msgspec.json.encode(_with_fewer_topics(result.structure))
+    states, described = list[bytes](), 0
+    for state in result.queues or ():
+        most = max(MOST_FAULTS - described, 1)  # a queue without any would pass as sound
+        check, emptied = _with_fewer_faults(state.check, most), _with_fewer_faults(state.emptied, most)
+        described += sum(len(kept.faults) for kept in (check, emptied) if kept is not None)
+        states.append(msgspec.json.encode(replace(state, check=check, emptied=emptied)))
+    yield pb.CheckResponse(structure=structure, queues=states[:QUEUES_A_MESSAGE])
+    for index in range(QUEUES_A_MESSAGE, len(states), QUEUES_A_MESSAGE):
+        yield pb.CheckResponse(queues=states[index : index + QUEUES_A_MESSAGE])
+
+
+def _with_fewer_faults(check: QueueCheck | None, most: int) -> QueueCheck | None:
+    return None if check is None else replace(check, faults=check.faults[:most])
+
+
+def _with_fewer_topics(found: Structure) -> Structure:
+    topics: dict[str, TopicCount] = {}
+    for name, count in found.topics.items():
+        known = len(name) <= LONGEST_TOPIC and len(topics) < MOST_TOPICS
+        add_topics(topics, {name if known else OTHER_TOPICS: count})
+    return replace(found, topics=topics)
 
 
 def message_of(view: LogView) -> pb.Log:

@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     counts: Counts | None = None
     """The broker's."""
     log_digested: int = 0
-    """Bytes of the log digested for the verification."""
+    """Bytes of the log digested or checked for the verification."""
     log_sent: int = 0
     """Bytes of the log sent to the verification."""
 
@@ -102,7 +102,7 @@ class _Gauges(Collector):
         if now.disk_used is not None:
             gauges.append(("disk_used_ratio", "How full the disk of the commit log is, 0 to 1", now.disk_used))
         for name, text, count in (
-            ("verify_digested_bytes", "Bytes of the log digested for the verification", now.log_digested),
+            ("verify_digested_bytes", "Bytes of the log digested or checked for the verification", now.log_digested),
             ("verify_sent_bytes", "Bytes of the log sent to the verification", now.log_sent),
         ):
             counter = CounterMetricFamily(f"rocketmq_sidecar_{name}", text, labels=tuple(labels))

@@ -24,6 +24,10 @@ class NativeLog:
     def path(self) -> Path:
         return self._agent.settings.commit_log_path
 
+    @property
+    def queues_in(self) -> Path:
+        return self._agent.settings.root
+
     async def view(self) -> LogView:
         settings, machine, replication = self._agent.settings, self._agent.machine, self._agent.replication
         if not replication.file_size:

@@ -30,6 +30,10 @@ class ServedLog(Protocol):
     def path(self) -> Path:
         """The folder with its files."""
 
+    @property
+    def queues_in(self) -> Path:
+        """The storePathRootDir with the consume queues."""
+
     async def view(self) -> LogView:
         """The log's present state.
 

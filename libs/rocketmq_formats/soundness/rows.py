@@ -5,10 +5,11 @@ makes Arrow batches of the columns as they are.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from rocketmq_formats.soundness.records import RecordKind, walk
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.records import RecordKind, next_record_start, walk
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.delay_levels import DelayLevelError, unit_tags_code
 from rocketmq_formats.store.message import MAGIC_V1, NOT_PLAIN, Blank, Buffer, has_unit, read_record
@@ -18,6 +19,9 @@ from rocketmq_formats.topics import SCHEDULE_TOPIC
 
 BATCH: Final = 8_192
 """Records in a batch by default: about 1 MiB of columns."""
+HEAD: Final = 64
+BLOCK: Final = 512 << 10
+"""Bytes that are parsed at once."""
 _KEYS: Final = f"{KEYS}\x01".encode()
 _TAGS: Final = f"{TAGS}\x01".encode()
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
@@ -88,6 +92,30 @@ def batches(
             yield Batch(_columns(rows), at)
             rows = []
     yield Batch(_columns(rows), at)
+
+
+def pieces_batches(pieces: Iterable[Buffer], extent: Extent, until: int, segment_size: int) -> Iterator[Batch]:
+    """The records that start in `extent`, of pieces that follow each other from its start on. The log is read up to
+    `until`, perhaps within a record."""
+    buffer, base = bytearray(), extent.start
+    at: int | None = extent.start if extent.start % segment_size == 0 else None
+    for piece in pieces:
+        buffer += piece
+        if len(buffer) < BLOCK and base + len(buffer) < until:
+            continue
+        if at is None:
+            at = next_record_start(buffer, base, base, segment_size=segment_size)
+        if at is None:
+            base += max(len(buffer) - HEAD, 0)  # the last bytes may be the beginning of a record's head
+            del buffer[:-HEAD]
+        else:
+            for batch in batches(buffer, base, at, extent.end, segment_size=segment_size):
+                at = batch.next_offset
+                yield batch
+            del buffer[: min(at - base, len(buffer))]
+            base = at
+        if (base + len(buffer) if at is None else at) >= extent.end:
+            return
 
 
 class _Reader:

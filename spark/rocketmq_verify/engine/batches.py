@@ -6,7 +6,7 @@ Spark had repeated the other tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import islice
 from typing import Final
 
@@ -15,18 +15,14 @@ import pyarrow as pa
 
 from rocketmq_formats.soundness import rows
 from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.records import next_record_start
-from rocketmq_formats.soundness.structure import Structure
-from rocketmq_formats.soundness.structure_check import StructureCheck
-from rocketmq_verify.domain.model import Chunk
+from rocketmq_formats.soundness.queue_states import QueueState
+from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.queue_files import QueueResult, check_queues
-from rocketmq_verify.sources.source import GoneError, Source, SourceError
-from rocketmq_verify.sources.work import QUEUE_EXTENT, Content, Task
+from rocketmq_verify.sources.queues import QueueResult, check_queues
+from rocketmq_verify.sources.sidecar_source import SidecarSource
+from rocketmq_verify.sources.source import SIDECAR, GoneError, Source, SourceError
+from rocketmq_verify.sources.work import QUEUE_EXTENT, Content, Task, Work
 
-HEAD: Final = 64
-BLOCK: Final = 512 << 10
-"""Bytes that are parsed at once."""
 BATCH: Final = 4096
 """Chunks in a batch."""
 NOWHERE: Final = -1
@@ -97,11 +93,11 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
         try:
             yield from make(source, task)
         except SourceError as error:
-            yield _error(schema, task, error)
+            yield _error(schema, task.place.name, error)
 
 
-def _error(schema: pa.Schema, task: Task, error: SourceError) -> pa.RecordBatch:
-    known: dict[str, object] = {"replica": task.place.name, "error": error.reason, "offset": NOWHERE, "length": 0}
+def _error(schema: pa.Schema, replica: ReplicaName, error: SourceError) -> pa.RecordBatch:
+    known: dict[str, object] = {"replica": replica, "error": error.reason, "offset": NOWHERE, "length": 0}
     known |= {"epoch": NOWHERE}
     return pa.RecordBatch.from_pylist([{name: known.get(name) for name in schema.names}], schema=schema)
 
@@ -151,76 +147,74 @@ def _records(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
 def record_columns(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Columns]:
     """The records that start in `extent`; nothing is read from `until` on. Ends where bytes have expired."""
     with suppress(GoneError):
-        for batch in record_batches(source, extent, until, segment_size):
+        for batch in rows.pieces_batches(source.stream(Extent(extent.start, until)), extent, until, segment_size):
             if batch.columns.topic:
                 yield batch.columns
-
-
-def record_batches(source: Source, extent: Extent, until: int, segment_size: int) -> Iterator[rows.Batch]:
-    """The same with how far they reach, `until` may be within a record; raises `GoneError` where bytes have expired."""
-    buffer, base = bytearray(), extent.start
-    at: int | None = extent.start if extent.start % segment_size == 0 else None
-    for piece in source.stream(Extent(extent.start, until)):
-        buffer += piece
-        if len(buffer) < BLOCK and base + len(buffer) < until:
-            continue
-        if at is None:
-            at = next_record_start(buffer, base, base, segment_size=segment_size)
-        if at is None:
-            base += max(len(buffer) - HEAD, 0)  # the last bytes may be the beginning of a record's head
-            del buffer[:-HEAD]
-        else:
-            for batch in rows.batches(buffer, base, at, extent.end, segment_size=segment_size):
-                at = batch.next_offset
-                yield batch
-            del buffer[: min(at - base, len(buffer))]
-            base = at
-        if (base + len(buffer) if at is None else at) >= extent.end:
-            return
 
 
 def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
     schema = SCHEMAS[Content.STRUCTURE]
     for extent in task.extents():
-        found = check_structure(source, extent, task.zone.extent.end, task.work.plan.segment_size)
-        row = {
-            "replica": task.place.name,
-            "start": extent.start,
-            "end": extent.end,
-            "records": found.records,
-            "recordBytes": found.record_bytes,
-            "blankBytes": found.blank_bytes,
-            "skippedBytes": found.skipped_bytes,
-            "faults": found.fault_count,
-            "structure": msgspec.json.encode(found).decode(),
-            "error": None,
-        }
-        yield pa.RecordBatch.from_pylist([row], schema=schema)
-
-
-def check_structure(source: Source, extent: Extent, until: int, segment_size: int) -> Structure:
-    """The structural check of `extent`; nothing is read from `until` on. Ends where bytes have expired."""
-    check = StructureCheck(extent, segment_size, aligned=False)
-    with suppress(GoneError):
-        for piece in source.stream(Extent(extent.start, until)):
-            check.feed(piece)
-            if check.done:
-                break
-    return check.finish()
+        for found in source.structures(extent, task.zone.extent.end, task.work.plan.segment_size):
+            row = {
+                "replica": task.place.name,
+                "start": found.extent.start,
+                "end": found.extent.end,
+                "records": found.records,
+                "recordBytes": found.record_bytes,
+                "blankBytes": found.blank_bytes,
+                "skippedBytes": found.skipped_bytes,
+                "faults": found.fault_count,
+                "structure": msgspec.json.encode(found).decode(),
+                "error": None,
+            }
+            yield pa.RecordBatch.from_pylist([row], schema=schema)
 
 
 def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
+    """Replicas whose files are here are checked against the records of the task's log, which is read once for all of
+    them. A sidecar checks its replica's queues against the replica's own log."""
     schema = SCHEMAS[Content.QUEUES]
     size = task.work.plan.segment_size
-    for whole in task.extents():
-        for start in range(whole.start, whole.end, QUEUE_EXTENT):
-            extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
-            records = record_batches(source, extent, task.zone.extent.end, size)
-            try:
-                results = check_queues(records, extent, task.work.queues_of)
-            except GoneError:
-                continue  # others may still have it, and units that point there; nothing is known about them
-            yield pa.RecordBatch.from_pylist([_queue_row(result, extent) for result in results], schema=schema)
+    here = tuple(place for place in task.work.queues_of if place.has_files)
+    with ExitStack() as stack:
+        remote = {}
+        for place in task.work.queues_of:
+            if not place.has_files:
+                remote[place.name] = stack.enter_context(
+                    SidecarSource(place.name, place.spec.removeprefix(f"{SIDECAR}:"), task.options)
+                )
+        for whole in task.extents():
+            for start in range(whole.start, whole.end, QUEUE_EXTENT):
+                extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
+                others: dict[str, Sequence[QueueState]] = {}
+                for name, sidecar in list(remote.items()):
+                    try:
+                        others[name] = _remote_queues(sidecar, extent, task.work)
+                    except SourceError as error:
+                        del remote[name]
+                        yield _error(schema, name, error)
+                until = task.zone.extent.end
+                pieces = source.stream(Extent(extent.start, until)) if here else ()
+                records = rows.pieces_batches(pieces, extent, until, size)
+                try:
+                    results = check_queues(records, extent, here, others)
+                except GoneError:
+                    continue  # others may still have it, and units that point there; nothing is known about them
+                if results:
+                    yield pa.RecordBatch.from_pylist([_queue_row(result, extent) for result in results], schema=schema)
+
+
+def _remote_queues(sidecar: SidecarSource, extent: Extent, work: Work) -> tuple[QueueState, ...]:
+    """As far as the replica's own log is compared; nothing if it has expired there."""
+    zone = work.zone(sidecar.name)
+    own = extent if zone is None else extent.meet(zone.extent)
+    if not own.length:
+        return ()
+    try:
+        return sidecar.queues(own, own.end if zone is None else zone.extent.end)
+    except GoneError:
+        return ()
 
 
 def _queue_row(result: QueueResult, extent: Extent) -> dict[str, object]:

@@ -20,7 +20,7 @@ from rocketmq_verify.domain.planning.chunks import Plan, merged
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.engine.batches import NOWHERE
 from rocketmq_verify.engine.datasource import NAME
-from rocketmq_verify.sources.queue_files import QueueResult
+from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.work import Content, Place, Work
 
 if TYPE_CHECKING:

@@ -57,9 +57,8 @@ def checks_section(checked: Checked) -> Iterable[Html]:
         return
     yield el("h2", "The log by itself", id="structure")
     if (found := checked.structure) is not None:
-        part = "A sample of the new bytes" if checked.sampled else "All new bytes"
         text = f"{found.records} sound records, {size(found.record_bytes)}; {found.fault_count} faults."
-        yield el("p", f"{part}: {text}")
+        yield el("p", f"All new bytes: {text}")
     if (queues := checked.queues) is not None:
         lag = f", {queues.lag} records not in their queue yet" if queues.lag else ""
         yield el(

@@ -35,8 +35,6 @@ class TopicReport(msgspec.Struct, frozen=True, rename="camel"):
 class StructureReport(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The structural check."""
 
-    sampled: bool
-    """Only a part of the new bytes was checked."""
     records: int
     bytes: int
     blanks: int
@@ -51,7 +49,7 @@ def encode(run: Run, *, plan: bool) -> bytes:
     whole = dict(msgspec.to_builtins(run.verdict))
     structure = run.checked.structure
     whole["runId"] = run.run_id
-    whole["structure"] = None if structure is None else _structure(structure, sampled=run.checked.sampled)
+    whole["structure"] = None if structure is None else _structure(structure)
     whole["queues"] = run.checked.queues
     whole["notLookedAt"] = left_out(run)
     whole["lastFullMs"] = run.last_full_ms
@@ -65,10 +63,9 @@ def encode(run: Run, *, plan: bool) -> bytes:
     return msgspec.json.format(msgspec.json.encode(whole), indent=2)
 
 
-def _structure(found: Structure, *, sampled: bool) -> StructureReport:
+def _structure(found: Structure) -> StructureReport:
     largest = sorted(found.topics.items(), key=lambda item: (-item[1].bytes, item[0]))[:MOST_TOPICS]
     return StructureReport(
-        sampled=sampled,
         records=found.records,
         bytes=found.record_bytes,
         blanks=found.blanks,

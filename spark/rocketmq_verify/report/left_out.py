@@ -18,8 +18,7 @@ def left_out(run: Run) -> tuple[str, ...]:
     if verdict.new_bytes or verdict.full:
         if checked.structure is None:
             found.append("the structure of the log")
-        elif checked.sampled:
-            found.append("the structure of the log except for a sample")
         if checked.queues is None:
             found.append("consume queues")
+        found += [f"what could not be checked: {why}" for why in checked.unchecked]
     return tuple(found)

@@ -74,10 +74,7 @@ def _work(run: Run) -> Iterator[str]:
     )
     if checked.structure is not None:
         found = checked.structure
-        yield (
-            f"Structure{' of a sample' if checked.sampled else ''}: {found.records} records, "
-            f"{format_bytes(found.record_bytes)}, {found.fault_count} faults."
-        )
+        yield (f"Structure: {found.records} records, {format_bytes(found.record_bytes)}, {found.fault_count} faults.")
         topics = sorted(found.topics.items(), key=lambda item: (-item[1].records, item[0]))
         named = ", ".join(f"{topic} {count.records}" for topic, count in topics[:MOST_TOPICS])
         more = f", {len(topics) - MOST_TOPICS} more topics" if len(topics) > MOST_TOPICS else ""

@@ -3,6 +3,7 @@ and for running brokers too."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import LogPaths, read_state
 from rocketmq_commitlog.token_bucket import TokenBucket
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure
+from rocketmq_formats.soundness.structure_check import StructureCheck
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import (
     GoneError,
@@ -109,6 +112,15 @@ class FileSource(Opened):
                 raise SourceError(self.name, str(error)) from error
             yield piece
             self._rest(len(piece))
+
+    def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:
+        check = StructureCheck(extent, segment_size, aligned=False)
+        with suppress(GoneError):
+            for piece in self.stream(Extent(extent.start, until)):
+                check.feed(piece)
+                if check.done:
+                    break
+        yield check.finish()
 
     def close(self) -> None:
         if self._log is not None:

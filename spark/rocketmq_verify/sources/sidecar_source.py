@@ -12,11 +12,14 @@ from itertools import islice
 from typing import Final, TypeVar
 
 import grpc
+import msgspec
 
 from rocketmq_api.channels import ApiError, NoAnswerError
-from rocketmq_api.log_readers import BlockingLogReader, Range
-from rocketmq_api.log_view import MAX_RANGES, MAX_READ, LogView
+from rocketmq_api.log_readers import BlockingLogReader, Checks, Range
+from rocketmq_api.log_view import MAX_CHECK, MAX_RANGES, MAX_READ, LogView
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queue_states import QueueState
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import GoneError, Opened, SourceError, SourceOptions, check_chunks, check_extent
@@ -89,8 +92,36 @@ class SidecarSource(Opened):
         for start in range(extent.start, extent.end, STREAMED):
             yield memoryview(self.read(Extent(start, min(start + STREAMED, extent.end))))
 
+    def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:  # noqa: ARG002 - it knows
+        for part in _parts(extent):
+            answer = self._checked(part, until, structure=True)
+            found = self._decoded(answer.structure, Structure)
+            if found.extent != part:
+                raise SourceError(self.name, f"{self._address}: the structure of {found.extent} instead of {part}")
+            yield found
+
+    def queues(self, extent: Extent, until: int) -> tuple[QueueState, ...]:
+        """The replica's consume queues against its own log in `extent`, at most `MAX_CHECK` bytes.
+
+        Raises:
+            GoneError: the log does not have all of them (any longer).
+        """
+        answer = self._checked(extent, until, queues=True)
+        return tuple(self._decoded(state, QueueState) for state in answer.queues)
+
     def close(self) -> None:
         self._reader.close()
+
+    def _checked(self, part: Extent, until: int, **what: bool) -> Checks:
+        rate = self._options.bytes_per_second
+        wanted = Range(part.start, part.length)
+        return self._tried(lambda: self._reader.check(wanted, until, **what, bytes_per_second=rate))
+
+    def _decoded(self, text: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError as error:
+            raise SourceError(self.name, f"{self._address}: an impossible answer: {error}") from error
 
     def _tried(self, call: Callable[[], T]) -> T:
         self._tries.begin()
@@ -137,6 +168,11 @@ class _Tries:
 def _passes(error: ApiError) -> bool:
     """Whether another attempt may help: no answer yet, or too many callers."""
     return isinstance(error, NoAnswerError) or error.status is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def _parts(extent: Extent) -> Iterator[Extent]:
+    for start in range(extent.start, extent.end, MAX_CHECK):
+        yield Extent(start, min(start + MAX_CHECK, extent.end))
 
 
 def _ranges(chunks: Sequence[Chunk], begin: int) -> list[Range]:

@@ -17,6 +17,7 @@ import msgspec
 from rocketmq_api.channels import ClientTls
 from rocketmq_api.log_view import MAX_RANGE
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_settings.verify import PATIENCE_SECONDS
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 
@@ -89,6 +90,10 @@ class Source(Protocol):
         Raises:
             GoneError: the next ones are not there (any longer).
         """
+
+    def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:
+        """Is `extent` a chain of sound records? In parts, ascending; nothing is read from `until` on. A part
+        ends where bytes have expired."""
 
     def close(self) -> None:
         """Close files and connections."""

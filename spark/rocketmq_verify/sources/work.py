@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from rocketmq_api.log_view import MAX_CHECK
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.model import Chunk, ReplicaName
@@ -21,8 +22,8 @@ MOST_PARTS: Final = 1024
 """Tasks of one replica."""
 SIDECAR_PARTS: Final = 2
 """Calls that a sidecar answers at the same time."""
-QUEUE_EXTENT: Final = 32 << 20
-"""Of the log, checked against consume queues at once: bounds a worker's memory."""
+QUEUE_EXTENT: Final = MAX_CHECK
+"""Of the log, checked against consume queues at once, here and by sidecars: bounds the memory."""
 
 
 class Content(StrEnum):
@@ -173,7 +174,7 @@ def _of_replica(place: Place, content: Content, work: Work, zone: Zone, at_once:
     expected = sum(piece.extent.length * piece.per_million // 1_000_000 for piece in pieces)
     count = max(1, min(-(-expected // work.per_task), MOST_PARTS))
     together = at_once
-    if not place.has_files:
+    if not all(one.has_files for one in (place, *work.queues_of)):
         together = min(at_once, SIDECAR_PARTS)
         count = min(count, SIDECAR_PARTS)
     rate = work.options.bytes_per_second

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
+import msgspec
 import pytest
 import xxhash
 from grpc import aio
@@ -15,9 +16,11 @@ from rocketmq_api import log_reader_pb2 as pb
 from rocketmq_api.channels import ApiError, NoAnswerError, RefusedError
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
 from rocketmq_api.log_readers import LogReaderClient, Range, view_of
-from rocketmq_api.log_view import MAX_RANGE, MAX_RANGES, MAX_READ, LogView, SegmentRun, runs_of
+from rocketmq_api.log_view import MAX_CHECK, MAX_RANGE, MAX_RANGES, MAX_READ, LogView, SegmentRun, runs_of
 from rocketmq_commitlog.digests import DigestJob
 from rocketmq_commitlog.errors import UnreadableError
+from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_runtime.config.settings import build_settings
 from rocketmq_runtime.grpc.server import GrpcServer
@@ -54,6 +57,10 @@ class Served:
     def __init__(self, path: Path) -> None:
         self.path, self.counts = path, LogCounts()
         self.answer: LogView | Exception = FULL
+
+    @property
+    def queues_in(self) -> Path:
+        return self.path.parent
 
     async def view(self) -> LogView:
         if isinstance(self.answer, Exception):
@@ -155,6 +162,50 @@ async def test_bytes_of_the_log(served: Served, written: Log) -> None:
             await client.read(LARGE - 1, 2)
         assert caught.value.status is grpc.StatusCode.NOT_FOUND
     assert served.counts.sent == 2 * LARGE - 7
+
+
+async def checks(address: str, **request: object) -> list[pb.CheckResponse]:
+    async with aio.insecure_channel(address) as channel:
+        return [answer async for answer in LogReaderStub(channel).Check(pb.CheckRequest(**request))]
+
+
+async def test_checks_of_what_there_is(served: Served) -> None:
+    whole = pb.Range(offset=LARGE, length=LARGE)
+    async with opened(served) as address:
+        (answer,) = await checks(address, range=whole, until=4 * LARGE, structure=True, queues=True)
+        found = msgspec.json.decode(answer.structure, type=Structure)
+        assert (found.extent, found.fault_count) == (Extent(LARGE, 2 * LARGE), 0)
+        assert found.records > 0
+        file = served.path / segment_name(LARGE)
+        file.write_bytes(file.read_bytes()[:-5000] + bytes(5000))
+        (answer,) = await checks(address, range=whole, until=4 * LARGE, structure=True)
+        assert msgspec.json.decode(answer.structure, type=Structure).fault_count > 0
+        file.unlink()
+        with pytest.raises(aio.AioRpcError, match="all bytes") as caught:
+            await checks(address, range=whole, until=4 * LARGE, queues=True)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert served.counts.sent == 0
+    assert served.counts.digested > 2 * LARGE
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "until", "what"),
+    [
+        (0, 0, 9, {"structure": True}),
+        (-1, 5, 9, {"structure": True}),
+        (0, MAX_CHECK + 1, 2 * MAX_CHECK, {"structure": True}),
+        (0, 10, 9, {"structure": True}),
+        (0, 10, 10, {}),
+        (0, 10, 10, {"structure": True, "bytes_per_second": -1}),
+    ],
+)
+async def test_checks_that_cannot_be(
+    served: Served, offset: int, length: int, until: int, what: dict[str, object]
+) -> None:
+    async with opened(served) as address:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await checks(address, range=pb.Range(offset=offset, length=length), until=until, **what)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_as_many_ranges_as_there_may_be(served: Served, no_hurry: list[float]) -> None:

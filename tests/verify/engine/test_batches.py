@@ -6,10 +6,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from rocketmq_formats.soundness import rows as record_rows
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure, join
 from rocketmq_verify.domain.planning.lineage import lineage
-from rocketmq_verify.engine import batches
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sources import file_source
 from rocketmq_verify.sources.open_source import open_source
@@ -55,7 +55,7 @@ def test_digests_of_all_chunks(group: Group, places: tuple[Place, ...], per_task
 
 
 def test_records_in_columns(group: Group, places: tuple[Place, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "BLOCK", 1500)
+    monkeypatch.setattr(record_rows, "BLOCK", 1500)
     found = table(places[:1], Content.RECORDS, work(places, per_task=3 * CHUNK)).to_pylist()
     confirmed = [message for message in group.messages if message.end <= group.master.confirm]
     assert [row["physicalOffset"] for row in found] == [message.offset for message in confirmed]
@@ -82,7 +82,7 @@ def test_queues_are_checked_up_to_the_record_in_which_a_log_ends(
     group: Group, places: tuple[Place, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slave that copies may have a part of its last record, when others have its unit already."""
-    monkeypatch.setattr(batches, "BLOCK", 1500)
+    monkeypatch.setattr(record_rows, "BLOCK", 1500)
     of = work(places)
     ends = {end for message in group.messages for end in (message.offset + 1, message.end - 1, message.end)}
     for end in sorted(end for end in ends if end <= group.master.confirm):
@@ -97,7 +97,7 @@ def test_queues_are_checked_up_to_the_record_in_which_a_log_ends(
 def test_queues_are_not_judged_by_a_log_that_expired_meanwhile(
     group: Group, places: tuple[Place, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "BLOCK", 1500)
+    monkeypatch.setattr(record_rows, "BLOCK", 1500)
     monkeypatch.setattr(file_source, "STREAMED", 1024)
     of = work(places)
     (tmp_path / "a" / "commitlog" / f"{SEGMENT:020d}").unlink()

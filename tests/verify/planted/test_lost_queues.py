@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_commitlog import queue_files
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY
 from rocketmq_formats.soundness.places import Extent
@@ -14,8 +15,7 @@ from rocketmq_formats.soundness.queues import QueueReason
 from rocketmq_formats.soundness.rows import Batch, Columns, batches
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources import queue_files
-from rocketmq_verify.sources.queue_files import QueueResult, check_queues
+from rocketmq_verify.sources.queues import QueueResult, check_queues
 from rocketmq_verify.sources.work import Place
 from tests.verify.history.stores import QUEUE, TOPIC, save_all
 from tests.verify.planted.faults import SEGMENT, Group

@@ -60,17 +60,17 @@ def test_what_a_run_did_not_look_at_is_said() -> None:
         "Not looked at: 6.29 MB that earlier runs compared (last full run: never); the structure of the log; "
         "consume queues.\n"
     ) in text
-    sampled = Structure(extent=Extent(0, SEGMENT), first=0, next=SEGMENT)
+    whole = Structure(extent=Extent(0, SEGMENT), first=0, next=SEGMENT)
     queues = QueueSummary(units=1, lag=0, superseded=0, faults=0)
     some = msgspec.structs.replace(
-        run, last_full_ms=NOW, checked=Checked(structure=sampled, sampled=True, queues=queues)
+        run, last_full_ms=NOW, checked=Checked(structure=whole, queues=queues, unchecked=("b: too old",))
     )
     assert left_out(some) == (
         f"6.29 MB that earlier runs compared (last full run: {when(NOW)})",
-        "the structure of the log except for a sample",
+        "what could not be checked: b: too old",
     )
     everything = msgspec.structs.replace(
-        some, verdict=verdict(full=True), checked=Checked(structure=sampled, queues=queues)
+        some, verdict=verdict(full=True), checked=Checked(structure=whole, queues=queues)
     )
     assert left_out(everything) == ()
     assert json.loads(json_report.encode(some, plan=False))["notLookedAt"] == list(left_out(some))

@@ -1,4 +1,5 @@
-"""Consume queues on disk against the records of an extent of the log. Called by `batches` on the executors.
+"""Consume queues on disk against the records of an extent of the log: for the verification that reads files, and for
+the sidecar (`range_check`).
 
 Most queues are right, so the units that the records require are packed and compared with the file's bytes; only if they
 differ is every unit checked (`rocketmq_formats.soundness.queues`). The broker may be writing: what seems wrong is read
@@ -6,13 +7,13 @@ again before it counts.
 
 Only queues with records in the extent are checked. Brokers make units in the log's order (`DISPATCH_SPAN`). So once a
 record has its unit, missing units of earlier records at a queue's end will not come: the queue was cut or emptied. Two
-harmless cases look the same: a topic that was deleted (its queues are deleted, its records stay), and one that was
+harmless cases reading the same: a topic that was deleted (its queues are deleted, its records stay), and one that was
 created again, whose numbers start at 0 again. So a queue counts as cut if its last unit is older than the lost ones,
 and as emptied if another replica has its units and the topic exists.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +25,7 @@ from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY, LogPaths
 from rocketmq_formats.soundness import rows
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_formats.soundness.queues import (
     MAX_FAULTS,
     PRE_BLANK_SIZE,
@@ -38,9 +40,6 @@ from rocketmq_formats.soundness.records import MAGICS
 from rocketmq_formats.store import walk as heads
 from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_unit, iter_units, pack_units
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
-from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.sources.source import directory_of
-from rocketmq_verify.sources.work import Place
 
 FOLDER: Final = "consumequeue"
 TOPICS: Final = "config/topics.json"
@@ -54,72 +53,64 @@ MOST_UNITS: Final = 1 << 22
 """Between a queue's first and last record of one extent; numbers farther apart are damage."""
 
 
-class QueueResult(msgspec.Struct, frozen=True):
-    """One queue of one replica, as far as the extent's records are in it."""
-
-    replica: ReplicaName
-    topic: str
-    queue_id: int
-    extent: Extent
-    """Of the log, whose records were looked for."""
-    check: QueueCheck
-
-
 def check_queues(
     batches: Iterable[rows.Batch],
     extent: Extent,
-    places: Sequence[Place],
+    roots: Mapping[str, Path],
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[QueueResult]:
-    """Every queue that records of the extent are in, in every place, as far as the place's own log still has them.
+    rest: Callable[[int], None] = lambda _: None,
+) -> dict[str, list[QueueState]]:
+    """Every queue that records of the extent are in, in every store, as far as the store's own log still has them.
 
     Args:
         batches: all records of the extent. If the last one is not whole, because the log that was read ends in it,
             the extent is checked up to its start.
+        roots: storePathRootDir of each replica.
+        rest: called after each queue with the bytes that were read of it.
     """
     queues, whole = _by_queue(batches)
     extent = Extent(extent.start, min(max(whole, extent.start), extent.end))
-    stores = _stores(places)
-    states: dict[tuple[ReplicaName, str, int], _QueueState] = {}
+    stores = {name: _Store(root) for name, root in roots.items()}
+    readings: dict[tuple[str, str, int], _Reading] = {}
     suspects = [(name, *queue) for name in stores for queue in sorted(queues)]
     before = reach = dict.fromkeys(stores, -1)
     for attempt in range(ATTEMPTS):
         if attempt:
             sleep(PAUSE)
-            stores = _stores(places)  # as they are now
+            stores = {name: _Store(root) for name, root in roots.items()}  # as they are now
         before = reach  # what is dispatched while the queues are read one by one proves nothing
         for name, topic, queue_id in suspects:
-            states[name, topic, queue_id] = stores[name].check(topic, queue_id, queues[topic, queue_id], extent)
+            reading = stores[name].check(topic, queue_id, queues[topic, queue_id], extent)
+            readings[name, topic, queue_id] = reading
+            rest(reading.size)
         reach = {
-            name: max((state.dispatched for (whose, *_), state in states.items() if whose == name), default=-1)
+            name: max((reading.dispatched for (whose, *_), reading in readings.items() if whose == name), default=-1)
             for name in stores
         }
-        suspects = [key for key in suspects if states[key].faulty or _lost(states[key], reach[key[0]])]
+        suspects = [key for key in suspects if readings[key].faulty or _lost(readings[key], reach[key[0]])]
         if not suspects:
             break
     lasting = set(suspects)
-    found = []
-    for key, state in states.items():
+    found: dict[str, list[QueueState]] = {name: [] for name in stores}
+    for key, reading in readings.items():
         name, topic, queue_id = key
-        check = state.check
+        check, emptied = reading.check, None
         if key in lasting:
-            if stores[name].min_offset(extent) > state.extent.start:
+            if stores[name].min_offset(extent) > reading.extent.start:
                 continue  # it is expiring
-            lost = _lost(state, before[name])
-            elsewhere = max(states[other, topic, queue_id].dispatched for other in stores)
-            if lost and (_was_cut(state.last, lost[0]) or _was_emptied(state, lost[0], elsewhere, stores[name], topic)):
+            lost = _lost(reading, before[name])
+            if lost and _was_cut(reading.last, lost[0]):
                 check = _with_lost(check, lost)
-        if check is not None:
-            found.append(QueueResult(name, topic, queue_id, extent, check))
+            elif lost and reading.last is None and stores[name].has_topic(topic):
+                emptied = _with_lost(check, lost)
+        state = QueueState(topic=topic, queue_id=queue_id, check=check, dispatched=reading.dispatched, emptied=emptied)
+        if check is not None or emptied is not None:
+            found[name].append(state)
     return found
 
 
-def _stores(places: Iterable[Place]) -> dict[ReplicaName, "_Store"]:
-    return {place.name: _Store(directory_of(place.spec)) for place in places}
-
-
-class _QueueState(NamedTuple):
+class _Reading(NamedTuple):
     """One read of a queue."""
 
     check: QueueCheck | None
@@ -132,23 +123,21 @@ class _QueueState(NamedTuple):
     """The last unit of those that were read."""
     dispatched: int
     """The physical offset of the last record that has its unit; -1: none."""
+    size: int = 0
+    """Bytes that were read of the queue."""
 
     @property
     def faulty(self) -> bool:
         return self.check is not None and self.check.fault_count > 0
 
 
-def _lost(state: _QueueState, dispatched: int) -> list[Unit]:
+def _lost(reading: _Reading, dispatched: int) -> list[Unit]:
     """Records whose unit must be there, because that of a later record is."""
-    return [record for record in state.late if record.physical_offset < dispatched - DISPATCH_SPAN]
+    return [record for record in reading.late if record.physical_offset < dispatched - DISPATCH_SPAN]
 
 
 def _was_cut(last: Unit | None, lost: Unit) -> bool:
     return last is not None and last.size != PRE_BLANK_SIZE and last.physical_offset < lost.physical_offset
-
-
-def _was_emptied(state: _QueueState, lost: Unit, elsewhere: int, store: "_Store", topic: str) -> bool:
-    return state.last is None and elsewhere >= lost.physical_offset and store.has_topic(topic)
 
 
 class _Topics(msgspec.Struct, frozen=True):
@@ -230,13 +219,13 @@ class _Store:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return False
 
-    def check(self, topic: str, queue_id: int, records: list[Unit], extent: Extent) -> _QueueState:
+    def check(self, topic: str, queue_id: int, records: list[Unit], extent: Extent) -> _Reading:
         """Read one queue. `records`: those of the extent that belong to it, by their numbers."""
         start = self.min_offset(extent)
         if start > extent.start:
             extent = Extent(min(start, extent.end), extent.end)
             records = [record for record in records if record.physical_offset >= start]
-        nothing = _QueueState(None, extent, records, None, -1)
+        nothing = _Reading(None, extent, records, None, -1)
         if not records:
             return nothing
         first, last = records[0].queue_offset, records[-1].queue_offset
@@ -256,17 +245,18 @@ class _Store:
         nowhere = self._nowhere(units, extent)
         if not nowhere and _plain(packed, begin, records, extent):
             check = QueueCheck(units=len(records), lag=0)
-            return _QueueState(check, extent, (), records[-1], records[-1].physical_offset)
+            return _Reading(check, extent, (), records[-1], records[-1].physical_offset, len(packed))
         units = list(_units(packed, begin))
         nowhere = self._nowhere(units, extent)
         end = units[-1].queue_offset if units else -1
         there = {unit[:2] for unit in units}
-        return _QueueState(
+        return _Reading(
             check_queue(units, records, extent, nowhere=nowhere),
             extent,
             [record for record in records if record.queue_offset > end],
             units[-1] if units else None,
             max((unit.physical_offset for unit in records if unit[:2] in there), default=-1),
+            len(packed),
         )
 
     def _nowhere(self, units: Iterable[Unit], extent: Extent) -> set[int]:

@@ -1,0 +1,128 @@
+"""One store, read as files and through sidecars: the same findings, with the same names and places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketmq_commitlog import queue_files
+from rocketmq_commitlog.state import NATIVE_IDENTITY
+from rocketmq_formats.store.consume_queue import pack_units
+from rocketmq_formats.store.segment_names import segment_name
+from rocketmq_verify.domain.findings import Kind
+from tests.verify.history.stores import QUEUE, TOPIC, save_all
+from tests.verify.planted.faults import SEGMENT, Group
+from tests.verify.ways.ways_kit import Sidecars, sidecars, verify
+
+pytestmark = pytest.mark.processes
+"""Waits for gRPC on loopback."""
+
+
+@pytest.fixture(scope="module")
+def doors() -> Iterator[Sidecars]:
+    with sidecars(3) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_files, "PAUSE", 0.0)
+
+
+def log_file(root: Path, name: str, start: int) -> Path:
+    return root / name / "commitlog" / segment_name(start)
+
+
+def change(file: Path, at: int, data: bytes) -> None:
+    whole = bytearray(file.read_bytes())
+    whole[at : at + len(data)] = data
+    file.write_bytes(whole)
+
+
+def flip(group: Group, root: Path, names: str, at: int) -> None:
+    for name in names:
+        file = log_file(root, name, at - at % SEGMENT)
+        change(file, at % SEGMENT, bytes([file.read_bytes()[at % SEGMENT] ^ 1]))
+
+
+def queue_file(root: Path, name: str) -> Path:
+    return root / name / "consumequeue" / TOPIC / str(QUEUE) / segment_name(0)
+
+
+def nothing(group: Group, root: Path) -> None:
+    pass
+
+
+def body_of_one(group: Group, root: Path) -> None:
+    flip(group, root, "b", group.messages[20].body_start)
+
+
+def body_of_all(group: Group, root: Path) -> None:
+    flip(group, root, "abc", group.messages[20].body_start)
+
+
+def magic_of_all(group: Group, root: Path) -> None:
+    flip(group, root, "abc", group.messages[20].offset + 5)
+
+
+def length_of_all(group: Group, root: Path) -> None:
+    flip(group, root, "abc", group.messages[20].offset + 3)
+
+
+def zeros_in_all(group: Group, root: Path) -> None:
+    for name in "abc":
+        change(log_file(root, name, SEGMENT), 4096, bytes(4096))
+
+
+def unit_that_leads_nowhere(group: Group, root: Path) -> None:
+    change(queue_file(root, "c"), 7 * 20, pack_units([(group.messages[7].offset + 1, 500, 0)]))
+
+
+def unit_behind_the_last_one(group: Group, root: Path) -> None:
+    (root / "c" / NATIVE_IDENTITY).touch()  # Java leaves old units there
+    change(queue_file(root, "c"), len(group.messages) * 20, pack_units([(900 << 20, 500, 0)]))
+
+
+def unit_with_other_tags(group: Group, root: Path) -> None:
+    change(queue_file(root, "a"), 9 * 20, pack_units([(group.messages[9].offset, group.messages[9].size, 77)]))
+
+
+def units_alike_in_all(group: Group, root: Path) -> None:
+    for name in "abc":
+        change(queue_file(root, name), 9 * 20, bytes(20))
+
+
+def missing_file(group: Group, root: Path) -> None:
+    log_file(root, "b", SEGMENT).unlink()
+
+
+CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
+    (nothing, set()),
+    (body_of_one, {Kind.CORRUPT_RECORD}),
+    (body_of_all, {Kind.BAD_STRUCTURE}),
+    (magic_of_all, {Kind.BAD_STRUCTURE}),
+    (length_of_all, {Kind.BAD_STRUCTURE}),
+    (zeros_in_all, {Kind.BAD_STRUCTURE}),
+    (unit_that_leads_nowhere, {Kind.QUEUE_MISMATCH}),
+    (unit_behind_the_last_one, {Kind.QUEUE_MISMATCH}),
+    (unit_with_other_tags, {Kind.QUEUE_MISMATCH}),
+    (units_alike_in_all, {Kind.QUEUE_MISMATCH}),
+    (missing_file, {Kind.MISSING_SEGMENT}),
+]
+
+
+@pytest.mark.parametrize(("damage", "kinds"), CASES, ids=[damage.__name__ for damage, _ in CASES])
+def test_both_ways_find_the_same(
+    tmp_path: Path, doors: Sidecars, damage: Callable[[Group, Path], None], kinds: set[Kind]
+) -> None:
+    group = Group().fill(60)
+    places = save_all(group, tmp_path)
+    damage(group, tmp_path)
+    files = verify(places)
+    assert kinds <= {finding.kind for finding in files.findings}
+    assert bool(kinds) == bool(files.verdict.exit_code), files.findings
+    through = verify(doors.of(places))
+    assert through.told == files.told
+    assert through.verdict.summary == files.verdict.summary
