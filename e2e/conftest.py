@@ -55,7 +55,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         and not options.keep_cluster
         and (kind := shutil.which(options.kind_bin or "kind"))
     ):
-        delete = [kind, "delete", "cluster", f"--name={options.cluster_name}"]
+        kubeconfig = options.kubeconfig or str(BUILD / "kubeconfig")
+        delete = [kind, "delete", "cluster", f"--name={options.cluster_name}", f"--kubeconfig={kubeconfig}"]
         subprocess.run(delete, timeout=120, check=False)
 
 

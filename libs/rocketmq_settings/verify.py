@@ -46,9 +46,7 @@ class VerifyKeys(Settings, frozen=True):
         Fraction, key("Part of what earlier runs compared that is read again.", set_by="spec.verification.sample")
     ] = SAMPLE
     full: Annotated[bool, key("Everything is read again.")] = False
-    structure: Annotated[
-        bool, key("Checks that new bytes are a chain of sound records.")
-    ] = True
+    structure: Annotated[bool, key("Checks that new bytes are a chain of sound records.")] = True
     queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True
     allow_unreachable: Annotated[
         bool, key("A run counts as verified if two replicas could be read, even if another could not.")

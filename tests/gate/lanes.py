@@ -14,6 +14,11 @@ HEAVY = frozenset(("interop", "java"))
 """Marks of tests that start a JVM. One such test makes its whole file heavy."""
 
 
+def heavy_file(folder: Path) -> Path:
+    """Where a phase with lanes keeps the names of its heavy files."""
+    return folder / "heavy.json"
+
+
 def heavy_files(items: Iterable[pytest.Item]) -> list[str]:
     """The files as they are in node ids."""
     marked = (item for item in items if any(mark.name in HEAVY for mark in item.iter_markers()))

@@ -103,7 +103,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> lanes.Lanes 
 
 
 def _heavy(config: pytest.Config) -> Path:
-    return Path(config.option.gate_folder) / "heavy.json"
+    return lanes.heavy_file(Path(config.option.gate_folder))
 
 
 @pytest.hookimpl(trylast=True)

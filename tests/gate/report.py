@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.gate import lanes
 from tests.gate.records import Record, Run, Unstable, failures, read, record_file
 
 SLOWEST = 20
@@ -50,6 +51,23 @@ def phases_table(lines: Iterable[str]) -> list[str]:
     ]
 
 
+def lanes_table(phase: str, records: Iterable[Record], heavy: Sequence[str]) -> list[str]:
+    """The time of the files that only the first lane runs, and of all others: where one is the longer, the phase waits
+    for it."""
+    seconds = {True: 0.0, False: 0.0}
+    for record in records:
+        seconds[record.test.partition("::")[0] in heavy] += record.seconds
+    return [f"lanes of {phase}: {seconds[True]:.0f} s with JVMs, {seconds[False]:.0f} s without"]
+
+
+def _lanes(folders: Iterable[Path]) -> Iterator[str]:
+    for folder in folders:
+        if (file := lanes.heavy_file(folder)).exists():
+            yield from lanes_table(
+                folder.name, read(record_file(folder, "first")), msgspec.json.decode(file.read_bytes())
+            )
+
+
 def _slowest(records: Iterable[Record]) -> Iterator[str]:
     longest = sorted(records, key=lambda record: record.seconds, reverse=True)[:SLOWEST]
     if longest:
@@ -76,7 +94,7 @@ def main() -> int:
     file = build / "unstable.jsonl"
     lines = file.read_bytes().splitlines() if file.exists() else []
     unstable = [msgspec.json.decode(line, type=Unstable) for line in lines]
-    tables = [*_slowest(records), *unstable_table(unstable), *failures_table(records, unstable)]
+    tables = [*_lanes(folders), *_slowest(records), *unstable_table(unstable), *failures_table(records, unstable)]
     phases = build / "phases.txt"
     print("\n".join([*phases_table(phases.read_text().splitlines() if phases.exists() else []), *tables]))
     return 0

@@ -14,7 +14,7 @@ import pytest
 from tests.gate.patience import MOST, QUIET, VARIABLE, factor, patient
 from tests.gate.plugin import UNTIL
 from tests.gate.records import Record, Unstable
-from tests.gate.report import MOST_FAILURES, failures_table, phases_table, unstable_table
+from tests.gate.report import MOST_FAILURES, failures_table, lanes_table, phases_table, unstable_table
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.processes
@@ -259,6 +259,12 @@ def test_the_table_of_phases_tells_waiting_from_computing() -> None:
         "   955 s    706 s   1110 s     94 s  in all",
     ]
     assert phases_table([]) == []
+
+
+def test_the_longer_lane_is_seen() -> None:
+    records = [Record("a/test_j.py::test_a", "passed", 900), Record("a/test_j.py::test_b", "failed", 46)]
+    records.append(Record("a/test_p.py::test_a[a::b]", "passed", 610.4))
+    assert lanes_table("together", records, ["a/test_j.py"]) == ["lanes of together: 946 s with JVMs, 610 s without"]
 
 
 def test_the_table_names_both_runs() -> None:
