@@ -28,7 +28,7 @@ class Traffic:
         self.slowest_send = self.slowest_read = 0.0
 
     def answered(self, waits: Sequence[float]) -> None:
-        """Count sends that were answered PUT_OK so many seconds after they were appended; at least one, in the order of
+        """Count sends by the seconds between their append and their answer PUT_OK; at least one, in the order of
         the log, so that the first has waited for longest."""
         sends, answers = self.sends, self.counts.answers
         for seconds in waits:
@@ -39,7 +39,7 @@ class Traffic:
         self.slowest_send = max(self.slowest_send, waits[0])
 
     def answered_at_once(self) -> None:
-        """Count a send that waited for nothing."""
+        """Count a send that did not wait."""
         self.sends[0] += 1
         self.counts.answers[0] += 1
 
