@@ -287,6 +287,14 @@ class TestKV:
         assert json.loads(file.read_text()) == {"configTable": {"n": {"k": "v"}}}
         assert Door(tmp_path).ask(101, {"namespace": "n", "key": "k"}).ext_fields == {"value": "v"}
 
+    async def test_an_editors_mark_before_the_file_changes_nothing(self, tmp_path: Path) -> None:
+        door = Door(tmp_path)
+        door.ask(100, {"namespace": "n", "key": "k", "value": "v"})
+        assert door.ask(100, {"namespace": "n", "value": "v"}).remark == "namespace or key is null"
+        file = door.config.settings.kv_path
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        assert Door(tmp_path).ask(101, {"namespace": "n", "key": "k"}).ext_fields == {"value": "v"}
+
     async def test_what_cannot_be_kept_is_not_done(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
         (tmp_path / "kv").write_text("a file where the folder should be")

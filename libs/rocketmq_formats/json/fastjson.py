@@ -6,6 +6,7 @@ one pass over the tokens, with a bounded number of them and a bounded depth. `du
 answers (105, 202, 208) whose readers need more than strict JSON.
 """
 
+import codecs
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
@@ -58,6 +59,11 @@ def loads(data: bytes, *, max_tokens: int = MAX_TOKENS) -> Value:
         raise BodyError(f"body is not JSON: {error}") from error
     reader.expect_end()
     return value
+
+
+def without_mark(data: bytes) -> bytes:
+    """`data` without the byte order mark that some editors put before it; fastjson skips it, too."""
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def quote_keys(data: bytes, *, limit: int = MAX_KEYS) -> bytes:

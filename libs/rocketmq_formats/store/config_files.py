@@ -157,7 +157,8 @@ class EntryTexts:
 
 
 def decode_config(file_type: type[F], data: bytes) -> F:
-    """The table in `data`; unknown keys are ignored, as Java ignores them.
+    """The table in `data`; unknown keys are ignored, as Java ignores them. People edit these files: numbers in quotes
+    are numbers, and an editor's mark at the beginning does not count.
 
     Raises:
         ConfigFileError: empty, too long, not JSON (except bare integer keys), or of another shape.
@@ -165,7 +166,11 @@ def decode_config(file_type: type[F], data: bytes) -> F:
     if len(data) > MAX_LENGTH:
         raise ConfigFileError(f"{file_type.__name__}: {len(data)} bytes, more than {MAX_LENGTH}")
     try:
-        return msgspec.json.decode(fastjson.quote_keys(data, limit=0), type=file_type)
+        quoted = fastjson.quote_keys(fastjson.without_mark(data), limit=0)
+        try:
+            return msgspec.json.decode(quoted, type=file_type)
+        except msgspec.ValidationError:
+            return msgspec.json.decode(quoted, type=file_type, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigFileError(f"{file_type.__name__}: {error}") from error
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.json.bodies import Body, decode_body, encode_body
+from rocketmq_formats.json.fastjson import without_mark
 from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, TableFullError
 
 MAX_ENTRIES = 10_000
@@ -89,7 +90,7 @@ class KVTables(msgspec.Struct, frozen=True):
         Raises:
             BodyError: not such a file.
         """
-        tables = decode_body(KVFile, data).config_table
+        tables = decode_body(KVFile, without_mark(data)).config_table
         keys = sum(len(table) for table in tables.values())
         if keys > MAX_ENTRIES:
             raise BodyError(f"{keys} entries: more than {MAX_ENTRIES}")
