@@ -165,3 +165,13 @@ async def test_a_change_of_a_groups_attributes_is_not_taken_literally(tmp_path: 
         kept = group.app.core.tables.groups.get("G")
         assert kept is not None
         assert (kept.attributes, kept.retry_max_times) == ({"of.java": "1"}, 3)
+
+
+async def test_a_producer_that_sends_to_a_retry_topic_itself_is_served(tmp_path: Path) -> None:
+    """Without maxReconsumeTimes, which only consumers send."""
+    async with running(tmp_path) as group:
+        await group.send()
+        await group.pull(0)  # makes the group
+        sent = await group.send(b"again", topic="%RETRY%G")
+        assert sent.code == ResponseCode.SUCCESS
+        assert b"again" in (await group.pull(0, topic="%RETRY%G")).body

@@ -115,6 +115,8 @@ async def test_an_idle_group_costs_no_call_and_drift_is_repaired() -> None:
         await api.wait_until(lambda: (api.get("Service", "g") or {})["spec"]["ports"] == ports)
         api.remove("ConfigMap", "ns", names.group_config("g"))
         await api.wait_until(lambda: api.get("ConfigMap", names.group_config("g")) is not None)
+        api.remove("StatefulSet", "ns", "g")
+        await api.wait_until(lambda: api.get("StatefulSet", "g") is not None)
 
 
 async def test_a_group_is_given_a_secret() -> None:

@@ -93,7 +93,7 @@ def pod_of(body: Json) -> Pod | None:
         created=timestamp(metadata.get("creationTimestamp")),
         replication_secret=str(annotations.get(names.ANNOTATION_REPLICATION_SECRET, "")),
         grpc_tls=names.ANNOTATION_GRPC_TLS in annotations,
-        problem=_problem(conditions, containers),
+        problem=_problem(conditions, [*_list(status, "initContainerStatuses"), *containers]),
     )
 
 
@@ -105,6 +105,7 @@ def _address(status: Json, annotations: Json) -> str:
 
 
 def _problem(conditions: Mapping[str, Json], containers: list[Json]) -> str:
+    """`containers`: the states of all, of those too that a webhook has added."""
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False":
         return f"{scheduled.get('reason', 'Unschedulable')}: {scheduled.get('message', '')}"[:300]
