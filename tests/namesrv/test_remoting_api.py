@@ -289,7 +289,7 @@ class TestKV:
 
     async def test_an_editors_mark_before_the_file_changes_nothing(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
-        door.ask(100, {"namespace": "n", "key": "k", "value": "v"})
+        await door.told(100, {"namespace": "n", "key": "k", "value": "v"})
         assert door.ask(100, {"namespace": "n", "value": "v"}).remark == "namespace or key is null"
         file = door.config.settings.kv_path
         file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
