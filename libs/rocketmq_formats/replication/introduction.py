@@ -57,7 +57,7 @@ def decode(data: bytes, kind: type[Word]) -> tuple[Word, bytes] | None:
     """The word at the beginning of `data`, and what follows it; None until it is complete.
 
     Raises:
-        FrameError: it is none.
+        FrameError: not such a word.
     """
     if len(data) < _HEAD.size:
         return None
