@@ -50,7 +50,8 @@ def main() -> int:
 async def _run(arguments: argparse.Namespace, folder: Path, ports: PortPool) -> list[str]:
     problems: list[str] = []
     async with target(folder, ports) as tried:
-        began, before = time.monotonic(), {}
+        began = time.monotonic()
+        before: dict[str, int] = {}
         for port in tried.ports:
             if arguments.port in {None, port.name}:
                 rng = random.Random(f"{arguments.seed} {port.name}")

@@ -113,7 +113,7 @@ def _framed(frame: bytes, before: int) -> bytes:
     """`frame`, which had `before` bytes, with lengths that include what was added, in its header."""
     if len(frame) < 8:
         return frame
-    header = (struct.unpack(">L", frame[4:8])[0] & 0xFF_FFFF) + len(frame) - before
+    header = int.from_bytes(frame[5:8]) + len(frame) - before
     return struct.pack(">LB", len(frame) - 4, frame[4]) + (max(header, 0) & 0xFF_FFFF).to_bytes(3) + frame[8:]
 
 
