@@ -17,7 +17,7 @@ class GetLogResponse(_message.Message):
     def __init__(self, log: _Optional[_Union[Log, _Mapping]] = ...) -> None: ...
 
 class Log(_message.Message):
-    __slots__ = ("cluster_name", "broker_name", "broker_id", "master", "master_epoch", "min_offset", "confirm_offset", "max_offset", "segment_size", "segments", "epochs", "strict")
+    __slots__ = ("cluster_name", "broker_name", "broker_id", "master", "master_epoch", "min_offset", "confirm_offset", "max_offset", "segment_size", "segments", "epochs", "strict", "short_files")
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class Log(_message.Message):
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
+    SHORT_FILES_FIELD_NUMBER: _ClassVar[int]
     cluster_name: str
     broker_name: str
     broker_id: int
@@ -42,7 +43,16 @@ class Log(_message.Message):
     segments: _containers.RepeatedCompositeFieldContainer[SegmentRun]
     epochs: _containers.RepeatedCompositeFieldContainer[EpochStart]
     strict: bool
-    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., master: _Optional[bool] = ..., master_epoch: _Optional[int] = ..., min_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., segment_size: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentRun, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., strict: _Optional[bool] = ...) -> None: ...
+    short_files: _containers.RepeatedCompositeFieldContainer[ShortFile]
+    def __init__(self, cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., master: _Optional[bool] = ..., master_epoch: _Optional[int] = ..., min_offset: _Optional[int] = ..., confirm_offset: _Optional[int] = ..., max_offset: _Optional[int] = ..., segment_size: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentRun, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochStart, _Mapping]]] = ..., strict: _Optional[bool] = ..., short_files: _Optional[_Iterable[_Union[ShortFile, _Mapping]]] = ...) -> None: ...
+
+class ShortFile(_message.Message):
+    __slots__ = ("start", "length")
+    START_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    length: int
+    def __init__(self, start: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
 
 class SegmentRun(_message.Message):
     __slots__ = ("start", "count")

@@ -210,6 +210,8 @@ def view_of(address: str, log: pb.Log) -> LogView:
         or sum(run.count for run in log.segments) > MAX_SEGMENTS
     ):
         raise BadAnswerError(address, f"{len(log.segments)} rows of files of {log.segment_size} bytes cannot be")
+    if not all(0 <= file.start < 2**63 and 0 <= file.length < log.segment_size for file in log.short_files):
+        raise BadAnswerError(address, f"files of {log.segment_size} bytes that end early cannot be as told")
     if min(log.min_offset, log.confirm_offset, log.max_offset, log.segment_size) < 0 or (
         log.max_offset - log.min_offset > MAX_SEGMENTS * log.segment_size
     ):
@@ -229,6 +231,7 @@ def view_of(address: str, log: pb.Log) -> LogView:
         segments=tuple(SegmentRun(run.start, run.count) for run in log.segments),
         epochs=tuple((epoch.epoch, epoch.start_offset) for epoch in log.epochs),
         strict=log.strict,
+        short=tuple((file.start, file.length) for file in log.short_files),
     )
 
 

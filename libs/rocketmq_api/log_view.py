@@ -44,6 +44,8 @@ class LogView(msgspec.Struct, frozen=True, kw_only=True):
     epochs: tuple[tuple[int, int], ...] = ()
     """(epoch, start offset) each."""
     strict: bool = False
+    short: tuple[tuple[int, int], ...] = ()
+    """(start, length) of each file that ends early."""
 
     def segment_starts(self) -> Iterator[int]:
         """Start of every file, ascending."""

@@ -86,6 +86,12 @@ class LogFolder:
         """Where the last file ends, or should (not: what is written); 0 without files."""
         return self.segments[-1] + self.segment_size if self.segments else 0
 
+    @property
+    def short(self) -> tuple[tuple[int, int], ...]:
+        """Files that end early: start, length."""
+        found = zip(self.segments, self.lengths, strict=True)
+        return tuple((start, length) for start, length in found if length < self.segment_size)
+
     def read_into(self, offset: int, target: memoryview) -> None:
         """Fill `target` with the bytes from `offset` on, from as many files as it takes.
 

@@ -112,11 +112,7 @@ def _read_once(paths: LogPaths, log: LogFolder, sleep: Callable[[float], None]) 
         max_offset=end,
         segment_size=log.segment_size,
         segments=tuple(log.segments),
-        short=tuple(
-            (start, length)
-            for start, length in zip(log.segments, log.lengths, strict=True)
-            if length < log.segment_size
-        ),
+        short=log.short,
         epochs=_epochs(paths, sleep),
     )
 

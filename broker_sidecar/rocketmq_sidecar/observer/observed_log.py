@@ -52,4 +52,5 @@ class ObservedLog:
             segments=runs_of(state.segments, state.segment_size),
             epochs=tuple(state.epochs.starts()),
             strict=settings.all_ack_in_sync_state_set,
+            short=state.short,
         )

@@ -220,7 +220,7 @@ class LogReader(LogReaderServicer):
 
 
 class _CallerGoneError(Exception):
-    """Ends the thread of a cancelled Check; nobody waits for it."""
+    """Ends the thread of a cancelled Check, whose result is not needed any more."""
 
 
 def _answers(result: RangeResult) -> Iterator[pb.CheckResponse]:
@@ -264,6 +264,7 @@ def message_of(view: LogView) -> pb.Log:
         segments=[pb.SegmentRun(start=run.start, count=run.count) for run in view.segments],
         epochs=[pb.EpochStart(epoch=epoch, start_offset=start) for epoch, start in view.epochs],
         strict=view.strict,
+        short_files=[pb.ShortFile(start=start, length=length) for start, length in view.short],
     )
 
 

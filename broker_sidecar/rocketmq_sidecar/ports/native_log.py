@@ -39,7 +39,7 @@ class NativeLog:
             master=machine is not None and machine.role.broker is BrokerState.MASTER,
             master_epoch=0 if machine is None else machine.session.group.master_epoch,
             min_offset=replication.min_offset,
-            confirm_offset=replication.confirm_offset,
+            confirm_offset=replication.noted_offset,
             max_offset=replication.max_offset,
             segment_size=replication.file_size,
             epochs=tuple((entry.epoch, entry.start_offset) for entry in replication.epochs),
@@ -50,6 +50,7 @@ class NativeLog:
 
 def _with_files(view: LogView, path: Path) -> LogView:
     """`view` with the list of files. It is read a moment later: some files of `view` may have expired."""
-    starts = LogFolder(path, segment_size=view.segment_size).segments
+    log = LogFolder(path, segment_size=view.segment_size)
+    starts = log.segments
     begin = max(view.min_offset, starts[0]) if starts else view.min_offset
-    return replace(view, min_offset=begin, segments=runs_of(starts, view.segment_size))
+    return replace(view, min_offset=begin, segments=runs_of(starts, view.segment_size), short=log.short)

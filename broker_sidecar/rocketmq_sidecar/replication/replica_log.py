@@ -73,6 +73,11 @@ class ReplicaLog:
         """Why this log may lack what was acknowledged, see `log_proof`."""
         return self._proof.unproven
 
+    @property
+    def acked(self) -> int:
+        """Messages up to this offset were acknowledged, as noted on disk; above `max_offset`: the log lost some."""
+        return self._proof.acked
+
     def mark_proven(self) -> None:
         """The log has all that a master has, or is the master's."""
 

@@ -404,6 +404,11 @@ class Replication:
         return self._log.confirm_offset if master is None else master.confirm
 
     @property
+    def noted_offset(self) -> int:
+        """Confirmed up to here, as noted on disk; above `max_offset` if the log lost what it had."""
+        return max(self.confirm_offset, self._log.acked)
+
+    @property
     def min_offset(self) -> int:
         """Start of the log; 0 while it is not known."""
         return 0 if self._log.files is None else self._log.files.min_offset

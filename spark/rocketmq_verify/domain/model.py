@@ -29,7 +29,7 @@ class ReplicaLog(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[int, ...]
     """Start of every file, ascending."""
     short: tuple[tuple[int, int], ...] = ()
-    """Files that end early: start, length. Files are created with their full length. Unknown of sidecars."""
+    """Files that end early: start, length. Files are created with their full length."""
     epochs: EpochList
     master: bool = False
     """It reports that it is master now; always False for files."""

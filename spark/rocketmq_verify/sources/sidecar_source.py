@@ -200,4 +200,5 @@ def _replica_log(name: ReplicaName, view: LogView) -> ReplicaLog:
         epochs=EpochList.of(view.epochs),
         master=view.master,
         strict=view.strict,
+        short=view.short,
     )

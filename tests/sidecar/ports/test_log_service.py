@@ -48,6 +48,7 @@ FULL = LogView(
     segments=(SegmentRun(SEGMENT, 2), SegmentRun(4 * SEGMENT, 1)),
     epochs=((1, 0), (7, 5000)),
     strict=True,
+    short=((SEGMENT, 100),),
 )
 
 

@@ -35,7 +35,7 @@ def native(root: Path, *, file_size: int = SEGMENT, machine: object = None, **ke
     replication = SimpleNamespace(
         file_size=file_size,
         min_offset=0,
-        confirm_offset=7000,
+        noted_offset=7000,
         max_offset=7777,
         epochs=(EpochEntry(1, 0, 100), EpochEntry(4, 100, 7777)),
     )
@@ -79,6 +79,13 @@ async def test_files_that_expire_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / segment_name(0)).unlink()
     view = await native(tmp_path).view()
     assert (view.min_offset, view.segments) == (SEGMENT, (SegmentRun(SEGMENT, 1),))
+
+
+async def test_a_native_file_that_ends_early(tmp_path: Path) -> None:
+    Log().fill(2).save(tmp_path)
+    file = tmp_path / "commitlog" / segment_name(0)
+    file.write_bytes(file.read_bytes()[:100])
+    assert (await native(tmp_path).view()).short == ((0, 100),)
 
 
 async def test_an_empty_native_log(tmp_path: Path) -> None:

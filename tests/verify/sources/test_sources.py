@@ -228,6 +228,7 @@ async def test_a_log_described_by_a_sidecar(tmp_path: Path) -> None:
             epochs=EpochList.of([(1, 0), (7, 5000)]),
             master=True,
             strict=True,
+            short=((SEGMENT, 100),),
         )
 
 

@@ -98,6 +98,24 @@ def missing_file(group: Group, root: Path) -> None:
     log_file(root, "b", SEGMENT).unlink()
 
 
+def confirmed_tail_lost_in_all(group: Group, root: Path) -> None:
+    end = group.messages[-4].offset
+    for name in "abc":
+        file = log_file(root, name, end - end % SEGMENT)
+        file.write_bytes(file.read_bytes()[: end % SEGMENT].ljust(SEGMENT, b"\0"))
+
+
+def confirmed_tail_lost_in_one(group: Group, root: Path) -> None:
+    end = group.messages[-4].offset
+    file = log_file(root, "c", end - end % SEGMENT)
+    file.write_bytes(file.read_bytes()[: end % SEGMENT].ljust(SEGMENT, b"\0"))
+
+
+def cut_file(group: Group, root: Path) -> None:
+    file = log_file(root, "b", SEGMENT)
+    file.write_bytes(file.read_bytes()[:1000])
+
+
 CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (nothing, set()),
     (body_of_one, {Kind.CORRUPT_RECORD}),
@@ -110,6 +128,9 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (unit_with_other_tags, {Kind.QUEUE_MISMATCH}),
     (units_alike_in_all, {Kind.QUEUE_MISMATCH}),
     (missing_file, {Kind.MISSING_SEGMENT}),
+    (cut_file, {Kind.MISSING_SEGMENT}),
+    (confirmed_tail_lost_in_all, {Kind.LOST_CONFIRMED}),
+    (confirmed_tail_lost_in_one, {Kind.LOST_COPY}),
 ]
 
 

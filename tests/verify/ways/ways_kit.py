@@ -70,6 +70,7 @@ class StoreServed:
             segment_size=state.segment_size,
             segments=runs_of(state.segments, state.segment_size),
             epochs=tuple(state.epochs.starts()),
+            short=state.short,
         )
 
 

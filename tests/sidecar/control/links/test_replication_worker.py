@@ -29,7 +29,7 @@ SET = SyncStateSet(sync_state_set=frozenset({1}), sync_state_set_epoch=1)
 class Recorder:
     """A `ReplicationPort` that writes down its calls and fails as told."""
 
-    max_offset = confirm_offset = 0
+    max_offset = confirm_offset = noted_offset = 0
     last_epoch = -1
 
     def __init__(self) -> None:
