@@ -21,7 +21,7 @@ BY_TEST := -n auto --dist worksteal
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test units units-short units-long quick unstable sim interop together check bench bench-compare images sbom e2e e2e-chart e2e-stories campaign fuzz format proto crds chart docs constraints clean
+.PHONY: help setup demo test units units-short units-long quick unstable sim plant interop together check bench bench-compare images sbom e2e e2e-chart e2e-stories campaign fuzz format proto crds chart docs constraints clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -62,6 +62,9 @@ units-long: $(VERIFY)
 
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
 	$(BIN)/pytest $(BY_TEST) -m "$(DETERMINISTIC)" $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
+
+plant: $(STAMP) ## damage stores at random and verify them (COUNT=10000, SEED=7)
+	$(BIN)/python -m tests.verify.ways.planter $(COUNT) $(SEED)
 
 sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups outages --seed $(SEED) --count $(COUNT)
