@@ -262,9 +262,9 @@ def test_the_table_of_phases_tells_waiting_from_computing() -> None:
 
 
 def test_the_longer_lane_is_seen() -> None:
-    records = [Record("a/test_j.py::test_a", "passed", 900), Record("a/test_j.py::test_b", "failed", 46)]
-    records.append(Record("a/test_p.py::test_a[a::b]", "passed", 610.4))
-    assert lanes_table("together", records, ["a/test_j.py"]) == ["lanes of together: 946 s with JVMs, 610 s without"]
+    records = [Record("./a/test_j.py::test_a", "passed", 900), Record("./a/test_j.py::test_b", "failed", 46)]
+    records.append(Record("./a/test_p.py::test_a[a::b]", "passed", 610.4))
+    assert lanes_table("together", records, ["./a/test_j.py"]) == ["lanes of together: 946 s with JVMs, 610 s without"]
 
 
 def test_the_table_names_both_runs() -> None:

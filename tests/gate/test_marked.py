@@ -7,12 +7,12 @@ from tests.gate.marked import files
 
 def test_files_with_a_mark_or_with_spark(tmp_path: Path) -> None:
     texts = {
-        "a/test_marked.py": "pytestmark = [pytest.mark.timeout(9), pytest.mark.interop]",
-        "a/test_spark.py": "def test_it(engine: Engine) -> None: ...",
-        "test_pure.py": "def test_processes(processes) -> None: ...  # mark.javascript",
-        "a/kit.py": "pytest.mark.java",
+        "./a/test_marked.py": "pytestmark = [pytest.mark.timeout(9), pytest.mark.interop]",
+        "./a/test_spark.py": "def test_it(engine: Engine) -> None: ...",
+        "./test_pure.py": "def test_processes(processes) -> None: ...  # mark.javascript",
+        "./a/kit.py": "pytest.mark.java",
     }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert files(tmp_path) == [str(tmp_path / name) for name in ("a/test_marked.py", "a/test_spark.py")]
+    assert files(tmp_path) == [str(tmp_path / name) for name in ("./a/test_marked.py", "./a/test_spark.py")]
