@@ -5,7 +5,7 @@ come from strangers. Logs of libraries (stdlib logging) pass through the same
 renderer.
 
 Lines are limited by their message, in all code, because what anybody sends must not fill the log. A line says how
-many were left out.
+many were left out. No message takes the room of another one: our messages are constant, so their number bounds them.
 """
 
 import logging
@@ -28,33 +28,41 @@ LOG_SECONDS: Final = 60.0
 LINES_OF_EVENT: Final = 200
 """Lines with the same message in LOG_SECONDS."""
 LINES: Final = 3000
-"""Lines of all messages in LOG_SECONDS."""
+"""Lines of all libraries, whose messages vary, in LOG_SECONDS; and of all in BY_BROKER."""
+LINES_OF_BROKER: Final = 20
+BY_BROKER: Final = frozenset({"election", "no replica is elected"})
+"""Messages about a group that controllers elect for: LINES_OF_BROKER for each broker name, so that hundreds of groups
+that fail over together are all in the log."""
 NAMED: Final = 10
 """Messages that the line about left out lines names."""
 
 
 class BoundedHandler(logging.StreamHandler[TextIO]):
-    """Writes at most LINES_OF_EVENT lines of one message and LINES of all in LOG_SECONDS, and before the next line, or
-    at the end, how many it and every `LogLimiter` left out. Lines below INFO and of CRITICAL always pass."""
+    """Writes at most LINES_OF_EVENT lines of one message in LOG_SECONDS, and before the next line, or at the end, how
+    many it and every `LogLimiter` left out. Lines below INFO and of CRITICAL always pass."""
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: monotonic seconds."""
         super().__init__(stream)
         self._clock = clock
-        self._may_log = LogLimiter(clock, LOG_SECONDS, lines=LINES_OF_EVENT, total=LINES)
+        self._ours = LogLimiter(clock, LOG_SECONDS, lines=LINES_OF_EVENT, total=sys.maxsize)
+        self._libraries = LogLimiter(clock, LOG_SECONDS, lines=LINES_OF_EVENT, total=LINES)
+        self._by_broker = LogLimiter(clock, LOG_SECONDS, lines=LINES_OF_BROKER, total=LINES)
+        self._telling = False
         self._left_out: Counter[str] = Counter()
         self._told = clock()
         self._told_of = LogLimiter.left_out
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record, if it may be written."""
-        event = _event(record)
-        if logging.INFO <= record.levelno < logging.CRITICAL and not self._may_log(f"{record.name} {event}"):
-            if len(self._left_out) < LINES_OF_EVENT or event in self._left_out:
-                self._left_out[event] += 1
-            return
-        if self._clock() - self._told >= LOG_SECONDS:
-            self._tell()
+        if not self._telling:
+            event = _event(record)
+            if logging.INFO <= record.levelno < logging.CRITICAL and not self._may_log(record, event):
+                if len(self._left_out) < LINES_OF_EVENT or event in self._left_out:
+                    self._left_out[event] += 1
+                return
+            if self._clock() - self._told >= LOG_SECONDS:
+                self._tell()
         super().emit(record)
 
     def close(self) -> None:
@@ -63,12 +71,23 @@ class BoundedHandler(logging.StreamHandler[TextIO]):
             self._tell()
         super().close()
 
+    def _may_log(self, record: logging.LogRecord, event: str) -> bool:
+        if not isinstance(record.msg, dict):
+            return self._libraries(f"{record.name} {event}")
+        if event in BY_BROKER:
+            return self._by_broker(f"{event} {record.msg.get('broker')}")
+        return self._ours(f"{record.name} {event}")
+
     def _tell(self) -> None:
         self._told, told_of = self._clock(), self._told_of
         self._told_of = LogLimiter.left_out
         most, self._left_out = dict(self._left_out.most_common(NAMED)), Counter()
         if self._told_of > told_of:
-            log.warning("log lines left out", count=self._told_of - told_of, most=most)
+            self._telling = True
+            try:
+                log.warning("log lines left out", count=self._told_of - told_of, most=most)
+            finally:
+                self._telling = False
 
 
 def _event(record: logging.LogRecord) -> str:

@@ -103,28 +103,36 @@ class KVStore:
         return change
 
     async def _write_all(self) -> None:
+        try:
+            await self._write_waiting()
+        finally:
+            self._writer = None
+
+    async def _write_waiting(self) -> None:
         while self._waiting:
             await asyncio.sleep(self._rest_until - self._loop.time())
             changes, self._waiting = self._waiting, []
             tables, began = self.accepted, self._loop.time()
             try:
                 await asyncio.to_thread(self._encode_and_write, tables)
-            except StorageError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, each change has an answer
+                failure = error if isinstance(error, StorageError) else StorageError(self._path, repr(error))
                 self._as_on_disk = False
                 self.accepted = self.tables
                 changes, self._waiting = changes + self._waiting, []  # the later ones were made to what failed
                 for _, change in changes:
-                    change.set_exception(error)
+                    if not change.done():
+                        change.set_exception(failure)
             else:
                 self._as_on_disk = True
                 self.tables = tables
                 self._lists.clear()
                 for _, change in changes:
-                    change.set_result(None)
+                    if not change.done():
+                        change.set_result(None)
             self._of_host -= Counter(host for host, _ in changes)
             now = self._loop.time()
             self._rest_until = now + (now - began) * (1 / DISK_SHARE - 1)
-        self._writer = None
 
     def _encode_and_write(self, tables: KVTables) -> None:
         self._write(self._path, tables.encode())

@@ -193,7 +193,7 @@ class Registry:
 
     def wiped_changed(self, broker_name: str) -> None:
         """A tool has changed the KV configuration about the name."""
-        wiped = self.kv.accepted.get(WIPED_BROKERS, broker_name) is not None
+        wiped = self.kv.tables.get(WIPED_BROKERS, broker_name) is not None  # not what may still fail to be written
         self.tables.wiped = self.tables.wiped - {broker_name} | ({broker_name} if wiped else set())
 
     # log limits

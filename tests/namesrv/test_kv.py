@@ -133,6 +133,20 @@ class TestWrites:
         await asyncio.gather(first, *later)
         assert [tables["n"]["k"] for tables in disk.written] == ["1", "3"]
 
+    @pytest.mark.filterwarnings("error")
+    async def test_changes_are_answered_whatever_fails(self, store: KVStore, disk: Disk) -> None:
+        def no_thread() -> None:
+            raise RuntimeError("can't start new thread")
+
+        disk.before = no_thread
+        given_up = store.put("n", "a", "v", host="a")
+        given_up.cancel()
+        with pytest.raises(StorageError, match="can't start new thread"):
+            await store.put("n", "b", "v", host="a")
+        disk.before = lambda: None
+        await store.put("n", "c", "v", host="a")
+        assert disk.written == [{"n": {"c": "v"}}]
+
     async def test_what_fails_changes_nothing_and_the_next_one_is_written_again(
         self, store: KVStore, disk: Disk
     ) -> None:

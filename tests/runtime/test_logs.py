@@ -98,13 +98,28 @@ class TestFloods:
         ours.info("another")
         assert [line["event"] for line in self.lines(stream)[-2:]] == ["another"] * 2, "nothing was left out since"
 
-    def test_all_messages(self, stream: io.StringIO) -> None:
-        log = structlog.get_logger("m")
+    def test_all_messages_of_libraries(self, stream: io.StringIO) -> None:
+        log = logging.getLogger("library")
         for message in map(str, range(3 * logs.LINES)):
             log.info(message)
         assert len(self.lines(stream)) == logs.LINES
         log.critical("the process ends")
         assert self.lines(stream)[-1]["event"] == "the process ends"
+
+    def test_no_message_takes_the_room_of_another(self, stream: io.StringIO) -> None:
+        log = structlog.get_logger("m")
+        for message in map(str, range(20)):
+            for _ in range(2 * logs.LINES_OF_EVENT):
+                log.info(message)
+        groups = [f"broker-{number}" for number in range(3 * logs.LINES_OF_EVENT)]
+        for group in groups:
+            log.info("election", broker=group)
+        log.error("dispatching stops")
+        logging.getLogger().handlers[0].close()
+        found = self.lines(stream)
+        assert [line["broker"] for line in found if line["event"] == "election"] == groups
+        assert [line["event"] for line in found[-2:]] == ["dispatching stops", "log lines left out"]
+        assert found[-1]["count"] == 20 * logs.LINES_OF_EVENT
 
     def test_what_a_limiter_leaves_out_is_told_at_the_end(self, stream: io.StringIO) -> None:
         may_log = LogLimiter(lambda: 0.0, 60)

@@ -115,13 +115,15 @@ class OffsetReset:
                 await pace.rest()
             targets[queue_id] = self._goal(header, queue_id)
         body = await self._body(header.topic, targets, pace)
-        queue_ids = list(targets)
+        queue_ids, epoch = list(targets), self._role.epoch
         for first in range(0, len(queue_ids), SLICE):
             if pace.over:
                 await pace.rest()
             # In the step of each slice: the role may have changed, or what they are about may have been deleted. Queues
             # that were moved before stay so, as in Java: the tool gets the error, and repeats the reset.
             self._check(header)
+            if self._role.epoch != epoch:  # one barrier is for the changes of one mastership
+                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the master has changed: reset the offsets again")
             moved = queue_ids[first : first + SLICE]
             for queue_id in moved:
                 if not self._offsets.reset(header.group, header.topic, queue_id, targets[queue_id]):

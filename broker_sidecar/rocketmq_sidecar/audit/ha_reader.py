@@ -42,8 +42,7 @@ class HaReader:
     async def read(self, offset: int, length: int) -> bytes | None:
         """These bytes; None if the log does not hold all of them. Raises `OSError`, `TimeoutError`, `FrameError`."""
         async with asyncio.timeout(SECONDS):
-            place, *_ = await lookups.places(*parse_address(self._address))
-            reader, writer = await asyncio.open_connection(*place.address[:2])
+            reader, writer = await self._open()
             try:
                 writer.write(encode_slave_handshake(LEARNER))
                 master = await _packet(reader)
@@ -55,6 +54,16 @@ class HaReader:
                 raise ConnectionResetError("the master closed the connection") from error
             finally:
                 writer.close()
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the first place of the name that takes the connection."""
+        first: OSError | None = None
+        for place in await lookups.places(*parse_address(self._address)):
+            try:
+                return await asyncio.open_connection(*place.address[:2])
+            except OSError as error:
+                first = first or error
+        raise first or OSError(f"no address of {self._address}")
 
     async def report_damage(self, offset: int) -> None:
         """Java has no such request."""

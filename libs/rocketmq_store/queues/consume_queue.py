@@ -7,6 +7,7 @@ Used by consume_queues.py, dispatch.py and reading.py.
 
 import enum
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -376,7 +377,8 @@ class ConsumeQueue:
             for path in set(self._folder.iterdir()).difference(left):
                 path.unlink(missing_ok=True)
             if not left:
-                self._folder.rmdir()
+                with suppress(OSError):  # what was open has got another name in the meantime
+                    self._folder.rmdir()
 
     @property
     def _capacity(self) -> int:

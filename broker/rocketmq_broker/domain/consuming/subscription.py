@@ -40,10 +40,10 @@ def with_own_codes(heard: SubscriptionData) -> SubscriptionData:
     no tags. Java's broker takes the codes as they are: a consumer without them gets nothing."""
     if heard.expression_type not in (None, "", "TAG"):
         return heard
-    if not heard.sub_string or heard.sub_string == SUBSCRIBE_ALL:
+    if heard.sub_string == SUBSCRIBE_ALL:
         codes = frozenset[int]()
     else:
-        codes = frozenset(map(java_hash_code, heard.tags_set or _tags(heard.sub_string))) or heard.code_set
+        codes = frozenset(map(java_hash_code, heard.tags_set or _tags(heard.sub_string or ""))) or heard.code_set
     return heard if codes == heard.code_set else structs.replace(heard, code_set=codes)
 
 
