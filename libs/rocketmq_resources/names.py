@@ -70,9 +70,10 @@ ANNOTATION_REPLICATION_SECRET: Final = "rocketmq-ha.io/replication-secret"  # no
 """On pods: the Secret by which their replica authenticates itself."""
 
 ANNOTATION_GRPC_TLS: Final = "rocketmq-ha.io/grpc-tls"
+"""On pods of replicas: the Secret with the certificate of the sidecar's gRPC port."""
+
 ANNOTATION_IP_FAMILY: Final = "rocketmq-ha.io/ip-family"
 """Of a pod: which of its addresses it is known by, IPv4 or IPv6; without it, the first."""
-"""On pods of replicas: the Secret with the certificate of the sidecar's gRPC port."""
 
 # Components
 Component = Literal["broker", "controller", "namesrv", "verify"]

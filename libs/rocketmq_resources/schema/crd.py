@@ -181,7 +181,7 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
         return {
             name: inner
             for name, inner in msgspec.to_builtins(value).items()
-            if inner is not None and any(f"self.{name}" in rule.rule for rule in rules)
+            if inner not in (None, (), []) and any(f"self.{name}" in rule.rule for rule in rules)
         }
     return None if value in (msgspec.NODEFAULT, None, ()) else value
 

@@ -35,10 +35,11 @@ def _schema(kind: names.Kind) -> Schema:
 
 def problems(kind: names.Kind, part: str, value: object) -> list[str]:
     """What is wrong with `value` as the `part` (spec or status) of a resource; empty: nothing."""
-    return list(_problems(part, _schema(kind)[part], value))
+    return list(problems_of(part, _schema(kind)[part], value))
 
 
-def _problems(path: str, schema: Schema, value: object) -> Iterator[str]:
+def problems_of(path: str, schema: Schema, value: object) -> Iterator[str]:
+    """What is wrong with `value` under this schema."""
     kind = schema.get("type")
     if kind is None:
         return
@@ -47,8 +48,10 @@ def _problems(path: str, schema: Schema, value: object) -> Iterator[str]:
     elif isinstance(value, dict):
         yield from _object(path, schema, value)
     elif isinstance(value, list | tuple):
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            yield f"{path}: {len(value)} items"
         for index, item in enumerate(value):
-            yield from _problems(f"{path}[{index}]", schema["items"], item)
+            yield from problems_of(f"{path}[{index}]", schema["items"], item)
     elif "enum" in schema and value not in schema["enum"]:
         yield f"{path}: {value!r} is none of {schema['enum']}"
 
@@ -61,8 +64,8 @@ def _object(path: str, schema: Schema, value: dict[str, object]) -> Iterator[str
             yield f"{path}.{name}: required"
     for name, inner in value.items():
         if name in properties:
-            yield from _problems(f"{path}.{name}", properties[name], inner)
+            yield from problems_of(f"{path}.{name}", properties[name], inner)
         elif free is not None:
-            yield from _problems(f"{path}.{name}", free, inner)
+            yield from problems_of(f"{path}.{name}", free, inner)
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield f"{path}.{name}: not in the schema"

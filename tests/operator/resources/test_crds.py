@@ -12,6 +12,7 @@ from e2e.api.crd_cases import RULES
 from rocketmq_resources import names
 from rocketmq_resources.reserved_keys import BROKER
 from rocketmq_resources.schema import crd
+from tests.operator.resources.schema_check import problems_of
 from tests.paths import ROOT
 
 Schema = dict[str, Any]  # YAML
@@ -47,6 +48,18 @@ def rules(kind: names.Kind) -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_the_files_are_up_to_date() -> None:
     subprocess.run([sys.executable, ROOT / "hack" / "crds.py", "--check"], check=True)
+
+
+@each_kind
+def test_defaults_fit_their_schema(kind: names.Kind) -> None:
+    """The API server refuses the whole CRD otherwise."""
+    found = [
+        problem
+        for path, schema in walk("", root(kind))
+        if "default" in schema
+        for problem in problems_of(path, schema, schema["default"])
+    ]
+    assert found == []
 
 
 @each_kind
