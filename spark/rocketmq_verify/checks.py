@@ -16,7 +16,7 @@ from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import ALL, common, covered
+from rocketmq_verify.domain.planning.chunks import ALL, Piece, common, covered
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
 from rocketmq_verify.engine import scan
@@ -47,10 +47,11 @@ def check_structure(
     if pieces:
         plan = msgspec.structs.replace(work.plan, pieces=pieces)
         parts, errors = scan.structures(spark, place, msgspec.structs.replace(work, plan=plan), at_once=at_once)
-    found = joined(parts)
+    found, suspects = joined(parts), _again(pieces, errors)
     if found is None:
-        return Checked(unchecked=_why(errors))
-    return Checked(findings=tuple(bad_structure(found, lineage, known)), structure=found, unchecked=_why(errors))
+        return Checked(unchecked=_why(errors), suspects=suspects)
+    findings = tuple(bad_structure(found, lineage, known))
+    return Checked(findings=findings, structure=found, unchecked=_why(errors), suspects=suspects)
 
 
 def check_queues(
@@ -78,9 +79,14 @@ def check_queues(
     return Checked(
         findings=tuple(bad_queues(rows, lineage, known)),
         queues=QueueSummary(units=found.units, lag=found.lag, superseded=found.superseded, faults=found.faults),
-        suspects=found.suspects,
+        suspects=(*found.suspects, *_again(pieces, errors)),
         unchecked=_why(errors),
     )
+
+
+def _again(pieces: Sequence[Piece], errors: scan.Errors) -> tuple[Extent, ...]:
+    """What the next run has to check because this one could not."""
+    return tuple(piece.extent for piece in pieces) if errors else ()
 
 
 def _why(errors: scan.Errors) -> tuple[str, ...]:

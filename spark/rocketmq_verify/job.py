@@ -171,7 +171,7 @@ class _Job:
                 self._checked,
                 findings=(*self._checked.findings, *queues.findings),
                 queues=queues.queues,
-                suspects=queues.suspects,
+                suspects=(*self._checked.suspects, *queues.suspects),
                 unchecked=(*self._checked.unchecked, *queues.unchecked),
             )
         return self._checked.findings

@@ -81,7 +81,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     queues: QueueSummary | None = None
     """None: not checked."""
     suspects: tuple[Extent, ...] = ()
-    """Where consume queues have faults: the next run checks them there again."""
+    """Where consume queues have faults, or what could not be checked: the next run checks it again."""
     unchecked: tuple[str, ...] = ()
     """Replicas whose checks did not come to an end, with the reason."""
 

@@ -55,7 +55,7 @@ class ControllerCalls:
     ) -> None:
         """`kept`: the group of controllers at which the broker has registered, if it is known."""
         self.name: str | None = None
-        """The group of controllers that answered last, if it named itself."""
+        """The group of the leading controller that answered last, if it named itself."""
         self._kept = kept
         self._addresses = tuple(addresses)
         self._cluster_name = cluster_name
@@ -97,7 +97,10 @@ class ControllerCalls:
             broker_name=self._broker_name, cluster_name=self._cluster_name, broker_id=broker_id, designate_elect=True
         )
         try:
-            answer = await self._ask(leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header))
+            answer, _ = await self._ask(leader, request(RequestCode.CONTROLLER_ELECT_MASTER, header))
+        except OtherControllersError as error:
+            self._leader = None
+            raise ElectionRefusedError(str(error)) from error  # nothing was requested
         except RemotingError as error:
             self._leader = None
             raise ControllersSilentError(str(error)) from error
@@ -119,22 +122,24 @@ class ControllerCalls:
         """The leading controller's answer: the last leader is asked first, then all of them."""
         if self._leader is not None:
             try:
-                answer = await self._ask(self._leader, request(code, body=body))
+                answer, name = await self._ask(self._leader, request(code, body=body))
             except (RemotingError, ControllersSilentError):
                 pass
             else:
                 if answer.code == ResponseCode.SUCCESS:
+                    self.name = name
                     return answer
             self._leader = None
         calls = [self._ask(address, request(code, body=body)) for address in self._addresses]
         reason, foreign = "no controller answers", None
         results = await asyncio.gather(*calls, return_exceptions=True)
         for address, found in zip(self._addresses, results, strict=True):
-            if isinstance(found, RemotingCommand):
-                if found.code == ResponseCode.SUCCESS:
-                    self._leader = address
-                    return found
-                reason = f"none of the controllers leads ({address}: {found.remark or f'code {found.code}'})"
+            if isinstance(found, tuple):
+                answer, name = found
+                if answer.code == ResponseCode.SUCCESS:
+                    self._leader, self.name = address, name
+                    return answer
+                reason = f"none of the controllers leads ({address}: {answer.remark or f'code {answer.code}'})"
             elif isinstance(found, OtherControllersError):
                 foreign = found
             elif isinstance(found, ControllersSilentError):
@@ -145,9 +150,9 @@ class ControllerCalls:
             raise foreign
         raise ControllersSilentError(reason)
 
-    async def _ask(self, address: str, asked: RemotingCommand) -> RemotingCommand:
-        """The answer of a controller that is of the broker's group. Each time, because another process may have its
-        address by now.
+    async def _ask(self, address: str, asked: RemotingCommand) -> tuple[RemotingCommand, str | None]:
+        """The answer of a controller that is of the broker's group, and the name of that group. Each time, because
+        another process may have its address by now.
 
         Raises:
             RemotingError: no answer.
@@ -161,7 +166,4 @@ class ControllerCalls:
         foreign = other_controllers(self._kept(), address, quorum)
         if foreign is not None:
             raise OtherControllersError(foreign)
-        answer = await self._client.call(address, asked, timeout=TIMEOUT)
-        if answer.code == ResponseCode.SUCCESS:
-            self.name = group_name(quorum)
-        return answer
+        return await self._client.call(address, asked, timeout=TIMEOUT), group_name(quorum)

@@ -144,20 +144,20 @@ class LogReader(LogReaderServicer):
                 await _busy(context)
             gone = threading.Event()
             try:
-                result = await asyncio.to_thread(self._checked, request, extent, buckets, gone)
+                answers = await asyncio.to_thread(self._checked, request, extent, buckets, gone)
             except LogReadError as error:
                 await _unreadable(context, error)
             finally:
                 gone.set()  # as in `_digests`
-        if request.queues and result.queues is None:
+        if answers is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"the log does not have all bytes of {extent}")
-        for answer in _answers(result):
+        for answer in answers:
             yield answer
 
     def _checked(
         self, request: pb.CheckRequest, extent: Extent, buckets: list[TokenBucket], gone: threading.Event
-    ) -> RangeResult:
-        """In a thread."""
+    ) -> list[pb.CheckResponse] | None:
+        """In a thread, the encoding too: a range may have tens of thousands of queues. None: bytes are missing."""
 
         def rest(amount: int) -> None:
             self._served.counts.digested += amount
@@ -170,7 +170,7 @@ class LogReader(LogReaderServicer):
 
         pause(_debt(buckets))
         with LogFolder(self._served.path) as folder:
-            return check_range(
+            result = check_range(
                 folder,
                 extent,
                 request.until,
@@ -179,6 +179,7 @@ class LogReader(LogReaderServicer):
                 rest=rest,
                 sleep=pause,
             )
+        return None if request.queues and result.queues is None else list(_answers(result))
 
     async def _digests(self, job: DigestJob, buckets: list[TokenBucket]) -> AsyncGenerator[pb.DigestResponse]:
         ends = time.monotonic() + TURN

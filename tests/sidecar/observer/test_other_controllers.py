@@ -1,6 +1,7 @@
 """The sidecar beside an official broker compares the group of controllers (controllerDLegerGroup), as the native one
 does: at an address that was given out again another group may answer, which knows other masters."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, GetMetaDataResponseHeader
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from rocketmq_sidecar.control.controllers_file import FILE_NAME
-from rocketmq_sidecar.observer.controllers import ControllerCalls, OtherControllersError
+from rocketmq_sidecar.observer.controllers import ControllerCalls, ElectionRefusedError, OtherControllersError
 from tests.sidecar.observer.fakes import CLUSTER, GROUP, JavaGroup, Sidecar, keep_identity
 
 HOST = "127.0.0.1"
@@ -20,15 +21,29 @@ HOST = "127.0.0.1"
 class Controller:
     """It leads the group `name`, which knows no brokers, and elects whom it is asked to."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, *, after: asyncio.Event | None = None) -> None:
+        """`after`: it answers when this has happened."""
         self.name = name
         self.asked: list[int] = []
+        self.answered = asyncio.Event()
+        self._after = after
 
     def on_request(self, request: RemotingCommand, peer: Peer) -> Answer:
         self.asked.append(request.code)
         if request.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             said = GetMetaDataResponseHeader(group=self.name, is_leader=True)
             return response(request, ResponseCode.SUCCESS, None, said)
+        if self._after is not None:
+            return asyncio.ensure_future(self._later(request, self._after))
+        self.answered.set()
+        return self._state(request)
+
+    async def _later(self, request: RemotingCommand, after: asyncio.Event) -> RemotingCommand:
+        await after.wait()
+        return self._state(request)
+
+    @staticmethod
+    def _state(request: RemotingCommand) -> RemotingCommand:
         body = encode_body(BrokerReplicasInfo(replicas_info_table={}))
         return response(request, ResponseCode.SUCCESS, None, None, body)
 
@@ -47,7 +62,7 @@ async def test_controllers_of_another_group_are_refused_in_every_request() -> No
         controller.name = "theirs"
         controller.asked.clear()
         refused = "is of the controllers' group theirs, not of ours: correct controllerAddr; or"
-        with pytest.raises(OtherControllersError, match=refused):
+        with pytest.raises(ElectionRefusedError, match=refused):
             await calls.elect(2)
         with pytest.raises(OtherControllersError, match=refused):
             await calls.group()
@@ -60,6 +75,23 @@ async def test_controllers_of_another_group_are_refused_in_every_request() -> No
     finally:
         await calls.close()
         await server.stop()
+
+
+async def test_the_group_is_that_of_the_controller_whose_answer_counts() -> None:
+    """At one of the addresses, which was given out again, another group leads, and answers last."""
+    ours = Controller("ours")
+    servers = [RemotingServer(one, host=HOST, port=0) for one in (ours, Controller("theirs", after=ours.answered))]
+    for server in servers:
+        await server.start()
+    places = [f"{HOST}:{server.port}" for server in servers]
+    calls = ControllerCalls(places, cluster_name=CLUSTER, broker_name=GROUP, kept=lambda: None)
+    try:
+        assert await calls.group() is None
+        assert calls.name == "ours"
+    finally:
+        await calls.close()
+        for server in servers:
+            await server.stop()
 
 
 async def test_the_group_is_kept_once_the_broker_has_registered(tmp_path: Path) -> None:

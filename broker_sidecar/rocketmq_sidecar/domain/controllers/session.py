@@ -20,6 +20,8 @@ how the controllers recognise a restarted master. A master sends 1004 with each 
 Source: rocketmq-all-5.3.3: ReplicasManager.java, persistent_unique_broker_id.md; RIP-44, section Elect Master.
 """
 
+import math
+
 import msgspec
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
@@ -81,6 +83,8 @@ class ControllerSession(Mandate):
         self.identity = IdentityKeeper(options, identity=identity, applied=applied)
         self.finder = LeaderFinder(options.controllers, interval=timing.find, group=controllers)
         self._kept_controllers = controllers
+        self._keep_controllers_at = -math.inf
+        """Not before: the last write failed."""
         self.lease = Lease(timing.lease)
         self.registered = False
         self._options = options
@@ -238,16 +242,26 @@ class ControllerSession(Mandate):
         """An identity file was written durably; or `error` says why not, and it is tried again."""
         if not self._slots.main.take(action):
             return ()
+        if isinstance(action, SaveControllers):
+            return self._on_controllers_kept(action, error, now)
         before, self.trouble = self.trouble, error
         if error is None:
             self._slots.main.succeeded()
-            if isinstance(action, SaveControllers):
-                self._kept_controllers = action.group
-            else:
-                self.identity.on_stored(action)
+            self.identity.on_stored(action)
             return ()
         self._slots.main.not_before = now + self._timing.store_retry
         return () if error == before else (LogLine("identity cannot be written", {"reason": error}, "error"),)
+
+    def _on_controllers_kept(self, action: SaveControllers, error: str | None, now: float) -> Actions:
+        """The file is a memory for restarts: without it the replica works, and nothing waits for it."""
+        self._slots.main.succeeded()
+        if error is None:
+            self._kept_controllers = action.group
+            return ()
+        first, self._keep_controllers_at = self._keep_controllers_at == -math.inf, now + self._timing.store_retry
+        if not first:
+            return ()
+        return (LogLine("the controllers' group cannot be remembered for a restart", {"reason": error}, "warning"),)
 
     def on_tick(self, now: float) -> None:
         """Time has passed: a leading controller that does not answer may hang."""
@@ -321,10 +335,15 @@ class ControllerSession(Mandate):
             return None
         if not self.registered:
             return self._requests.register(leader, broker_id, address, now)
-        if self.finder.group not in {None, self._kept_controllers}:
-            return SaveControllers(self.finder.group)
         vacant = self.group.vacant and self.lost is None and self.reported_unproven is None
-        return self._requests.elect(leader, broker_id, now) if vacant and not self._options.learner else None
+        elects = vacant and not self._options.learner
+        return self._requests.elect(leader, broker_id, now) if elects else self._controllers_to_keep(now)
+
+    def _controllers_to_keep(self, now: float) -> SaveControllers | None:
+        group = self.finder.group
+        if group in {None, self._kept_controllers} or now < self._keep_controllers_at:
+            return None
+        return SaveControllers(group)
 
     def _poll_request(self, now: float) -> Request | None:
         leader = self.finder.leader

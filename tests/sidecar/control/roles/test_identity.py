@@ -8,6 +8,7 @@ import pytest
 
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity, IdentityError
 from rocketmq_formats.codes import RequestCode
+from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_sidecar.control.controllers_file import FILE_NAME as CONTROLLERS_FILE_NAME
 from rocketmq_sidecar.control.meta_files import FILE_NAME, TEMPORARY_FILE_NAME, IdentityFiles, SavedIdentity
 from rocketmq_sidecar.domain.actions import Request
@@ -227,6 +228,24 @@ def test_power_cuts_and_failing_disks_lose_no_group_of_controllers() -> None:
         world.run(3.0)
         node.disk.crash(Random(call))
         assert node.files().load().controllers == "ours"
+
+
+def test_a_group_of_controllers_that_cannot_be_kept_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_files: IdentityFiles, _group: str) -> None:
+        raise StorageError(FOLDER / CONTROLLERS_FILE_NAME, "no space left on device")
+
+    monkeypatch.setattr(IdentityFiles, "save_controllers", full)
+    world = World(nodes=1)
+    world.controllers.name = "ours"
+    (node,) = world.nodes
+    world.start_all()
+    world.run_until(world.in_order)
+    world.run(60.0)
+    assert node.machine is not None
+    assert node.machine.unready(world.now) is None
+    assert [note.text for note in node.notes].count("the controllers' group cannot be remembered for a restart") == 1
+    monkeypatch.undo()
+    world.run_until(lambda: node.files().load().controllers == "ours")
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"x" * 256])
