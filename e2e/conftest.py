@@ -21,6 +21,8 @@ BUILD = ROOT / "build" / "e2e"
 TEST_SECONDS = 600
 """For tests without a time-out of their own: more than the 120 s of the other suites, since pods start and stop."""
 CLUSTER = pytest.StashKey[Cluster]()
+KEEPS = pytest.StashKey[bool]()
+"""The user's --keep-cluster; that of a lane keeps the cluster for the other one."""
 UNHEARD = pytest.StashKey[set[str]]()
 """Lines of logs for which a test has failed already: namespaces of the session are read after each module."""
 MOST_UNHEARD = 20
@@ -66,6 +68,7 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     options = request.config.option
     options.kind_bin = command("kind", options.kind_bin, "install kind, or name another with --kind-bin")
     options.kind_kubectl_bin = command("kubectl", options.kind_kubectl_bin, "install kubectl")
+    request.config.stash[KEEPS] = options.keep_cluster
     options.keep_cluster = options.keep_cluster or lanes.is_lane(request.config)  # another lane may still use it
     with lanes.once(lanes.folder(request.config), "cluster") as first:
         if options.kubeconfig is None:
@@ -161,7 +164,7 @@ def _namespaces_of_this_module(request: pytest.FixtureRequest) -> Iterator[None]
     told = request.config.stash.setdefault(UNHEARD, set())
     heard = [line for line in evidence.unheard(cluster, list(cluster.namespaces)) if line not in told]
     told.update(heard)
-    if not (request.config.option.keep_cluster and (heard or request.session.testsfailed > failed)):
+    if not (request.config.stash[KEEPS] and (heard or request.session.testsfailed > failed)):
         cluster.delete_namespaces(*[name for name, scope in cluster.namespaces.items() if scope == "module"])
     if heard:
         pytest.fail("errors that reached no one:\n" + "\n".join(heard[:MOST_UNHEARD]), pytrace=False)

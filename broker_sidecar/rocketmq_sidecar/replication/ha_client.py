@@ -199,6 +199,8 @@ class MasterConnection:
     def _closed_why(self) -> str:
         if self.challenge_unanswered:
             return "the master closed the connection unproven: it has no haReplicationSecretFile, or is not master yet"
+        if isinstance(self._challenge, SlaveIntroduction) and self._challenge.state is not State.OVER:
+            return "the master closed the connection at once: it is not master yet, or its sidecar has another release"
         if not self._packet_received:
             return "the master closed the connection at once: it requires haReplicationSecretFile, or is not master yet"
         return "the master closed the connection"
