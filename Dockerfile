@@ -134,7 +134,7 @@ ENTRYPOINT ["rocketmq-operator"]
 # Driver and executors of the verification; Spark starts its own pods with `executor` or `driver` as first argument.
 FROM common AS with-java
 RUN apt-get update -q && mkdir -p /usr/share/man/man1 \
-    && apt-get install -q -y --no-install-recommends openjdk-17-jre-headless \
+    && apt-get install -q -y --no-install-recommends openjdk-17-jre-headless libnss-wrapper \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log /var/log/alternatives.log
 
 FROM with-java AS spark

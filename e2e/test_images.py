@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SERVERS = tuple(name for name in images.OURS if name != "tester")
 LOCKED = ("--rm", "--read-only", "--user=1000:1000", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 ALONE = "--network=none"
+ANYONE = ("--user=1000680000:0", "--tmpfs=/tmp")
+"""As OpenShift does: a user without a name, in group 0, where only volumes are writable."""
 OF_COMMAND_LINES = {"rich", "typer"}
 """Of what people run; the image of the verification has it, servers do not."""
 OF_BUILDS = {"pip", "setuptools", "wheel", "hatchling", "pytest", "mypy", "ruff", "grpcio-tools"}
@@ -95,6 +97,18 @@ def inspect(reference: str) -> dict[str, Any]:
 def test_prints_version_and_help(references: Mapping[str, str], name: str) -> None:
     assert run(references[name], "--version").split() == [COMMANDS[name], __version__]
     assert f"usage: {COMMANDS[name]}" in run(references[name], "--help").lower()
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_starts_as_any_user(references: Mapping[str, str], name: str) -> None:
+    assert run(*ANYONE, references[name], "--version").split() == [COMMANDS[name], __version__]
+
+
+def test_spark_starts_as_any_user(references: Mapping[str, str]) -> None:
+    """Its Java asks for the user's name."""
+    environment = ("--env=HOME=/tmp", "--env=SPARK_LOCAL_IP=127.0.0.1", "--env=SPARK_DRIVER_BIND_ADDRESS=127.0.0.1")
+    submitted = ("driver", "--master=local[1]", "local:///opt/spark/verify.py", "--version")
+    assert __version__ in run(*ANYONE, *environment, references["spark"], *submitted)
 
 
 @pytest.mark.parametrize("name", images.OURS)

@@ -2,6 +2,12 @@
 # Entry point of the image `spark`. Spark starts its pods with `executor`, or (spark-submit in cluster mode, the Spark
 # operator) with `driver` and spark-submit's arguments; with anything else this is rocketmq-verify. pip's pyspark has no such script.
 set -euo pipefail
+# Hadoop's login, and with it Spark, fails where the user has no name, as with one that the platform assigned.
+if ! whoami > /dev/null 2>&1; then
+  export NSS_WRAPPER_PASSWD="${TMPDIR:-/tmp}/passwd" NSS_WRAPPER_GROUP=/etc/group
+  { cat /etc/passwd && echo "spark:x:$(id -u):$(id -g)::${HOME:-/tmp}:/usr/sbin/nologin"; } > "$NSS_WRAPPER_PASSWD"
+  export LD_PRELOAD=libnss_wrapper.so
+fi
 case ${1:-} in
   executor)
     options=()
