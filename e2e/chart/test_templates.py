@@ -66,6 +66,28 @@ def test_pods_are_restricted(objects: list[Manifest]) -> None:
         assert all(volume.keys() <= {"name", "emptyDir"} for volume in spec.get("volumes", []))
 
 
+IDS = {"runAsUser", "runAsGroup", "fsGroup"}
+
+
+def test_no_pod_has_ids_where_the_platform_assigns_them() -> None:
+    """OpenShift's restricted-v2 refuses others than those of the namespace's range."""
+    fixed, assigned = (dict(pod_specs(rendered(*values))) for values in ((), ("fixedIds=false",)))
+    assert assigned.keys() == fixed.keys()
+    for name, spec in assigned.items():
+        context = fixed[name]["securityContext"]
+        assert spec["securityContext"] == {key: value for key, value in context.items() if key not in IDS}
+        assert not any(IDS & container["securityContext"].keys() for container in spec["containers"])
+    assert environment(rendered())["OPERATOR_FIXED_IDS"] == "true"
+    assert environment(rendered("fixedIds=false"))["OPERATOR_FIXED_IDS"] == "false"
+
+
+def test_without_the_value_ids_stay() -> None:
+    """As with `helm upgrade --reuse-values`, which knows no newer values."""
+    assert dict(pod_specs(rendered("fixedIds=null"))).keys() == dict(pod_specs(rendered())).keys()
+    for spec in dict(pod_specs(rendered("fixedIds=null"))).values():
+        assert spec["securityContext"].keys() >= IDS
+
+
 def test_rules_have_no_wildcards_and_no_list_of_secrets(objects: list[Manifest]) -> None:
     for role in (one for one in objects if one["kind"] in {"Role", "ClusterRole"}):
         for rule in role["rules"]:

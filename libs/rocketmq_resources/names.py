@@ -129,7 +129,7 @@ PATH_HISTORY: Final = "/history"
 VOLUME_DATA: Final = "data"
 VOLUME_COMMIT_LOG: Final = "commitlog"
 USER_ID: Final = 1000
-"""User, group and fsGroup of every container."""
+"""User and group of the images, and the fsGroup of their pods."""
 
 # Limits of names: a pod's name becomes the value of a label (63), and a StatefulSet appends ordinal and revision hash
 MAX_GROUP_NAME: Final = 50

@@ -48,6 +48,13 @@ class OperatorKeys(Settings, frozen=True, rename=_variable):
     ] = 10.0
     lease_seconds: Annotated[Seconds, key("Silence after which another operator takes the Lease.")] = 30.0
     network_policies: Annotated[bool, key("Whether NetworkPolicies are created.")] = True
+    fixed_ids: Annotated[
+        bool,
+        key(
+            "Whether pods run as user, group and fsGroup 1000; false: with those that the platform assigns, as "
+            "OpenShift's `restricted-v2` does."
+        ),
+    ] = True
 
     # The process
     log_format: Annotated[LogFormat, key("Format of the log lines.")] = "json"

@@ -101,7 +101,12 @@ class Operator:
             quorums=self._quorums,
             metrics=self.metrics,
             settings=PlanSettings(
-                images=Images(settings.image_repository, settings.tag, settings.image_apache_broker),
+                images=Images(
+                    settings.image_repository,
+                    settings.tag,
+                    settings.image_apache_broker,
+                    fixed_ids=settings.fixed_ids,
+                ),
                 access=Access(
                     enabled=settings.network_policies,
                     operator_namespace=settings.namespace,

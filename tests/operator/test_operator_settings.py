@@ -35,6 +35,7 @@ def test_every_variable_is_read() -> None:
             "OPERATOR_POD_NAME": "operator-0",
             "OPERATOR_RESYNC_SECONDS": "7.5",
             "OPERATOR_NETWORK_POLICIES": "false",
+            "OPERATOR_FIXED_IDS": "false",
             "ROCKETMQ_HA_IMAGE_REPOSITORY": "registry.example/rmq",
             "ROCKETMQ_HA_IMAGE_TAG": "1.2",
             "OPERATOR_LOG_LEVEL": "",
@@ -46,6 +47,7 @@ def test_every_variable_is_read() -> None:
     assert (settings.namespace, settings.holder, settings.resync_seconds) == ("ops", "operator-0", 7.5)
     assert (settings.image_repository, settings.tag) == ("registry.example/rmq", "1.2")
     assert not settings.network_policies
+    assert not settings.fixed_ids
     assert settings.log_level == "info"
 
 

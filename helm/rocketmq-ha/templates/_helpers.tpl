@@ -120,7 +120,11 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
+  {{- if eq (toString .Values.fixedIds) "false" }}
+  {{- toYaml (omit .Values.podSecurityContext "runAsUser" "runAsGroup" "fsGroup") | nindent 2 }}
+  {{- else }}
   {{- toYaml .Values.podSecurityContext | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{/* Resources of the release must lie where the operator looks. Takes root and kind. */}}

@@ -138,4 +138,6 @@ def _pod(owner: Owner, cluster: ControllerCluster, images: Images, config: str) 
         mounts=mounts,
         **pods.own_probes(start_seconds=START_SECONDS),
     )
-    return pods.pod(owner, cluster, config_hash=config_hash([config]), containers=[container], volumes=pod_volumes)
+    return pods.pod(
+        owner, cluster, images, config_hash=config_hash([config]), containers=[container], volumes=pod_volumes
+    )

@@ -77,4 +77,4 @@ def _pod(owner: Owner, server: NameServer, images: Images, config: str) -> Json:
         pods.empty_dir(pods.TEMPORARY, "64Mi"),
         pods.empty_dir(names.VOLUME_DATA, "64Mi"),
     ]
-    return pods.pod(owner, server, config_hash=config_hash([config]), containers=[container], volumes=volumes)
+    return pods.pod(owner, server, images, config_hash=config_hash([config]), containers=[container], volumes=volumes)

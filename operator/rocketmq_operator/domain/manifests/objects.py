@@ -15,12 +15,14 @@ PropertyValue = str | int | bool
 
 
 class Images(msgspec.Struct, frozen=True):
-    """Default images of a resource: `repository/process:tag`."""
+    """Default images of a resource, `repository/process:tag`, and as whom they run."""
 
     repository: str = "rocketmq-ha"
     tag: str = "latest"
     apache_broker: str = ""
     """For engine: apache; empty: `apache-broker:5.3.3` of the repository."""
+    fixed_ids: bool = True
+    """As user and group USER_ID; False: as the platform decides for each namespace."""
 
     def of(self, process: str) -> str:
         """The image of controller, namesrv, broker or sidecar."""

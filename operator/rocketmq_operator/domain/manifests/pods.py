@@ -6,7 +6,7 @@ Every container here is admitted by a namespace that enforces the restricted Pod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rocketmq_operator.domain.manifests.objects import Owner
+from rocketmq_operator.domain.manifests.objects import Images, Owner
 from rocketmq_resources import names
 from rocketmq_resources.common import Resource
 from rocketmq_resources.decoding import Json
@@ -25,6 +25,7 @@ CONFIG: Final = "config"
 def pod(
     owner: Owner,
     resource: Resource[Spec],
+    images: Images,
     *,
     config_hash: str,
     containers: Sequence[Json],
@@ -38,7 +39,7 @@ def pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(images),
         "containers": list(containers),
         "volumes": list(volumes),
         **_placement(owner, resource.spec.scheduling),
@@ -159,13 +160,12 @@ def _environment(spec: Spec, own: Mapping[str, str]) -> list[Json]:
     return [*identity, *users, *({"name": name, "value": value} for name, value in own.items())]
 
 
-def pod_security() -> Json:
+def pod_security(images: Images) -> Json:
     """Security context of a pod. Volumes belong to the group; files of a large store are not changed at each start."""
+    ids = dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), names.USER_ID) if images.fixed_ids else {}
     return {
         "runAsNonRoot": True,
-        "runAsUser": names.USER_ID,
-        "runAsGroup": names.USER_ID,
-        "fsGroup": names.USER_ID,
+        **ids,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }

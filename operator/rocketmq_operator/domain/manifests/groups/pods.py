@@ -53,7 +53,7 @@ def broker_pod(owner: Owner, group: BrokerGroup, images: Images, config_hash: st
         annotations[names.ANNOTATION_GRPC_TLS] = group.spec.grpc_tls_secret_name
     containers = [_broker(group, images), _sidecar(group, images, secret_required=secret_required)]
     return pods.pod(
-        owner, group, config_hash=config_hash, containers=containers, volumes=volumes, annotations=annotations
+        owner, group, images, config_hash=config_hash, containers=containers, volumes=volumes, annotations=annotations
     )
 
 

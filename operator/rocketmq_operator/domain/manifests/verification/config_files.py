@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from rocketmq_operator.domain.manifests import pods
-from rocketmq_operator.domain.manifests.objects import Owner, PropertyValue, properties_text
+from rocketmq_operator.domain.manifests.objects import Images, Owner, PropertyValue, properties_text
 from rocketmq_resources import names
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.common import memory_promised
@@ -29,14 +29,14 @@ LEAST_HEAP_MIB: Final = 450
 EXECUTOR_CPU: Final = "250m"
 
 
-def texts(owner: Owner, group: BrokerGroup, wanted: Verification, image: str, replicas: int) -> dict[str, str]:
+def texts(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images, replicas: int) -> dict[str, str]:
     """The files by name; those of Spark on Kubernetes only with executors."""
     files = {
         CONFIG_FILE: properties_text(_settings(group, wanted, replicas)),
-        SPARK_FILE: properties_text(_driver(wanted) | (_cluster(group, wanted, image) if wanted.executors else {})),
+        SPARK_FILE: properties_text(_driver(wanted) | (_cluster(group, wanted, images) if wanted.executors else {})),
     }
     if wanted.executors:
-        files[TEMPLATE_FILE] = _template(owner, group)
+        files[TEMPLATE_FILE] = _template(owner, group, images)
     return files
 
 
@@ -87,13 +87,13 @@ def _driver(wanted: Verification) -> dict[str, PropertyValue]:
     return {"spark.driver.memory": f"{heap}m"}
 
 
-def _cluster(group: BrokerGroup, wanted: Verification, image: str) -> dict[str, PropertyValue]:
+def _cluster(group: BrokerGroup, wanted: Verification, images: Images) -> dict[str, PropertyValue]:
     """Client mode: the driver runs already and starts executors. Spark creates only pods, so it needs few rights."""
     heap, rest = _memory(wanted.resources.executor, "executor")
     request, limit = _cpu(wanted.resources.executor)
     values: dict[str, PropertyValue] = {
         "spark.kubernetes.namespace": group.namespace,
-        "spark.kubernetes.container.image": image,
+        "spark.kubernetes.container.image": wanted.image or images.of("spark"),
         "spark.kubernetes.container.image.pullPolicy": group.spec.image.pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{names.PATH_CONFIG}/{TEMPLATE_FILE}",
         "spark.kubernetes.executor.podTemplateContainerName": names.CONTAINER_EXECUTOR,
@@ -125,7 +125,7 @@ def _cluster(group: BrokerGroup, wanted: Verification, image: str) -> dict[str, 
     return values
 
 
-def _template(owner: Owner, group: BrokerGroup) -> str:
+def _template(owner: Owner, group: BrokerGroup, images: Images) -> str:
     """JSON is YAML too. Spark adds the image, the environment, resources and folders for its own files."""
     labels = {key: value for key, value in owner.labels.items() if key != names.LABEL_MANAGED_BY}
     mounts = [pods.mount(pods.TEMPORARY, "/tmp")]  # noqa: S108 - its own volume
@@ -143,7 +143,7 @@ def _template(owner: Owner, group: BrokerGroup) -> str:
     spec: dict[str, object] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": pods.pod_security(),
+        "securityContext": pods.pod_security(images),
         "containers": [container],
         "volumes": volumes,
         **pods.helper_scheduling(group.spec),

@@ -67,13 +67,12 @@ def verification_objects(group: BrokerGroup, images: Images, replicas: int, acce
         return ()
     owner, name = Owner("BrokerGroup", "verify", group.metadata), names.verification(group.name)
     count = replicas or group.spec.replicas
-    image = wanted.image or images.of("spark")
     suspended = wanted.suspend or group.spec.hibernated
     objects = [
         owner.new_object("v1", "ServiceAccount", name, automountServiceAccountToken=False),
         owner.new_object(f"{_RBAC}/v1", "Role", name, rules=_rules(group.name, wanted)),
         _binding(owner, name),
-        config_map(owner, name, texts(owner, group, wanted, image, count)),
+        config_map(owner, name, texts(owner, group, wanted, images, count)),
         _service(owner, name, group.spec.service),
         *verification_policy(owner, name, access),
         *_history(owner, name, wanted),
@@ -82,7 +81,7 @@ def verification_objects(group: BrokerGroup, images: Images, replicas: int, acce
     if wanted.full_schedule is not None:
         schedules.append((names.full_verification(group.name), wanted.full_schedule, True))
     for cron_job, schedule, full in schedules:
-        pod = _pod(owner, group, wanted, image, full=full)
+        pod = _pod(owner, group, wanted, images, full=full)
         objects.append(_cron_job(owner, cron_job, schedule, pod, wanted=wanted, suspended=suspended))
     return tuple(objects)
 
@@ -178,7 +177,7 @@ def pod_labels(owner: Owner, role: str) -> dict[str, str]:
     return {**kept, ROLE_LABEL: role}
 
 
-def _pod(owner: Owner, group: BrokerGroup, wanted: Verification, image: str, *, full: bool) -> Json:
+def _pod(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images, *, full: bool) -> Json:
     name = names.verification(group.name)
     volumes = [pods.config_volume(name), pods.empty_dir(pods.TEMPORARY, "2Gi"), pods.empty_dir(_WORK, "4Gi")]
     mounts = [*pods.common_mounts(), pods.mount(_WORK, "/work")]
@@ -195,15 +194,15 @@ def _pod(owner: Owner, group: BrokerGroup, wanted: Verification, image: str, *, 
         "enableServiceLinks": False,
         "subdomain": name,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": pods.pod_security(),
-        "containers": [_container(group, wanted, image, mounts, full=full)],
+        "securityContext": pods.pod_security(images),
+        "containers": [_container(group, wanted, images, mounts, full=full)],
         "volumes": volumes,
         **pods.helper_scheduling(group.spec),
     }
     return {"metadata": {"labels": pod_labels(owner, "driver")}, "spec": spec}
 
 
-def _container(group: BrokerGroup, wanted: Verification, image: str, mounts: list[Json], *, full: bool) -> Json:
+def _container(group: BrokerGroup, wanted: Verification, images: Images, mounts: list[Json], *, full: bool) -> Json:
     """The environment contains what differs between pods: names, address, and whether everything is compared."""
     environment: list[Json] = [
         pods.field_variable("POD_NAME", "metadata.name"),
@@ -220,7 +219,7 @@ def _container(group: BrokerGroup, wanted: Verification, image: str, mounts: lis
         environment.append({"name": "PYSPARK_SUBMIT_ARGS", "value": arguments})
     return {
         "name": names.CONTAINER_VERIFY,
-        "image": image,
+        "image": wanted.image or images.of("spark"),
         "imagePullPolicy": group.spec.image.pull_policy,
         "args": ["--config", f"{names.PATH_CONFIG}/{CONFIG_FILE}"],
         "env": environment,
