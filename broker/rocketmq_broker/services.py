@@ -238,6 +238,7 @@ class Services:
             tables=tables,
             topics_body=topic_info.all.steps,
             groups_body=group_admin.all.steps,
+            ended_queues=core.store.ended_queues,
             on_copied=replica.copied,
         )
         replica.on_members, replica.on_hold = self._copies.on_members, self._copies.hand_over

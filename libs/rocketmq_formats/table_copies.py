@@ -10,14 +10,15 @@ can make one, and a recorded one proves nothing over another connection.
 """
 
 import hmac
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
 
 import msgspec
 
 from rocketmq_formats import challenge
 from rocketmq_formats.codes import RequestCode
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.json.bodies import Int64
+from rocketmq_formats.json.bodies import Int64, decode_body, encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.headers import Header
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile
@@ -28,6 +29,12 @@ Token = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{0,64}\Z")]
 Nonce = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f.]{0,64}\Z")]
 NOTHING = -1
 """A serial: nothing is held, or what is held is not a copy."""
+MAX_QUEUE_ENDS: Final = 200_000
+"""Queues whose ends are in one answer."""
+MAX_ENDS_LINE: Final = 128 * 1024
+"""Bytes of queues' ends that are read in one step."""
+_QueueId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+_QueueEnd = Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
 
 
 class CopyTablesRequestHeader(Header, frozen=True):
@@ -48,6 +55,9 @@ class CopyTablesRequestHeader(Header, frozen=True):
     acting_proof: Token = ""
     """`acting_proof` of the body. It is empty, or `ActingCommits`, which the master takes over, and says so; masters of
     an older release do not."""
+    log_begin: Int64 = NOTHING
+    """The slave asks for the ends of the queues that have no message in its log, which begins here; 0: it is empty. It
+    reports no topics then. Masters of an older release send none."""
 
 
 class CopyTablesResponseHeader(Header, frozen=True):
@@ -69,6 +79,8 @@ class CopyTablesResponseHeader(Header, frozen=True):
     """For the next proof over this connection."""
     acting_taken: bool = False
     """The commits in the request's body are taken over."""
+    ends_length: Length = 0
+    """Lines of JSON: see `read_queue_ends`. Only for a slave that asked."""
 
 
 class CopyTablesRefusalHeader(Header, frozen=True):
@@ -152,17 +164,41 @@ def is_acting_proof(key: bytes, nonce: str, body: bytes, proof: str) -> bool:
     return hmac.compare_digest(proof, acting_proof(key, nonce, body))
 
 
-def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """Topics, groups, offsets, delays.
+def queue_ends_line(ends: Iterable[tuple[str, int, int]]) -> bytes:
+    """Topics, queue ids and the offsets behind the last messages; see `read_queue_ends`."""
+    table: dict[str, dict[int, int]] = {}
+    for topic, queue_id, end in ends:
+        table.setdefault(topic, {})[queue_id] = end
+    return encode_body(table) + b"\n"
+
+
+def read_queue_ends(body: bytes) -> Iterator[list[tuple[str, int, int]]]:
+    """What `queue_ends_line` wrote, line by line: `{"T":{"1":7}}`. Raises `BodyError`, perhaps after some lines."""
+    position = count = 0
+    while position < len(body):
+        end = body.find(b"\n", position, position + MAX_ENDS_LINE)
+        if end < 0:
+            raise BodyError(f"ends of queues without a line's end within {MAX_ENDS_LINE} bytes")
+        table = decode_body(dict[str, dict[_QueueId, _QueueEnd]], body[position:end])
+        ends = [(topic, queue_id, last) for topic, queues in table.items() for queue_id, last in queues.items()]
+        position, count = end + 1, count + len(ends)
+        if count > MAX_QUEUE_ENDS:
+            raise BodyError(f"the ends of more than {MAX_QUEUE_ENDS} queues")
+        yield ends
+
+
+def split_tables(header: CopyTablesResponseHeader, body: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Topics, groups, offsets, delays, ends of queues.
 
     Raises:
         BodyError: the lengths are not those of the body.
     """
     parts = []
     position = 0
-    for length in (header.topics_length, header.groups_length, header.offsets_length, header.delays_length):
+    lengths = (header.topics_length, header.groups_length, header.offsets_length, header.delays_length)
+    for length in (*lengths, header.ends_length):
         parts.append(body[position : position + length])
         position += length
     if position != len(body):
         raise BodyError(f"tables of {position} bytes in a body of {len(body)}")
-    return parts[0], parts[1], parts[2], parts[3]
+    return parts[0], parts[1], parts[2], parts[3], parts[4]

@@ -348,6 +348,23 @@ class MessageStore(QueueReading):
             self._lost = None
             self.durability.incomplete = False
 
+    # Ends of queues that the log does not tell
+
+    def ended_queues(self, log_begin: int) -> Iterator[list[tuple[str, int, int]]]:
+        """(topic, queue id, end) of the queues of which a log that begins at `log_begin` has no message; 0: as this
+        one's. In portions, so that other work can run in between. Raises `OSError`."""
+        return self._queues.ended_before(log_begin or self.min_offset)
+
+    def end_queue(self, topic: str, queue_id: int, end: int) -> bool:
+        """The log has no message of the queue before its offset `end`, the master says: no later message gets such an
+        offset. False if the queue has messages, or ends there or later: then it stays as it is. As durable as other
+        units. Raises `QueueIllegalError`, `StoreFullError`, `OSError`."""
+        queue = self._queues.get_or_make(topic.encode(), queue_id)
+        if queue.min_offset < queue.pending_offset or queue.pending_offset >= end:
+            return False
+        queue.skip_to(end)
+        return True
+
     @property
     def dispatch_stopped(self) -> Stop | None:
         """Where the last `dispatch` found no record, although the log continues there."""

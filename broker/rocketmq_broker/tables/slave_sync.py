@@ -50,6 +50,7 @@ from rocketmq_formats.table_copies import (
     CopyTablesResponseHeader,
     acting_proof,
     copy_proof,
+    read_queue_ends,
     split_tables,
 )
 from rocketmq_formats.topics import DataVersion
@@ -57,6 +58,7 @@ from rocketmq_runtime import background
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 from rocketmq_settings.replica import FAST_PORT_DISTANCE
+from rocketmq_store.errors import MessageIllegalError, StoreFullError
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)
@@ -135,6 +137,8 @@ class SlaveSync:
         """The last bodies taken over."""
         self._copied_changes = _NOTHING_COPIED
         """The last answer of a native master."""
+        self._log_end = NOTHING
+        """Where the log here ended when this master's ends of queues were known: one that begins behind it is new."""
         self._nonce = ""
         """The master's, for proofs over the connection to it."""
         self._official: str | None = None
@@ -169,6 +173,7 @@ class SlaveSync:
         if self._role.role is not Role.SLAVE or self._role.master_address != self._master:
             self._copied.clear()
             self._copied_changes = _NOTHING_COPIED
+            self._log_end = NOTHING
             self._official = self._acting_told = None
             self._whole_due = float("-inf")
         self._changed.set()
@@ -197,7 +202,7 @@ class SlaveSync:
             return 0
         except _NotMasterError:
             return ASK_SECONDS
-        except (RemotingError, FormatError, StorageError, ValueError) as error:
+        except (RemotingError, FormatError, StorageError, StoreFullError, ValueError) as error:
             if not self._failing:
                 log.warning("the master's tables are not copied, retrying", master=master, reason=str(error))
             self._failing = True
@@ -220,13 +225,14 @@ class SlaveSync:
     async def _copy_changes(self, master: str) -> _Source:
         """Confirm what is held, take over what is newer, unless the tables are to be copied otherwise. Raises as
         `_request`."""
-        answer = await self._report(master)
+        log_begin, log_end = self._new_log()
+        answer = await self._report(master, log_begin)
         if answer.code == ResponseCode.NO_PERMISSION:
             # the connection is new, and so is the master's nonce; asked once more only, whatever it answers
             before = self._nonce
             self._take_refusal(answer)
             if self._role.copy_key is not None and self._nonce != before:
-                answer = await self._report(master)
+                answer = await self._report(master, log_begin)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return _Source.WHOLE
         if answer.code == ResponseCode.SYSTEM_BUSY:
@@ -238,20 +244,31 @@ class SlaveSync:
             return _Source.WHOLE_FOR_NOW
         _check(RequestCode.COPY_TABLES, answer)
         await self._take_changes(master, answer)
+        if log_begin >= 0:
+            self._log_end = log_end
         return _Source.CHANGES
 
-    async def _report(self, master: str) -> RemotingCommand:
+    def _new_log(self) -> tuple[int, int]:
+        """Where the log here begins, `NOTHING` if this master's ends of queues are known for it; where it ends."""
+        begin, end = self._store.min_offset, self._store.max_offset
+        if begin <= self._log_end or begin == 0 < end:  # a log with the first message shows where each queue ends
+            self._log_end = end
+            return NOTHING, end
+        return begin, end
+
+    async def _report(self, master: str, log_begin: int) -> RemotingCommand:
         held = self._copied_changes
         self._compare_offsets()
         header = CopyTablesRequestHeader(
             broker_id=self._role.broker_id or 0,
             token=held.token,
             # a table that was changed here since is not a copy
-            topics=held.topics if self._topics.version == self._topics_version else NOTHING,
+            topics=held.topics if log_begin < 0 and self._topics.version == self._topics_version else NOTHING,
             groups=held.groups if self._tables.groups.version == self._groups_version else NOTHING,
             offsets=NOTHING if self._offsets_differ and not self._tables.offsets.copying else held.offsets,
             parts=True,
             epoch=self._role.epoch,
+            log_begin=log_begin,
         )
         body = self._acting_body()
         key = self._role.copy_key
@@ -287,7 +304,9 @@ class SlaveSync:
     async def _take_changes(self, master: str, answer: RemotingCommand) -> None:
         news = decode_header(CopyTablesResponseHeader, answer.ext_fields or {})
         self._nonce = news.nonce
-        topics, groups, offsets, delays = split_tables(news, answer.body)
+        topics, groups, offsets, delays, ends = split_tables(news, answer.body)
+        if ends:
+            await self._take_ends(master, ends)
         if topics:
             self._take_topics(master, topics)
         if groups:
@@ -305,6 +324,28 @@ class SlaveSync:
             await self._tables.offsets_saved()
         if self._role.role is Role.SLAVE and self._role.master_address == master:
             self._copied_changes = news
+
+    async def _take_ends(self, master: str, body: bytes) -> None:
+        """Queues without a message here continue where the master's ended. Any name that a topic's can be counts: a
+        deleted topic may be made again, and its offsets continue."""
+        ended = 0
+        for ends in read_queue_ends(body):
+            for topic, queue_id, end in ends:
+                try:
+                    changed = self._store.end_queue(topic, queue_id, end)
+                except MessageIllegalError as error:
+                    raise BodyError(str(error)) from error
+                if changed:  # milliseconds: blanks are written
+                    ended += 1
+                    await self._pause(master)
+            await self._pause(master)
+        if ended:
+            log.info("queues without a message continue where the master's ended", master=master, count=ended)
+
+    async def _pause(self, master: str) -> None:
+        """Raises `_NotSlaveError`."""
+        await asyncio.sleep(0)
+        self._require_slave(master)
 
     def _take_changed_offsets(self, body: bytes) -> bool:
         """Whether something was removed."""
@@ -425,9 +466,12 @@ class SlaveSync:
 
     async def _call(self, master: str, command: RemotingCommand, *, address: str | None = None) -> RemotingCommand:
         answer = await self._client.call(address or master, command, timeout=CALL_SECONDS)
+        self._require_slave(master)
+        return answer
+
+    def _require_slave(self, master: str) -> None:
         if self._role.role is not Role.SLAVE or self._role.master_address != master:
             raise _NotSlaveError
-        return answer
 
 
 def _check(code: RequestCode, answer: RemotingCommand) -> None:

@@ -12,7 +12,7 @@ master is nevertheless taken over (`acting_reports.py`).
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -34,10 +34,12 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import Copied
 from rocketmq_formats.steps import Steps
 from rocketmq_formats.table_copies import (
+    MAX_QUEUE_ENDS,
     NOTHING,
     CopyTablesRefusalHeader,
     CopyTablesRequestHeader,
     CopyTablesResponseHeader,
+    queue_ends_line,
 )
 from rocketmq_runtime import background
 from rocketmq_runtime.log_limiter import LogLimiter
@@ -94,13 +96,16 @@ class TableCopies:
         tables: ConsumerTables,
         topics_body: Callable[[], Steps[bytes]],
         groups_body: Callable[[], Steps[bytes]],
+        ended_queues: Callable[[int], Iterator[list[tuple[str, int, int]]]],
         on_copied: Callable[[Copied], None],
     ) -> None:
-        """`topics_body`, `groups_body`: as of 21 and 201. `on_copied`: informs the sidecar."""
+        """`topics_body`, `groups_body`: as of 21 and 201. `ended_queues`: as `MessageStore.ended_queues`. `on_copied`:
+        informs the sidecar."""
         self._role = role
         self._tables = tables
         self._topics_body = topics_body
         self._groups_body = groups_body
+        self._ended_queues = ended_queues
         self._loop = asyncio.get_running_loop()
         self._topics = self._groups = 0
         self._token = ""
@@ -258,7 +263,10 @@ class TableCopies:
             self._answer_later(before, number)
         parts = header.parts
         if acting_taken or not held.reaches(self._serials()):
-            return self._answer(request, peer, number, held, parts=parts, acting_taken=acting_taken)
+            most = PART if parts else ALL
+            begin = header.log_begin
+            steps = self._render(request, peer, number, held, most, log_begin=begin, acting_taken=acting_taken)
+            return self._answer(request, peer, number, steps)
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
         self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
         return DEFERRED
@@ -292,22 +300,16 @@ class TableCopies:
         self._answer_later(pending, number)
 
     def _answer_later(self, pending: _PendingCopy, number: int) -> None:
-        answer = self._answer(pending.request, pending.peer, number, pending.held, parts=pending.parts)
+        most = PART if pending.parts else ALL
+        steps = self._render(pending.request, pending.peer, number, pending.held, most)
+        answer = self._answer(pending.request, pending.peer, number, steps)
         if answer is not DEFERRED:
             pending.peer.answer_later(pending.request, answer)
 
     def _answer(
-        self,
-        request: RemotingCommand,
-        peer: Peer,
-        number: int,
-        held: Serials,
-        *,
-        parts: bool,
-        acting_taken: bool = False,
+        self, request: RemotingCommand, peer: Peer, number: int, steps: Steps[RemotingCommand]
     ) -> RemotingCommand | Deferred:
         """At once if one step is enough."""
-        steps = self._render(request, peer, number, held, PART if parts else ALL, acting_taken=acting_taken)
         made = self._lane.first_step(steps)
         if made is not None:
             return made[0]
@@ -325,14 +327,24 @@ class TableCopies:
         peer.answer_later(request, answer if token == self._token else _not_master(request))
 
     def _render(
-        self, request: RemotingCommand, peer: Peer, number: int, held: Serials, most: int, *, acting_taken: bool
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        number: int,
+        held: Serials,
+        most: int,
+        *,
+        log_begin: int = NOTHING,
+        acting_taken: bool = False,
     ) -> Steps[RemotingCommand]:
-        topics = groups = offsets = b""
+        topics = groups = offsets = ends = b""
         now = held
         # a serial is taken in the same step as the table's entries
         if held.topics < self._topics:
             now = now._replace(topics=self._topics)
             topics = yield from self._topics_body()
+            if log_begin >= 0:  # a slave that confirms the topics has these, too
+                ends = yield from self._ends_body(log_begin)
         if held.groups < self._groups and len(topics) < MAX_PART:
             now = now._replace(groups=self._groups)
             groups = yield from self._groups_body()
@@ -354,8 +366,22 @@ class TableCopies:
             delays_length=len(delays),
             nonce=self._nonce(peer),
             acting_taken=acting_taken,
+            ends_length=len(ends),
         )
-        return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays)))
+        return response(request, ResponseCode.SUCCESS, None, header, b"".join((topics, groups, offsets, delays, ends)))
+
+    def _ends_body(self, log_begin: int) -> Steps[bytes]:
+        lines: list[bytes] = []
+        count = 0
+        for ends in self._ended_queues(log_begin):
+            count += len(ends)
+            if count > MAX_QUEUE_ENDS:
+                log.error("too many queues have expired: slaves do not get the ends of all", most=MAX_QUEUE_ENDS)
+                break
+            if ends:
+                lines.append(queue_ends_line(ends))
+            yield
+        return b"".join(lines)
 
     def _changed_since(self, number: int, since: int, most: int) -> Changed:
         offsets = self._tables.offsets

@@ -35,6 +35,7 @@ class Misfit(enum.Enum):
 
     GAP = "units before it are missing"
     OTHER = "its offset has the unit of another message"
+    HIDDEN = "it follows the queue's messages in the log, but its offset is before all that the queue shows"
 
 
 class ConsumeQueue:
@@ -148,9 +149,12 @@ class ConsumeQueue:
         if queue_offset != self.pending_offset:
             if queue_offset > self.pending_offset:
                 return Misfit.GAP
-            if queue_offset < self.min_offset or self.unit_at(queue_offset)[:2] == (physical_offset, size):
+            if self.unit_at(queue_offset)[:2] == (physical_offset, size):
                 return None
-            return Misfit.OTHER
+            if queue_offset >= self.min_offset:
+                return Misfit.OTHER
+            # one that comes again lies before the queue's end
+            return Misfit.HIDDEN if physical_offset >= self.last_end() else None
         self._pending += pack_unit(physical_offset, size, tags_code)
         self.pending_offset = queue_offset + 1
         self.max_physical = physical_offset + size
@@ -159,7 +163,11 @@ class ConsumeQueue:
     def skip_to(self, offset: int) -> None:
         """`fill`, written at once. Raises `StoreFullError`, `OSError`."""
         self.fill(offset)
-        self.write_pending()
+        try:
+            self.write_pending()
+        except BaseException:
+            self.min_offset = min(self.min_offset, self.max_offset)
+            raise
         self.max_offset = self.pending_offset = offset
         self.next_offset = max(self.next_offset, offset)
 
@@ -313,6 +321,13 @@ class ConsumeQueue:
             return self.max_offset
         first = self._starts[0] // UNIT_SIZE if self._starts else self.min_offset  # hidden ones count too
         return self.first_at(physical_offset, first, self.max_offset)
+
+    def ends_before(self, physical_offset: int) -> bool:
+        """Whether all its messages, and there were some, end at or before `physical_offset`."""
+        if self.max_offset == 0:
+            return False
+        offset, size, _ = last = self.unit_at(self.max_offset - 1)  # a damaged one proves nothing
+        return is_pre_blank(last) or (is_unit(last) and offset + size <= physical_offset)
 
     # Cutting
 

@@ -101,6 +101,17 @@ class ConsumeQueues:
             if not count % PORTION:
                 yield
 
+    def ended_before(self, physical_offset: int) -> Iterator[list[tuple[str, int, int]]]:
+        """(topic, queue id, end) of the queues whose messages all lie before `physical_offset` of the log, in portions,
+        which may be empty; queues may come and go between them."""
+        queues = [queue for (topic, _), queue in self.table.items() if queue.topic.encode("utf-8", "replace") == topic]
+        for first in range(0, len(queues), PORTION):
+            yield [
+                (queue.topic, queue.queue_id, queue.max_offset)
+                for queue in queues[first : first + PORTION]
+                if queue.ends_before(physical_offset)
+            ]
+
     def delete_topic(self, topic: str) -> None:
         """The topic's queues and their files. Raises `OSError`."""
         for key, queue in [item for item in self.table.items() if item[1].topic == topic]:

@@ -219,6 +219,19 @@ class Dispatcher:
             queue.fill(queue_offset)  # the log does not have these messages
             queue.put(*message)
             return
+        if misfit is Misfit.HIDDEN:
+            if queue not in self._doubled:
+                self._doubled.add(queue)
+                log.error(
+                    "a message of the log has a queue offset that was given out before, to a message that has expired:"
+                    " consumers do not see this one and perhaps more; a master did not know where this queue ended",
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=queue_offset,
+                    min_offset=queue.min_offset,
+                    offset=offset,
+                )
+            return
         first = queue.unit_at(queue_offset)[0]
         if self.message_at(first, queue, queue_offset) is None:
             queue.drop_from(queue_offset)

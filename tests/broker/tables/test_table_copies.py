@@ -3,7 +3,9 @@ once (NothingGoesBack)."""
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -38,6 +40,7 @@ from rocketmq_formats.replica_link import (
     Prepared,
     Release,
     Released,
+    Replicated,
     Replication,
     Welcome,
     decode_from_sidecar,
@@ -47,8 +50,10 @@ from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import ConsumerOffsetsFile, SubscriptionGroupsFile, TopicsFile, decode_config
 from rocketmq_formats.topics import SubscriptionGroupConfig
 from rocketmq_runtime.remoting import slow_lane
+from rocketmq_store.message_store import MessageStore
 from tests.broker.broker_kit import Group, running
 from tests.broker.fake_sidecar import FOREVER
+from tests.store.kit import opened, put, retain
 from tests.topic_requests import topic_request
 
 ALL = frozenset({1, 2, 3})
@@ -470,3 +475,65 @@ def test_the_members_travel() -> None:
     message = Replication(1, 2, 3, 2, frozenset({1, 2}), {3: 4}, frozenset({5}))
     (payload,) = LinkReader().receive(encode(message))
     assert decode_from_sidecar(payload) == message
+
+
+def expired_queue(root: Path) -> None:
+    """Stores of a master that shows none of the seven messages of T:1, and of a slave that has a copy of its log."""
+    store, _ = opened(root / "1", file_size=1024 * 1024, consume_queue_file_size=20 * 1000, file_reserved_hours=1)
+    put(store, *[b"old"] * 7, queue_id=1, now_ms=1)
+    put(store, *[bytes(100_000)] * 12, queue_id=2, now_ms=1)
+    for path in (root / "1" / "commitlog").iterdir():
+        os.utime(path, (1, 1))
+    store.durability.flush()
+    assert retain(store, 10 * 3600 * 1000, 4) > 0
+    assert store.queue_bounds("T", 1) == (7, 7)
+    store.close()
+    shutil.copytree(root / "1" / "commitlog", root / "2" / "commitlog")
+
+
+async def test_a_new_master_continues_queues_that_had_expired_before_its_copy(tmp_path: Path) -> None:
+    expired_queue(tmp_path)
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        assert (await master.call(topic_request())).code == 0
+        assert slave.app.store.queue_bounds("T", 1) == (0, 0)
+        master.sidecar.joins = {2: 7}
+        await in_sync(master, frozenset({1}))
+        await follow(slave, master.address)
+        while 7 not in (await master.sidecar.receive(Copied)).joins:
+            pass
+        assert slave.app.store.queue_bounds("T", 1) == (7, 7), "before it can enter the SyncStateSet"
+        assert "T" not in slave.app.store.queues() or 1 not in slave.app.store.queues()["T"]
+        await slave.sidecar.make_master(2, hello=False)
+        answer = await slave.send(b"more", queue_id=1)
+        assert (answer.code, (answer.ext_fields or {})["queueOffset"]) == (0, "7")
+
+
+async def test_ends_of_queues_are_asked_for_when_the_log_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired_queue(tmp_path)
+    (tmp_path / "2" / "commitlog").rename(tmp_path / "log")
+    asked: list[int] = []
+    ended_queues = MessageStore.ended_queues
+
+    def noted(store: MessageStore, log_begin: int) -> Iterator[list[tuple[str, int, int]]]:
+        asked.append(log_begin)
+        return ended_queues(store, log_begin)
+
+    monkeypatch.setattr(MessageStore, "ended_queues", noted)
+    async with running(tmp_path / "1") as master, running(tmp_path / "2", master=False) as slave:
+        await in_sync(master, frozenset({1, 2}))
+        await follow(slave, master.address)
+        for queues in (4, 8):  # answered when the slave has it
+            assert (await master.call(topic_request(queues=queues))).code == 0
+        store = slave.app.store
+        assert (asked, store.queue_bounds("T", 1)) == ([0], (7, 7)), "for an empty log the master's begin counts"
+        for path in (tmp_path / "log").iterdir():
+            path.rename(tmp_path / "2" / "commitlog" / path.name)
+        end = master.app.store.max_offset
+        slave.sidecar.send(Replicated(end, end))
+        while store.max_offset < end:
+            await asyncio.sleep(0)
+        for queues in (4, 8):
+            assert (await master.call(topic_request(queues=queues))).code == 0
+        assert asked == [0, 1024 * 1024]

@@ -12,8 +12,10 @@ from structlog.testing import capture_logs
 
 from rocketmq_formats.store.consume_queue import UNIT_SIZE
 from rocketmq_runtime.files.filesystem import DiskFullError
+from rocketmq_store.errors import QueueIllegalError, StoreFullError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues import queue_ends
+from rocketmq_store.queues.queue_files import QueueFiles
 from tests.store.kit import FILE, QUEUE_FILE, abandon, bodies, draft, opened, put, retain, show
 
 COUNT = 35
@@ -141,6 +143,71 @@ def test_offsets_of_expired_messages_are_not_given_out_again(tmp_path: Path) -> 
     store.close()
     store, _ = opened(tmp_path)
     assert bodies(store, queue_id=1) == [b"more"]
+
+
+def test_a_copy_of_the_log_learns_where_queues_ended_before_it(tmp_path: Path) -> None:
+    (tmp_path / "slave").mkdir()
+    master, _ = opened(tmp_path / "master", file_reserved_hours=1)
+    put(master, *[b"old"] * 7, queue_id=1, now_ms=1)
+    put(master, *[b"new" * 300] * 20, queue_id=2, now_ms=1)
+    for path in (tmp_path / "master" / "commitlog").iterdir():
+        os.utime(path, (1, 1))
+    begin = master.min_offset
+    assert list(master.ended_queues(begin)) == [[]], "before the first message no queue has ended"
+    master.durability.flush()
+    assert retain(master, 10 * 3600 * 1000, 4) > 0
+    put(master, b"last", queue_id=2)
+    shutil.copytree(tmp_path / "master" / "commitlog", tmp_path / "slave" / "commitlog")
+    slave, _ = opened(tmp_path / "slave")
+    show(slave)
+    assert slave.queue_bounds("T", 1) == (0, 0), "the log says nothing of it"
+    second = slave.queue_bounds("T", 2)
+    assert list(master.ended_queues(slave.min_offset)) == list(master.ended_queues(0)) == [[("T", 1, 7)]]
+    assert slave.end_queue("T", 1, 7)
+    assert not slave.end_queue("T", 1, 6), "shorter"
+    assert not slave.end_queue("T", 2, 1000), "it has messages"
+    assert slave.queue_bounds("T", 2) == second
+    assert slave.queues() == {"T": [2]}
+    for _ in range(2):
+        assert slave.queue_bounds("T", 1) == (7, 7)
+        slave.close()
+        slave, _ = opened(tmp_path / "slave")
+    assert slave.append(draft(b"more", queue_id=1), 1).queue_offset == 7
+    show(slave)
+    assert bodies(slave, queue_id=1) == [b"more"]
+    with pytest.raises(QueueIllegalError):
+        slave.end_queue("..", 0, 5)
+
+
+def test_an_end_without_room_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(*_args: object) -> None:
+        raise StoreFullError("full")
+
+    store, _ = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(QueueFiles, "create", no_room)
+        with pytest.raises(StoreFullError):
+            store.end_queue("T", 1, 7)
+    assert store.queue_bounds("T", 1) == (0, 0)
+    assert store.end_queue("T", 1, 7)
+    assert store.queue_bounds("T", 1) == (7, 7)
+
+
+def test_a_message_whose_offset_was_given_out_before_is_told_once(tmp_path: Path) -> None:
+    """As a master sends it that did not know where the queue ended."""
+    other, _ = opened(tmp_path / "other")
+    put(other, b"one", b"two", queue_id=1)
+    put(other, b"shown", queue_id=2)
+    (tmp_path / "own").mkdir()
+    shutil.copytree(tmp_path / "other" / "commitlog", tmp_path / "own" / "commitlog")
+    store, _ = opened(tmp_path / "own")
+    store.end_queue("T", 1, 7)
+    with capture_logs() as logs:
+        show(store)
+        store._dispatcher.restart(0)
+        show(store)
+    assert [entry["queue_offset"] for entry in logs if "given out before" in entry["event"]] == [0]
+    assert bodies(store, queue_id=2) == [b"shown"]
 
 
 def test_after_a_cut(tmp_path: Path) -> None:
