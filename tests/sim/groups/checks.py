@@ -114,7 +114,8 @@ class GroupChecker:
         for replica in self.replicas:
             if self._matches(replica, self.acked_end):
                 holders += 1
-                self.emptied.discard(replica.name)
+                if any(replica.disk.log(0, _SIZE.size)):  # where nothing was acknowledged, an empty log has it all
+                    self.emptied.discard(replica.name)
                 if replica.name in self.cut and proven(replica) and self._matches(replica, len(self.truth)):
                     self.cut.discard(replica.name)
             elif replica.name in self.cut or (
