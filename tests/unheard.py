@@ -29,13 +29,17 @@ class _Ear(logging.Handler):
         self.heard: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append(self.format(record))
+        text = self.format(record)
+        if not text.startswith(OF_KOPF):
+            self.heard.append(text)
 
     def take(self) -> list[str]:
         heard, self.heard = self.heard, []
         return heard
 
 
+OF_KOPF = "an error occurred during closing of asynchronous generator <async_generator object infinite_watch"
+"""kopf leaves the generator of a stream to the loop, which closes it when it ends."""
 EAR = _Ear()
 NEVER_AWAITED = r"coroutine .* was never awaited"
 LINES = re.compile(
