@@ -157,7 +157,7 @@ SET_BODY = b'{"syncStateSet":[1],"syncStateSetEpoch":1}'
         (1001, ALTER, b'{"syncStateSet":[1],"syncStateSetEpoch":99999999999}', "syncStateSetEpoch"),
         (1002, {"clusterName": "C"}, b"", "brokerName"),
         (1002, {"brokerName": "g", "brokerId": "x"}, b"", "brokerId"),
-        (1003, {"clusterName": "C", "brokerName": "g", "brokerAddress": "a:1"}, b"", "brokerId"),
+        (1003, {"clusterName": "C", "brokerName": "g", "brokerId": "x"}, b"", "brokerId"),
         (1004, {}, b"", "brokerName"),
         (1006, None, b'{"a":1}', ""),
         (1006, None, b"[[1]]", ""),
@@ -177,6 +177,13 @@ def test_a_missing_or_senseless_field_is_code_1_and_named(
     assert answer.remark
     assert named in answer.remark
     assert len(answer.remark) < 1000
+
+
+def test_a_registration_of_before_5_1_1_is_told_what_to_do(leader: ControllerProcess) -> None:
+    answer = asked(leader, 1003, {"clusterName": "C", "brokerName": "g", "brokerAddress": "a:1"})
+    assert answer.code == ResponseCode.CONTROLLER_INVALID_REQUEST
+    assert "without brokerId" in (answer.remark or "")
+    assert "upgrade the broker to 5.1.1 or later" in (answer.remark or "")
 
 
 @pytest.mark.parametrize(
