@@ -27,8 +27,10 @@ def embedded(installation: Installation) -> Iterator[Group]:
     status = installation.cluster.json("-n", installation.namespace, "get", "controllercluster", CONTROLLERS)["status"]
     there.start_load(status["namesrvAddr"], installation.tester)
     yield there
-    what = (f"brokergroup/{BROKERS}", f"controllercluster/{CONTROLLERS}", f"pod/load-{BROKERS}")
-    there.kubectl("delete", *what, "--wait=false")  # test_zz_uninstall sees that their pods end
+    there.kubectl("delete", f"brokergroup/{BROKERS}", f"pod/load-{BROKERS}")
+    there.kubectl("delete", f"controllercluster/{CONTROLLERS}")
+    for label in (f"rocketmq-ha.io/group={BROKERS}", f"rocketmq-ha.io/controller-cluster={CONTROLLERS}"):
+        there.kubectl("wait", "--for=delete", "pods", "-l", label, "--timeout=90s")
 
 
 def test_leader_and_name_server_deleted_at_once(embedded: Group) -> None:

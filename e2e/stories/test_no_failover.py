@@ -24,7 +24,8 @@ def fixed(installation: Installation) -> Iterator[Group]:
     server = installation.cluster.json("-n", installation.namespace, "get", "nameserver", "main")
     there.start_load(server["status"]["namesrvAddr"], installation.tester)
     yield there
-    there.kubectl("delete", f"brokergroup/{NAME}", f"pod/load-{NAME}", "--wait=false")
+    there.kubectl("delete", f"brokergroup/{NAME}", f"pod/load-{NAME}")
+    there.kubectl("wait", "--for=delete", "pods", "-l", f"rocketmq-ha.io/group={NAME}", "--timeout=90s")
 
 
 def whole(group: Group, since: str) -> None:

@@ -2,7 +2,6 @@
 
 from e2e.kit.group import Group, wait
 from e2e.stories.conftest import RELEASE, Installation
-from rocketmq_resources import names
 
 KINDS = "brokergroups,controllerclusters,nameservers"
 
@@ -14,5 +13,4 @@ def test_uninstall_leaves_no_finalizers(installation: Installation, group: Group
     installation.helm("uninstall", RELEASE, "--wait", "--timeout=90s")
     group.kubectl("delete", KINDS, "--all", "--wait=false")
     group.kubectl("wait", "--for=delete", KINDS, "--all", "--timeout=60s")
-    pods = ("get", "pods", "-l", f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}", "-o", "name")
-    wait(lambda: not group.kubectl(*pods), "all pods to go with their owners", 60.0, lambda: group.kubectl(*pods))
+    wait(lambda: not group.pod_uids(), "the pods to go with their owners", 60.0)
