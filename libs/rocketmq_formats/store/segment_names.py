@@ -42,6 +42,15 @@ def segment_offset(name: str, *, file_size: int | None = None) -> int:
     return offset
 
 
+def is_segment_name(name: str) -> bool:
+    """Whether a file of the log or of a consume queue can have this name."""
+    try:
+        segment_offset(name)
+    except SegmentNameError:
+        return False
+    return True
+
+
 def queue_id_of(name: str) -> int:
     """The queue whose directory is called `name`.
 

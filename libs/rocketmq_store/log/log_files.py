@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
+from rocketmq_formats.store.segment_names import segment_offset
 from rocketmq_store.errors import StoreDamagedError
 
 log = structlog.get_logger()
@@ -18,15 +18,6 @@ log = structlog.get_logger()
 _HIDDEN: Final = "."
 """Begins the names of file systems and desktops: .nfs0001 and .fuse_hidden01, files that were deleted while they were
 open, .snapshot, .DS_Store. No copy of a log's file has one by mistake."""
-
-
-def is_name(path: Path) -> bool:
-    """Whether this can be the name of a file of the log."""
-    try:
-        segment_offset(path.name)
-    except SegmentNameError:
-        return False
-    return True
 
 
 def continued(starts: Sequence[int], known: Collection[int], file_size: int) -> Sequence[int]:

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from rocketmq_formats.store.segment_names import segment_name, segment_offset
+from rocketmq_formats.store.segment_names import is_segment_name, segment_name, segment_offset
 from rocketmq_runtime.files.filesystem import OS
 from rocketmq_store.errors import OutOfRangeError, StoreDamagedError
-from rocketmq_store.log.log_files import continued, file_start, is_file, is_name, refuse_stranger
+from rocketmq_store.log.log_files import continued, file_start, is_file, refuse_stranger
 from rocketmq_store.log.segment import Segment, close_behind
 from rocketmq_store.writer_lock import WriterLock
 
@@ -334,7 +334,7 @@ class MappedFiles:
         """Files with names of the log, in order. Other names are refused at the start and ignored later, as are names
         that do not continue the log: neither a core dump nor a copy of a file must stop a running replica."""
         found = [self.directory / entry.name for entry in os.scandir(self.directory)]
-        paths = sorted(filter(is_name, found))
+        paths = sorted(path for path in found if is_segment_name(path.name))
         if self._started:
             starts = [start for path in paths if (start := segment_offset(path.name)) % self.file_size == 0]
             known = {segment.start for segment in self._segments}

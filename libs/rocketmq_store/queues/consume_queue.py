@@ -22,7 +22,7 @@ from rocketmq_formats.store.consume_queue import (
     pack_unit,
     unpack_unit,
 )
-from rocketmq_formats.store.segment_names import SegmentNameError, segment_name, segment_offset
+from rocketmq_formats.store.segment_names import SegmentNameError, is_segment_name, segment_name, segment_offset
 from rocketmq_runtime.files.filesystem import OS
 from rocketmq_store.errors import StoreDamagedError
 from rocketmq_store.queues.queue_files import QueueFiles, read_file_part
@@ -388,12 +388,10 @@ class ConsumeQueue:
         self._drop_files()
         self.min_offset = self.max_offset = self.pending_offset = self.next_offset = self.max_physical = 0
         if self._folder.is_dir():
-            left = [path for path in self._folder.iterdir() if not _is_ours(path)]
-            for path in set(self._folder.iterdir()).difference(left):
+            for path in [path for path in self._folder.iterdir() if is_segment_name(path.name)]:
                 path.unlink(missing_ok=True)
-            if not left:
-                with suppress(OSError):  # what was open has got another name in the meantime
-                    self._folder.rmdir()
+            with suppress(OSError):  # something else is in it, perhaps only now
+                self._folder.rmdir()
 
     @property
     def _capacity(self) -> int:
@@ -418,11 +416,3 @@ class ConsumeQueue:
         if start != self._named:
             self._named, self._name = start, self._folder / segment_name(start)
         return self._name
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        segment_offset(path.name)
-    except SegmentNameError:
-        return False
-    return True
