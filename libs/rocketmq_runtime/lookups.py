@@ -8,7 +8,7 @@ one dead name would keep every other name from being looked up.
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from rocketmq_runtime import background
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+T = TypeVar("T")
 
 
 class Place(NamedTuple):
@@ -55,10 +56,19 @@ async def connect(
     """
     if _is_address(host):
         return await loop.create_connection(protocol, host, port)
+    return await first_of(host, port, lambda place: loop.create_connection(protocol, place.address[0], port))
+
+
+async def first_of(host: str, port: int, attempt: Callable[[Place], Awaitable[T]]) -> T:
+    """What `attempt` returns at the first place of `host` where it does not fail.
+
+    Raises:
+        OSError: the name is unknown, or it fails at each place: the first one's reason.
+    """
     first: OSError | None = None
     for place in await places(host, port):
         try:
-            return await loop.create_connection(protocol, place.address[0], port)
+            return await attempt(place)
         except OSError as error:
             first = first or error
     raise first or OSError(f"no address of {host}")

@@ -42,7 +42,9 @@ class HaReader:
     async def read(self, offset: int, length: int) -> bytes | None:
         """These bytes; None if the log does not hold all of them. Raises `OSError`, `TimeoutError`, `FrameError`."""
         async with asyncio.timeout(SECONDS):
-            reader, writer = await self._open()
+            reader, writer = await lookups.first_of(
+                *parse_address(self._address), lambda place: asyncio.open_connection(*place.address[:2])
+            )
             try:
                 writer.write(encode_slave_handshake(LEARNER))
                 master = await _packet(reader)
@@ -54,16 +56,6 @@ class HaReader:
                 raise ConnectionResetError("the master closed the connection") from error
             finally:
                 writer.close()
-
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To the first place of the name that takes the connection."""
-        first: OSError | None = None
-        for place in await lookups.places(*parse_address(self._address)):
-            try:
-                return await asyncio.open_connection(*place.address[:2])
-            except OSError as error:
-                first = first or error
-        raise first or OSError(f"no address of {self._address}")
 
     async def report_damage(self, offset: int) -> None:
         """Java has no such request."""
