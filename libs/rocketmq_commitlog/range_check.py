@@ -74,10 +74,7 @@ def check_range(
     found: Structure | None = None
     if structure:
         check = StructureCheck(extent, log.segment_size or PIECE, aligned=False)
-        for piece in for_structure:
-            check.feed(piece)
-            if check.done:
-                break
+        check.feed_until_done(for_structure)
         found = check.finish()
     del for_structure  # or `tee` would keep all pieces for it
     if queues_in is None:

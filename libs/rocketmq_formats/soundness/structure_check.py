@@ -4,6 +4,7 @@ Spark tasks feed it with what a source reads. `structure` defines what is sound,
 """
 
 import zlib
+from collections.abc import Iterable
 from typing import Final
 
 from rocketmq_formats.soundness.places import Extent
@@ -91,6 +92,13 @@ class StructureCheck:
             self._run(view, start)
             rest = self._kept(view, start)
         self._rest = rest
+
+    def feed_until_done(self, pieces: Iterable[Buffer]) -> None:
+        """Takes of `pieces` what is needed, and no more."""
+        for piece in pieces:
+            self.feed(piece)
+            if self.done:
+                break
 
     def finish(self) -> Structure:
         """The result; feed nothing after this."""

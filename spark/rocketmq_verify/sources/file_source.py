@@ -116,10 +116,7 @@ class FileSource(Opened):
     def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:
         check = StructureCheck(extent, segment_size, aligned=False)
         with suppress(GoneError):
-            for piece in self.stream(Extent(extent.start, until)):
-                check.feed(piece)
-                if check.done:
-                    break
+            check.feed_until_done(self.stream(Extent(extent.start, until)))
         yield check.finish()
 
     def close(self) -> None:

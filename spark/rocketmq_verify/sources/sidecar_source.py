@@ -92,7 +92,7 @@ class SidecarSource(Opened):
         for start in range(extent.start, extent.end, STREAMED):
             yield memoryview(self.read(Extent(start, min(start + STREAMED, extent.end))))
 
-    def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:  # noqa: ARG002 - it knows
+    def structures(self, extent: Extent, until: int, segment_size: int) -> Iterator[Structure]:  # noqa: ARG002 - its own
         for part in _parts(extent):
             answer = self._checked(part, until, structure=True)
             found = self._decoded(answer.structure, Structure)
