@@ -81,7 +81,8 @@ class _PendingCopy(NamedTuple):
     request: RemotingCommand
     peer: Peer
     held: Serials
-    parts: bool
+    most: int
+    """Changes in one answer."""
     timer: asyncio.TimerHandle
 
 
@@ -261,14 +262,13 @@ class TableCopies:
         if before is not None:
             before.timer.cancel()
             self._answer_later(before, number)
-        parts = header.parts
+        most = PART if header.parts else ALL
         if acting_taken or not held.reaches(self._serials()):
-            most = PART if parts else ALL
             begin = header.log_begin
             steps = self._render(request, peer, number, held, most, log_begin=begin, acting_taken=acting_taken)
             return self._answer(request, peer, number, steps)
         timer = self._loop.call_later(LONG_POLL_SECONDS, self._answer_one, number)
-        self._pending[number] = _PendingCopy(request, peer, held, parts, timer)
+        self._pending[number] = _PendingCopy(request, peer, held, most, timer)
         return DEFERRED
 
     def _topics_changed(self) -> None:
@@ -300,8 +300,7 @@ class TableCopies:
         self._answer_later(pending, number)
 
     def _answer_later(self, pending: _PendingCopy, number: int) -> None:
-        most = PART if pending.parts else ALL
-        steps = self._render(pending.request, pending.peer, number, pending.held, most)
+        steps = self._render(pending.request, pending.peer, number, pending.held, pending.most)
         answer = self._answer(pending.request, pending.peer, number, steps)
         if answer is not DEFERRED:
             pending.peer.answer_later(pending.request, answer)
