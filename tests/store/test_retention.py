@@ -63,7 +63,7 @@ def test_queues_begin_where_the_log_does(tmp_path: Path) -> None:
     low, high = store.queue_bounds("T", 0)
     assert 0 < low < high == 60
     assert [body[:2] for body in bodies(store)] == [b"%02d" % n for n in range(low, high)]
-    for gone in (0, low - 1):  # a consumer that was away for longer goes on with the oldest message, at once
+    for gone in (0, low - 1):  # a consumer that was away for longer continues with the oldest message, at once
         result = store.get("T", 0, gone)
         assert (result.status, result.next_offset) == (GetStatus.OFFSET_TOO_SMALL, low)
     assert len(list((tmp_path / "consumequeue" / "T" / "0").iterdir())) < 6

@@ -89,7 +89,7 @@ class Sidecars(NamedTuple):
 
 @contextmanager
 def sidecars(count: int = MOST) -> Iterator[Sidecars]:
-    """Running in a thread of their own: whoever verifies waits for them."""
+    """In a thread of their own, because a verification waits for their answers."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -40,6 +40,11 @@ def texts(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images
     return files
 
 
+def spark_image(wanted: Verification, images: Images) -> str:
+    """Of driver and executors."""
+    return wanted.image or images.of("spark")
+
+
 def spark_arguments(service: str, namespace: str, families: Services) -> str:
     """PYSPARK_SUBMIT_ARGS: what differs between pods, as Kubernetes fills it in."""
     host = names.pod_host("$(JOB_NAME)-0", service, namespace)
@@ -93,7 +98,7 @@ def _cluster(group: BrokerGroup, wanted: Verification, images: Images) -> dict[s
     request, limit = _cpu(wanted.resources.executor)
     values: dict[str, PropertyValue] = {
         "spark.kubernetes.namespace": group.namespace,
-        "spark.kubernetes.container.image": wanted.image or images.of("spark"),
+        "spark.kubernetes.container.image": spark_image(wanted, images),
         "spark.kubernetes.container.image.pullPolicy": group.spec.image.pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{names.PATH_CONFIG}/{TEMPLATE_FILE}",
         "spark.kubernetes.executor.podTemplateContainerName": names.CONTAINER_EXECUTOR,

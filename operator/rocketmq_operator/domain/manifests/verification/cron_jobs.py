@@ -16,6 +16,7 @@ from rocketmq_operator.domain.manifests.verification.config_files import (
     GRPC_TLS,
     ROLE_LABEL,
     spark_arguments,
+    spark_image,
     texts,
 )
 from rocketmq_resources import names
@@ -219,7 +220,7 @@ def _container(group: BrokerGroup, wanted: Verification, images: Images, mounts:
         environment.append({"name": "PYSPARK_SUBMIT_ARGS", "value": arguments})
     return {
         "name": names.CONTAINER_VERIFY,
-        "image": wanted.image or images.of("spark"),
+        "image": spark_image(wanted, images),
         "imagePullPolicy": group.spec.image.pull_policy,
         "args": ["--config", f"{names.PATH_CONFIG}/{CONFIG_FILE}"],
         "env": environment,
