@@ -94,7 +94,7 @@ class StructureCheck:
         self._rest = rest
 
     def feed_until_done(self, pieces: Iterable[Buffer]) -> None:
-        """Takes of `pieces` what is needed, and no more."""
+        """Takes as many of `pieces` as it needs."""
         for piece in pieces:
             self.feed(piece)
             if self.done:
