@@ -178,9 +178,9 @@ class Group:
 
     # The load
 
-    def start_load(self, namesrv_addr: str, image: str, *, pace: float = 0.01) -> None:
-        """Begin to send, from a pod beside the group; each lane rests `pace` seconds after a send."""
-        env = {"PACE": str(pace)} | {
+    def start_load(self, namesrv_addr: str, image: str) -> None:
+        """Begin to send, from a pod beside the group."""
+        env = {
             "NAMESRV_ADDR": namesrv_addr,
             "BROKER_NAME": self.name,
             "REPLICAS": str(len(self.replicas())),

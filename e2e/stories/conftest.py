@@ -38,12 +38,12 @@ class Installation(msgspec.Struct, frozen=True):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def loaded(self, name: str, *, patience: float = PATIENCE, pace: float = 0.01) -> Group:
+    def loaded(self, name: str, *, patience: float = PATIENCE) -> Group:
         """A group that is applied already: waits until it is whole, then loads it."""
         group = Group(self.cluster, self.namespace, name, patience=patience)
         group.whole()
         server = self.cluster.json("-n", self.namespace, "get", "nameserver", "main")
-        group.start_load(server["status"]["namesrvAddr"], self.tester, pace=pace)
+        group.start_load(server["status"]["namesrvAddr"], self.tester)
         group.start_chaos(self.chaos_namespace, self.tester)
         return group
 

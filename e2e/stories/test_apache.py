@@ -22,10 +22,8 @@ SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1G
 QUICK = ["-XX:TieredStopAtLevel=1"]
 """A JVM that compiles less, since several start on two cores."""
 CONFIG = {"timerWheelEnable": "false"}
-"""Messages with a time of delivery of their own: nobody sends any, and three of these brokers kept a core busy with the
-wheel, which they read from end to end every second and for each question of a sidecar."""
+"""tests/interop/lab.py says why."""
 PATIENCE = 300.0
-PACE = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +37,7 @@ def java(installation: Installation, group: Group, apache_image: str) -> Iterato
     resource["spec"]["image"]["broker"] = apache_image
     resource["spec"]["config"] |= CONFIG
     installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", "-", input=json.dumps(resource))
-    java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE, pace=PACE)
+    java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE)
     yield java
     java.kubectl("delete", f"brokergroup/{java.name}", f"pod/load-{java.name}")
     java.kubectl("delete", "pods", "-l", f"rocketmq-ha.io/group={java.name}", "--grace-period=0", "--force")

@@ -17,7 +17,7 @@ from rocketmq_formats.remoting.nameserver import KVTable
 from rocketmq_verify.engine.session import Engine
 from tests.interop import verifying
 from tests.interop.faults import longest_gap
-from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, GroupView, JavaBroker, Lab
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, QUIET, GroupView, JavaBroker, Lab
 from tests.interop.native import NativeGroup
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
@@ -56,6 +56,7 @@ class MixedGroup:
                 "mappedFileSizeCommitLog": FILE_SIZE,
                 "allAckInSyncStateSet": True,
                 "registerNameServerPeriod": 10_000,
+                **QUIET,
             },
             options=JAVA_BROKER,
         )
