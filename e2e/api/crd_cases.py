@@ -171,6 +171,11 @@ RULES = (
         {"engine": "apache", "config": {"lockInStrictMode": "true"}},
         "config.lockInStrictMode needs actingMaster: reads",
     ),
+    Refused(
+        "BrokerGroup",
+        {"engine": "apache", "config": {"enableBuildConsumeQueueConcurrently": "true"}},
+        "config.enableBuildConsumeQueueConcurrently must not be true with engine apache",
+    ),
     Refused("BrokerGroup", {"config": {"enableRemoteEscape": "true"}}, "set spec.actingMaster instead"),
     Refused("BrokerGroup", {"jvm": {"heap": "2g"}}, "jvm is for engine apache"),
     Refused("BrokerGroup", {"config": {"file-reserved": "1"}}, "config: a key is letters and digits"),

@@ -186,6 +186,14 @@ def _check_engine(group: BrokerGroup) -> None:
         )
 
 
+    if is_true(spec.config.get("enableBuildConsumeQueueConcurrently")):
+        raise SpecError(
+            "spec.config.enableBuildConsumeQueueConcurrently",
+            "an official broker of 5.3 with it can give a queue offset twice when it becomes master, and consumers do "
+            "not see one of the two messages: remove it",
+        )
+
+
 def _check_verification(name: str, verification: Verification) -> None:
     if len(name) > names.MAX_VERIFIED_GROUP_NAME:
         raise SpecError("spec.verification", f"needs a name of at most {names.MAX_VERIFIED_GROUP_NAME} characters")

@@ -111,6 +111,13 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
             "config",
         ),
         Rule(
+            "self.engine == 'native' || !('enableBuildConsumeQueueConcurrently' in self.config) || "
+            "self.config.enableBuildConsumeQueueConcurrently != 'true'",
+            "config.enableBuildConsumeQueueConcurrently must not be true with engine apache: an official broker can "
+            "then give a queue offset twice when it becomes master",
+            "config",
+        ),
+        Rule(
             "self.engine == 'apache' || !has(self.jvm)",
             "jvm is for engine apache: the native engine has no JVM",
             "jvm",

@@ -193,6 +193,10 @@ def test_memory_promised_to_the_broker(broker: Spec, size: int | None) -> None:
         ({"config": {"brokerName": "x"}}, "spec.config.brokerName"),
         ({"config": {"allAckInSyncStateSet": "false"}}, "spec.config.allAckInSyncStateSet"),
         ({"engine": "apache", "config": {"lockInStrictMode": "True"}}, "spec.config.lockInStrictMode"),
+        (
+            {"engine": "apache", "config": {"enableBuildConsumeQueueConcurrently": "true"}},
+            "spec.config.enableBuildConsumeQueueConcurrently",
+        ),
         ({"config": {"totalReplicas": "3"}}, "spec.config.totalReplicas"),
         ({"config": {"enableSlaveActingMaster": "true"}}, "spec.config.enableSlaveActingMaster"),
         ({"actingMaster": "writes"}, "spec.actingMaster"),
