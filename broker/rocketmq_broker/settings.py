@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from typing import Final
 
 from rocketmq_broker.domain.role import Durability
 from rocketmq_broker.domain.tables.topics import name_problem
@@ -10,11 +9,8 @@ from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.checks import check_replica
-from rocketmq_settings.replica import FAST_PORT_DISTANCE
+from rocketmq_settings.replica import FAST_PORT_DISTANCE, NOT_ACTIVE_MILLIS
 from rocketmq_store.retention import hours
-
-ACTING_TIMEOUT_MILLIS: Final = 10_000
-"""Java's default of brokerNotActiveTimeoutMillis, which counts with enableSlaveActingMaster only."""
 
 
 class BrokerSettings(BrokerKeys, frozen=True):
@@ -87,7 +83,7 @@ class BrokerSettings(BrokerKeys, frozen=True):
     def not_active_timeout(self) -> int | None:
         """Milliseconds of silence after which name servers should forget this broker; None: they decide, and hear no
         heartbeats."""
-        acting = ACTING_TIMEOUT_MILLIS if self.enable_slave_acting_master else None
+        acting = NOT_ACTIVE_MILLIS if self.enable_slave_acting_master else None
         return self.broker_not_active_timeout_millis or acting
 
     @property

@@ -196,6 +196,7 @@ class SidecarApp:
             on_status=agent.broker.status_changed,
             on_trouble=agent.troubled,
             on_master_lost=agent.master_lost,
+            on_master_heard=agent.master_heard,
             on_replicas_caught_up=agent.replicas_caught_up,
             on_aligned=agent.aligned,
             on_caught_up=agent.caught_up,

@@ -9,6 +9,7 @@ from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.remoting.controller import LONGEST_WRITE_LEASE_MS
 from rocketmq_runtime.config.settings import group_values
 from rocketmq_settings.checks import check_addresses, check_replica, take_bind_hosts
+from rocketmq_settings.replica import NOT_ACTIVE_MILLIS
 from rocketmq_settings.sidecar import SidecarKeys
 from rocketmq_sidecar.domain.options import Options, Timing
 from rocketmq_sidecar.domain.replication.confirm import AckRule
@@ -117,6 +118,13 @@ class SidecarSettings(SidecarKeys, frozen=True):
     def group_settings(self, broker: Mapping[str, str]) -> Mapping[str, str]:
         """Key -> value of what all replicas of the group share. `broker`: the broker's, as in its `Hello`."""
         return {**broker, **group_values(self)}
+
+    @property
+    def master_silence(self) -> float:
+        """Seconds of silence after which a slave no longer counts on its master. An idle one sends heartbeats only."""
+        return (
+            max(self.broker_not_active_timeout_millis or NOT_ACTIVE_MILLIS, 2 * self.ha_send_heartbeat_interval) / 1000
+        )
 
     @property
     def options(self) -> Options:

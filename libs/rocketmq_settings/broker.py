@@ -30,15 +30,6 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     register_broker_timeout_mills: Annotated[
         Millis, key("Time that a name server has for its answer; more than 3 seconds count as 3.")
     ] = 24_000
-    broker_not_active_timeout_millis: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=86_400_000, extra={"unit": "ms"}),
-        key(
-            "Silence after which a name server forgets this broker. If set, the broker sends heartbeats to the name "
-            "servers, also without enableSlaveActingMaster.",
-            default="10000 ms with enableSlaveActingMaster, else the name server's 120000 ms",
-        ),
-    ] = 0
     send_heartbeat_timeout_millis: Annotated[
         Millis, key("Time that a heartbeat to a name server has for the connection.")
     ] = 1000

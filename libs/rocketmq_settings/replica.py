@@ -16,6 +16,9 @@ DEFAULT_CLUSTER: Final = "DefaultCluster"
 Durability = Literal["strict", "relaxed"]
 DURABILITY: Final = "strict"
 
+NOT_ACTIVE_MILLIS: Final = 10_000
+"""Java's default of brokerNotActiveTimeoutMillis."""
+
 JAVA_SWITCHES: Final = frozenset(
     {
         "haMasterAddress",
@@ -108,6 +111,16 @@ class ReplicaKeys(Settings, frozen=True):
             set_by="spec.failover.heartbeatIntervalMs",
         ),
     ] = 1000
+    broker_not_active_timeout_millis: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=86_400_000, extra={"unit": "ms"}),
+        key(
+            "Silence after which a name server forgets this broker, and a slave no longer counts on its master (there "
+            "at least two haSendHeartbeatInterval). If set, the broker sends heartbeats to the name servers, also "
+            "without enableSlaveActingMaster.",
+            default="10000 ms; for the name servers without enableSlaveActingMaster their 120000 ms",
+        ),
+    ] = 0
     store_path_root_dir: Annotated[NonEmpty, key("Folder of this replica's files.", set_by=OPERATOR)] = "~/store"
     store_path_commit_log: Annotated[
         str, key("Folder of the commit log.", default="`commitlog` in storePathRootDir", set_by=OPERATOR)

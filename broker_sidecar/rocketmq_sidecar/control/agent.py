@@ -294,6 +294,10 @@ class Agent:
         """Slave: the connection to the master broke."""
         self._event(lambda machine: machine.on_master_lost(self._clock()))
 
+    def master_heard(self, heard: bool) -> None:  # noqa: FBT001 - a callback
+        """Slave: the connected master has been silent for too long to count as alive, or is heard again."""
+        self._event(lambda machine: machine.on_master_heard(self._clock(), heard=heard))
+
     def troubled(self, reason: str | None) -> None:
         """Slave: why it cannot follow, now or without an operator; None when it can again."""
         self.trouble = reason

@@ -61,10 +61,11 @@ class MasterConnection:
         sync_flush: bool,
         heartbeat_interval: float,
         housekeeping_interval: float,
+        master_silence: float,
     ) -> None:
         """`sock` is connected. `challenge`, if any, is the first exchange. `strict`, `alone`: as in `check_cut`.
 
-        `on_replicated(max_offset, confirm_offset)`. Times in seconds."""
+        `on_replicated(max_offset, confirm_offset)`. `master_silence`: see `on_heard`. Times in seconds."""
         self.loop = asyncio.get_running_loop()
         self.ended = asyncio.Event()
         self.reason: BaseException = ConnectionError("stopped")
@@ -78,6 +79,10 @@ class MasterConnection:
         self.caught_up = False
         """Everything that the master had when the connection was made is acknowledged."""
         self.on_caught_up: Callable[[], None] = lambda: None
+        self.heard = True
+        """The master has not been silent for `master_silence`."""
+        self.on_heard: Callable[[bool], None] = lambda _: None
+        """Called with `heard` when it changes; again with True by the first byte, before that byte counts."""
         self.before_acknowledging: Callable[[int], Awaitable[None]] | None = None
         """Called with the log's end, once the log is a prefix of the master's; its exceptions end the connection."""
         self._challenge = challenge
@@ -95,6 +100,7 @@ class MasterConnection:
         self._on_replicated = on_replicated
         self._strict, self._alone, self._sync_flush = strict, alone, sync_flush
         self._heartbeat, self._housekeeping = heartbeat_interval, housekeeping_interval
+        self._master_silence = master_silence
         self._scratch = memoryview(bytearray(SCRATCH))
         self._filled = 0
         self._body_left = 0
@@ -183,7 +189,13 @@ class MasterConnection:
         if size == 0:
             raise ConnectionResetError(self._closed_why)
         self.last_read = self.loop.time()
+        self._set_heard(True)
         return size == room
+
+    def _set_heard(self, heard: bool) -> None:  # noqa: FBT001 - the state's only word
+        if heard != self.heard:
+            self.heard = heard
+            self.on_heard(heard)
 
     @property
     def authenticated(self) -> bool:
@@ -433,12 +445,15 @@ class MasterConnection:
 
     @property
     def _tick_interval(self) -> float:
-        return min(1.0, self._heartbeat / 2, self._housekeeping / 4)
+        return min(1.0, self._heartbeat / 2, self._housekeeping / 4, self._master_silence / 4)
 
     def _tick(self) -> None:
         self._ticks = self.loop.call_later(self._tick_interval, self._tick)
         now = self.loop.time()
-        if now - self.last_read > self._housekeeping and self._reading:
+        silence = now - self.last_read if self._reading else 0.0
+        if silence > self._master_silence:
+            self._set_heard(False)
+        if silence > self._housekeeping:
             old = "" if self._packet_received else ", and did not answer the handshake: it may be older than 5.1.1"
             self.end(ConnectionError(f"the master was silent for {self._housekeeping:g} s{old}"))
         elif self._acked >= 0 and now - self.last_write >= self._heartbeat:

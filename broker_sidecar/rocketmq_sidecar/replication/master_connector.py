@@ -75,6 +75,7 @@ class MasterConnector:
             sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
             heartbeat_interval=settings.ha_send_heartbeat_interval / 1000,
             housekeeping_interval=settings.ha_housekeeping_interval / 1000,
+            master_silence=settings.master_silence,
         )
         open_link = (
             (lambda: self.open_audit_link(connection, epoch, follower, broker_id))

@@ -66,6 +66,7 @@ class Replication:
         on_status: Callable[[bytes, bytes], None],
         on_trouble: Callable[[str | None], None] = lambda _: None,
         on_master_lost: Callable[[], None] = lambda: None,
+        on_master_heard: Callable[[bool], None] = lambda _: None,
         on_replicas_caught_up: Callable[[int, frozenset[int], bool], None] = lambda _audit_watch, _level, _acked: None,
         on_aligned: Callable[[str], None] = lambda _: None,
         on_caught_up: Callable[[], None] = lambda: None,
@@ -93,6 +94,8 @@ class Replication:
             on_trouble: slave: why this replica cannot follow without an operator (truncation refused, no consistent
                 point) or has not been able to for seconds, None when it can again. It keeps trying.
             on_master_lost: slave: the connection to the master ended; another master may have been elected.
+            on_master_heard: slave: False when the connected master has been silent for too long to count as alive, True
+                when it is heard again.
             on_replicas_caught_up: master: `(watch, brokerIds, acked)`, see `watch_catch_up`.
             on_aligned: slave: the address of the connected master whose log continues this one, before the first
                 acknowledgement; empty when that connection ends.
@@ -107,6 +110,7 @@ class Replication:
         self._on_progress, self._on_replicated = on_progress, on_replicated
         self._cut_broker, self._on_trouble = truncate_broker, on_trouble
         self._on_proposal, self._on_master_lost = on_proposal, on_master_lost
+        self._on_master_heard = on_master_heard
         self._on_replicas_caught_up = on_replicas_caught_up
         self._on_aligned, self._on_caught_up = on_aligned, on_caught_up
         self._wall_clock = wall_clock
@@ -488,7 +492,7 @@ class Replication:
     def _connect(self, sock: socket.socket, epoch: int) -> MasterConnection:
         assert self._follower is not None
         connection = self._connector.connect(sock, epoch, self._follower, self._broker_id)
-        connection.on_caught_up = self._caught_up
+        connection.on_caught_up, connection.on_heard = self._caught_up, self._on_master_heard
         return connection
 
     def _caught_up(self) -> None:

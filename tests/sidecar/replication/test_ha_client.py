@@ -34,6 +34,7 @@ def connected(replica: Replica, store: EpochStore, sock: socket.socket) -> Maste
         sync_flush=False,
         heartbeat_interval=1.0,
         housekeeping_interval=3.0,
+        master_silence=2.0,
     )
 
 
@@ -63,6 +64,31 @@ async def test_a_master_that_does_not_answer_the_handshake_may_be_of_an_older_re
     connection.last_read -= 3.1
     connection._tick()
     assert "it may be older than 5.1.1" in str(connection.reason)
+    await connection.stopped()
+    master.close()
+    store.close()
+
+
+async def test_a_master_that_hangs_is_not_heard_until_its_next_byte(tmp_path: Path) -> None:
+    store = EpochStore(tmp_path / "epochFileCheckpoint")
+    ours, master = socket.socketpair()
+    ours.setblocking(False)
+    connection = connected(Replica(tmp_path, 1), store, ours)
+    told: list[bool] = []
+    connection.on_heard = told.append
+    connection.start()
+    connection.last_read -= 1.9
+    connection._tick()
+    assert told == [], "a heartbeat is late"
+    connection.last_read -= 0.2
+    connection._tick()
+    connection._tick()
+    assert told == [False]
+    master.send(encode_master_handshake(0, EpochList.of([(1, 0)]))[:1])
+    connection._on_readable()
+    assert told == [False, True]
+    assert not connection.ended.is_set(), "it is the same connection"
+    connection.end(ConnectionError("stopped"))
     await connection.stopped()
     master.close()
     store.close()

@@ -233,6 +233,11 @@ class ControlMachine:
         self.known_master.on_master_lost()
         return self._advance(now)
 
+    def on_master_heard(self, now: float, *, heard: bool) -> Actions:
+        """The connected master has been silent for too long to count as alive, or is heard again."""
+        self.known_master.on_heard(heard=heard)
+        return self._advance(now)
+
     def on_fence(self, fence: Fence | None, now: float) -> Actions:
         """An operator orders that sends are refused, or accepted again; the file is written already."""
         if fence == self.holds.fence:

@@ -34,6 +34,32 @@ def test_a_master_is_known_while_controllers_name_it_or_it_is_connected() -> Non
     assert told(one.step(MASTER, named=True, controllers=False)) == [True], "it came back"
 
 
+def test_a_connected_master_that_hangs_is_none_until_it_is_heard() -> None:
+    one = KnownMaster()
+    one.step(MASTER, named=True, controllers=True)
+    one.on_caught_up()
+    one.on_heard(heard=False)
+    assert told(one.step(MASTER, named=True, controllers=True)) == [], "the controllers' word counts"
+    assert told(one.step(MASTER, named=True, controllers=False)) == [False]
+    one.on_heard(heard=True)
+    assert told(one.step(MASTER, named=True, controllers=False)) == [True]
+    one.on_heard(heard=False)
+    assert told(one.step(MASTER, named=True, controllers=False)) == [False]
+    one.on_master_lost()
+    one.on_caught_up()
+    assert told(one.step(MASTER, named=True, controllers=False)) == [True], "a new connection is heard"
+
+
+def test_a_connected_master_stays_known_in_its_next_epoch() -> None:
+    """The connection stays, so catching up is not reported again."""
+    again = BeSlave(2, MASTER.master_broker_id, "10.0.0.9:10911")
+    one = KnownMaster()
+    one.step(MASTER, named=True, controllers=True)
+    one.on_caught_up()
+    assert told(one.step(again, named=True, controllers=True)) == []
+    assert told(one.step(again, named=True, controllers=False)) == []
+
+
 def test_who_follows_anew_begins_with_a_master() -> None:
     one = KnownMaster()
     one.on_caught_up()
