@@ -66,7 +66,7 @@ TARGETS = {
     "acting_killed": Target(
         "no quorum and master killed, until a consumer reads from the acting master", "s", False, bound=1.0
     ),
-    "acting_hung": Target("no quorum and master hung, until the same", "s", False, bound=25.0),
+    "acting_hung": Target("no quorum and master hung, until the same", "s", False, bound=13.0),
     "recovery": Target(
         "4 GB (4 KiB each) and kill -9, from process start until it takes and gives messages", "s", False, ratio=1.0
     ),

@@ -56,8 +56,8 @@ class NameServerKeys(Settings, frozen=True):
     scan_not_active_broker_interval: Annotated[
         Millis,
         key(
-            "Time between two scans for brokers that were silent for 120 s, or what they declared; a lost connection "
-            "counts at once.",
+            "Longest time between two scans for brokers that were silent for 120 s, or what they declared; one comes "
+            "when the time of a silent broker is over. A lost connection counts at once.",
             change="at once",
         ),
     ] = 5000

@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 
 NOTICE_SECONDS = 0.3
 """Time-out for sending a 905, as in Java."""
+SCANS_APART = 0.1
+"""Seconds from the end of a silent broker's time to the scan that finds it."""
 MAX_NOTICES = 1000
 """Notices under way; more are dropped, since brokers also poll."""
 WIPED_BROKERS = "ROCKETMQ_HA_WIPED_WRITE_PERM"
@@ -230,8 +232,12 @@ class Registry:
             self._after_removal(routes.expire(self.tables, broker), "its connection ended")
 
     def _schedule_scan(self) -> None:
+        """After a period, or right after a broker's time is over."""
         period = self.config.settings.scan_not_active_broker_interval / 1000
-        self._scan = self._loop.call_later(period, self._expire)
+        now = self._loop.time()
+        self._scan = self._loop.call_later(
+            min(period, self.tables.live.next_end(now) - now + SCANS_APART), self._expire
+        )
 
     def _expire(self) -> None:
         self._schedule_scan()  # first: an exception below must not stop the scans

@@ -187,6 +187,21 @@ class TestEnds:
         assert door.peers[A].closed
         await door.registry.stop()
 
+    @pytest.mark.looptime
+    async def test_a_silent_broker_does_not_wait_for_the_next_scan(self, tmp_path: Path) -> None:
+        door = Door(tmp_path, scanNotActiveBrokerInterval="5000")
+        door.registry.start()
+        step = register("r", body=BOTH, heartbeatTimeoutMillis="10000")
+        await asyncio.sleep(0.3)
+        send_step(door, step)
+        await asyncio.sleep(7.4)
+        assert send_step(door, Step("beat", 904, step.ext, connection=A)) == 0
+        await asyncio.sleep(9.9)
+        assert route_code(door) == 0
+        await asyncio.sleep(0.3)
+        assert route_code(door) == ResponseCode.TOPIC_NOT_EXIST
+        await door.registry.stop()
+
     async def test_the_new_smallest_id_is_sent_if_configured(self, tmp_path: Path) -> None:
         door = Door(tmp_path, notifyMinBrokerIdChanged="true")
         send_step(door, register("r", body=BOTH, enableActingMaster="true"))

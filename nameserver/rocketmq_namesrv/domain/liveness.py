@@ -5,11 +5,12 @@ version queries and heartbeats (322, 904) only refresh registered brokers.
 Source: rocketmq-all-5.3.3: RouteInfoManager.java, BrokerHousekeepingService.java.
 
 Differs from 5.3.3: all brokers that registered over a connection are removed with it; Java removes one of them, and
-never those whose id was taken by another address. An address is one broker's: Java keeps one entry per cluster
-name that it ever came with.
+never those whose id was taken by another address. A silent one is removed when its time is over, not up to 5 s later.
+An address is one broker's: Java keeps one entry per cluster name that it ever came with.
 """
 
 from collections.abc import Iterator
+from math import inf
 
 from rocketmq_formats.topics import DataVersion
 from rocketmq_namesrv.domain.model import LiveBroker
@@ -69,3 +70,8 @@ class LiveTable:
     def expired(self, now: float) -> tuple[LiveBroker, ...]:
         """The brokers that have been silent for longer than they declared."""
         return tuple(broker for broker in self._brokers.values() if broker.last_update + broker.timeout < now)
+
+    def next_end(self, now: float) -> float:
+        """When the next of the others will have been, if it stays silent; infinity without others."""
+        ends = (broker.last_update + broker.timeout for broker in self._brokers.values())
+        return min((end for end in ends if end >= now), default=inf)
