@@ -229,6 +229,8 @@ class ApplyBrokerIdRequestHeader(Header, frozen=True):
 class ApplyBrokerIdResponseHeader(Header, frozen=True):
     cluster_name: str | None = None
     broker_name: str | None = None
+    former_broker_ids: str | None = None
+    """Our own: the other members with the address of the one that applied, `1;4`; none: absent."""
 
 
 # 904 BROKER_HEARTBEAT

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.model import MAX_BROKER_ID, BrokerGroup, BrokerId, BrokerLiveInfo, MasterEpoch
@@ -156,6 +157,17 @@ def test_apply_again_with_the_same_check_code_changes_nothing() -> None:
     """The answer was lost, the broker asks again with what it wrote down."""
     decision = apply_broker_id(make_group(), apply_id(2))
     assert (decision.code, decision.events) == (ResponseCode.SUCCESS, ())
+
+
+def test_who_begins_anew_hears_which_ids_had_its_address() -> None:
+    """Its volume was emptied: the id that it had before stays a member."""
+    applied = apply_id(4, f"{address(2)};99")
+    decision = apply_broker_id(make_group(), applied)
+    header = ApplyBrokerIdResponseHeader(cluster_name="C", broker_name="broker-a", former_broker_ids="2")
+    assert decision.header == header
+    again = settled(make_group(), decision)
+    assert apply_broker_id(again, applied).header == header, "also if the answer was lost"
+    assert apply_broker_id(again, apply_id(5, f"{address(2)};100")).header == replace(header, former_broker_ids="2;4")
 
 
 def test_of_two_brokers_with_the_same_next_id_one_gets_it() -> None:

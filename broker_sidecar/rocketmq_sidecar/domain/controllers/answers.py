@@ -8,6 +8,7 @@ from rocketmq_formats.errors import HeaderError
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.controller import (
+    ApplyBrokerIdResponseHeader,
     ElectMasterResponseBody,
     ElectMasterResponseHeader,
     GetMetaDataResponseHeader,
@@ -19,6 +20,7 @@ from rocketmq_formats.remoting.controller import (
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_sidecar.domain.controllers.group_state import MasterAnswer
 
+_IDS: Final = re.compile(r"\d{1,19}(;\d{1,19}){0,99}")
 _NOT_ALIVE: Final = re.compile(r"the replicas \{(\d{1,18})\} don't alive")
 """Java's words, and our controllers'."""
 
@@ -34,6 +36,12 @@ def next_broker_id(answer: RemotingCommand) -> int:
     if found is None or found < 1:
         raise HeaderError(f"no usable nextBrokerId in the answer: {found}")
     return found
+
+
+def former_ids(answer: RemotingCommand) -> str | None:
+    """1013: the ids that had this replica's address before, `1;4`, as our controllers say it; None: none."""
+    found = decode_header(ApplyBrokerIdResponseHeader, answer.ext_fields or {}).former_broker_ids
+    return found if found is not None and _IDS.fullmatch(found) else None
 
 
 def agreed(answer: RemotingCommand) -> SyncStateSet:

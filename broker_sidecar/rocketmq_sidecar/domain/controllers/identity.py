@@ -14,7 +14,7 @@ dropped here only when the controllers answer that the id belongs to another bro
 from rocketmq_formats.broker_identity import AppliedIdentity, BrokerIdentity
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
-from rocketmq_sidecar.domain.actions import ForgetApplied, Request, SaveApplied, SaveIdentity, Stored
+from rocketmq_sidecar.domain.actions import ForgetApplied, LogLine, Request, SaveApplied, SaveIdentity, Stored
 from rocketmq_sidecar.domain.controllers import answers
 from rocketmq_sidecar.domain.controllers.requests import Requests
 from rocketmq_sidecar.domain.options import Options
@@ -26,6 +26,8 @@ class IdentityKeeper:
     def __init__(self, options: Options, *, identity: BrokerIdentity | None, applied: AppliedIdentity | None) -> None:
         """`identity` and `applied` are what the two files hold, durably."""
         self.identity = identity
+        self.former_ids: str | None = None
+        """The ids of other members that had this replica's address when it applied for its own, `1;4`."""
         self._options = options
         self._requests = Requests(options.cluster_name, options.broker_name)
         self._applied = None if identity is not None else applied
@@ -58,14 +60,16 @@ class IdentityKeeper:
         if code is RequestCode.CONTROLLER_APPLY_BROKER_ID:
             assert self._applied is not None
             self._granted = self._applied.identity
+            self.former_ids = answers.former_ids(answer)
             return True
         options = self._options
         identity = BrokerIdentity(options.cluster_name, options.broker_name, answers.next_broker_id(answer))
         self._candidate = AppliedIdentity(identity, self._check_code)
         return True
 
-    def on_stored(self, action: Stored) -> None:
-        """A file was written durably. (`next` returns the same action again after a failure.)"""
+    def on_stored(self, action: Stored) -> LogLine | None:
+        """A file was written durably. (`next` returns the same action again after a failure.) A line for an operator if
+        a member was here before."""
         match action:
             case SaveApplied(applied):
                 self._applied, self._candidate = applied, None
@@ -73,6 +77,8 @@ class IdentityKeeper:
                 self.identity, self._applied, self._granted = identity, None, None
             case ForgetApplied():
                 self._applied, self._given_away = None, False
+        began = isinstance(action, SaveIdentity) and self.former_ids is not None
+        return _began_anew(action.identity.broker_id, self.former_ids) if began else None
 
     def _next_write(self) -> Stored | None:
         if self._granted is not None:
@@ -85,3 +91,19 @@ class IdentityKeeper:
         if self._applied is None:
             return self._requests.next_id(leader, now)
         return self._requests.apply(leader, self._applied, now)
+
+
+def _began_anew(broker_id: int, former: str) -> LogLine:
+    """The member that was here before stays registered, and in the SyncStateSet until the master leaves it out."""
+    return LogLine(
+        "a new replica at the address of a registered one: its volume was emptied or exchanged",
+        {
+            "broker_id": broker_id,
+            "former_broker_ids": former,
+            "reason": f"this replica had no identity file, so it is brokerId {broker_id} now and copies everything from"
+            f" the master. If the volume of brokerId {former} was not mounted, stop this replica, mount it and start it"
+            f" again. Otherwise brokerId {former} will not come back: remove it with cleanBrokerMetadata once it is"
+            " out of the SyncStateSet (the operator does)",
+        },
+        "warning",
+    )

@@ -247,8 +247,8 @@ class ControllerSession(Mandate):
         before, self.trouble = self.trouble, error
         if error is None:
             self._slots.main.succeeded()
-            self.identity.on_stored(action)
-            return ()
+            note = self.identity.on_stored(action)
+            return () if note is None else (note,)
         self._slots.main.not_before = now + self._timing.store_retry
         return () if error == before else (LogLine("identity cannot be written", {"reason": error}, "error"),)
 

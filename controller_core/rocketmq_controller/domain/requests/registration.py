@@ -20,6 +20,8 @@ Differs from 5.3.3:
   a second time, at another offset. No epoch is used for it; the member of the syncStateSet with the longest log wins.
 """
 
+from msgspec.structs import replace
+
 from rocketmq_controller.domain import events
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.model import (
@@ -92,6 +94,7 @@ def apply_broker_id(
             )
             return Decision(ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark, header)
     else:
+        header = replace(header, former_broker_ids=_former_ids(group, broker_id, address))
         replica = group.replicas.get(broker_id)
         if replica is not None and replica.register_check_code == request.register_check_code:
             return Decision(ResponseCode.SUCCESS, None, header)
@@ -169,6 +172,12 @@ def still_connected(request: RegisterBrokerToControllerRequestHeader) -> Decisio
         " try again when that one is closed or silent"
     )
     return Decision(ResponseCode.SYSTEM_BUSY, remark, header)
+
+
+def _former_ids(group: BrokerGroup, broker_id: BrokerId, address: str) -> str | None:
+    """The other members with this address: its volume may have been emptied."""
+    former = sorted(other for other in group.replicas if other != broker_id and group.address_of(other) == address)
+    return ";".join(map(str, former)) or None
 
 
 def _restarted(view: LivenessView, broker_name: str, broker_id: BrokerId, connection_id: int | None) -> bool:

@@ -13,7 +13,8 @@ from rocketmq_sidecar.control.controllers_file import FILE_NAME as CONTROLLERS_F
 from rocketmq_sidecar.control.meta_files import FILE_NAME, TEMPORARY_FILE_NAME, IdentityFiles, SavedIdentity
 from rocketmq_sidecar.domain.actions import Request
 from tests.sidecar.world.node import FOLDER
-from tests.sidecar.world.world import World
+from tests.sidecar.world.world import World, settled
+from tests.sim.disk import SimDisk
 
 IDENTITY = BrokerIdentity("C", "broker-a", 1)
 APPLIED = AppliedIdentity(IDENTITY, "10.0.0.1:10911;1")
@@ -52,6 +53,28 @@ def test_later_starts_go_on_at_registration() -> None:
     world.run_until(world.in_order)
     assert RequestCode.CONTROLLER_GET_NEXT_BROKER_ID not in node.asked
     assert RequestCode.CONTROLLER_APPLY_BROKER_ID not in node.asked
+
+
+def test_an_emptied_volume_is_reported_with_the_id_that_was_there() -> None:
+    world = settled()
+    node = world.nodes[1]
+    former = node.broker_id
+    world.kill(node)
+    node.disk = SimDisk()
+    node.disk.mkdir(FOLDER)
+    node.broker_lives -= 1  # it starts at the address that it had
+    node.notes.clear()
+    world.start(node)
+    world.run_until(world.in_order)
+    (note,) = [note for note in node.notes if "former_broker_ids" in note.values]
+    assert note.level == "warning"
+    assert (note.values["broker_id"], note.values["former_broker_ids"]) == (node.broker_id, str(former))
+    assert node.broker_id != former
+    world.kill(node)
+    node.notes.clear()
+    world.start(node)
+    world.run_until(world.in_order)
+    assert not [note for note in node.notes if "former_broker_ids" in note.values], "once"
 
 
 def test_power_cut_inside_every_file_system_call_loses_no_identity_and_no_id() -> None:
