@@ -19,6 +19,7 @@ from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import TableDamagedError, TableFile, load_table
+from rocketmq_broker.tables.topic_bounds import report_bounded
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats import properties
 from rocketmq_formats.addresses import format_address, parse_host
@@ -83,6 +84,7 @@ class BrokerCore:
         """
         file = load_table(self.settings.root / "config" / TOPICS_FILE, TopicsFile)
         if file is not None:
+            report_bounded(file.topic_config_table.values())
             self.topics.load(file.data_version, file.topic_config_table.values())
         self.topics.on_change(self.topics_file.changed)
         self.tables.load()

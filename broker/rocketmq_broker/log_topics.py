@@ -18,10 +18,9 @@ from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
-from rocketmq_broker.tools.topic_admin import MAX_QUEUES
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_properties import REAL_TOPIC, find_property
-from rocketmq_formats.topics import DELETED_TOPICS, DataVersion
+from rocketmq_formats.topics import DELETED_TOPICS, MAX_QUEUES, DataVersion
 from rocketmq_store.message_store import MessageStore
 
 log = structlog.get_logger(__name__)

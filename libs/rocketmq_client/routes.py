@@ -24,7 +24,7 @@ from rocketmq_formats.remoting.nameserver import (
     GetRouteInfoRequestHeader,
     TopicRouteData,
 )
-from rocketmq_formats.topics import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE
+from rocketmq_formats.topics import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE, bounded_queues
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
@@ -212,11 +212,11 @@ def _digest(topic: str, data: TopicRouteData, *, template: bool) -> TopicRoute:
         if where is None:
             continue
         master = where.get(MASTER_ID)
-        writable = queues.write_queue_nums
+        readable, writable = bounded_queues(queues.read_queue_nums), bounded_queues(queues.write_queue_nums)
         if template:
-            writable = min(DEFAULT_TOPIC_QUEUE_NUMS, queues.read_queue_nums)
+            writable = min(DEFAULT_TOPIC_QUEUE_NUMS, readable)
         if master is not None and queues.perm & PERM_WRITE:
             publish += [PublishQueue(queues.broker_name, queue_id, master) for queue_id in range(writable)]
         if queues.perm & PERM_READ and not template:
-            read += [ReadQueue(queues.broker_name, queue_id, where) for queue_id in range(queues.read_queue_nums)]
+            read += [ReadQueue(queues.broker_name, queue_id, where) for queue_id in range(readable)]
     return TopicRoute(topic, publish, read, template)

@@ -40,8 +40,8 @@ messages of that topic before it in the log are no longer shown."""
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 """Of a request. Room for `%RETRY%` and a group's 255 characters; the broker checks whether it is legal (code 29)."""
-QueueNums = Annotated[int, msgspec.Meta(ge=0, le=65_536)]
-"""Java bounds the number of queues nowhere; 65536 queues are one consume queue file each."""
+MAX_QUEUES: Final = 65_536
+"""Of a topic at a broker of ours, with one consume queue file each at least. Java bounds the number nowhere."""
 TopicFilterType = Literal["SINGLE_TAG", "MULTI_TAG"]
 
 
@@ -62,6 +62,11 @@ class DataVersion(Body, frozen=True, order=True):
         return DataVersion(state_version=newest, counter=self.counter + 1, timestamp=now_ms)
 
 
+def bounded_queues(count: int) -> int:
+    """The nearest number of queues that a topic can have here."""
+    return min(max(count, 0), MAX_QUEUES)
+
+
 class TopicConfig(Body, frozen=True, gc=False):
     """A topic at a broker; `perm` is a sum of the PERM bits, `attributes` are names and values without `+`.
 
@@ -69,8 +74,8 @@ class TopicConfig(Body, frozen=True, gc=False):
     """
 
     topic_name: str = ""
-    read_queue_nums: QueueNums = DEFAULT_QUEUE_NUMS
-    write_queue_nums: QueueNums = DEFAULT_QUEUE_NUMS
+    read_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
+    write_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
     perm: Int32 = PERM_READ | PERM_WRITE
     topic_filter_type: TopicFilterType = "SINGLE_TAG"
     topic_sys_flag: Int32 = 0
@@ -88,6 +93,16 @@ class TopicConfig(Body, frozen=True, gc=False):
     @property
     def inherited(self) -> bool:
         return bool(self.perm & PERM_INHERIT)
+
+    def bounded(self) -> "TopicConfig":
+        """With a number of queues that a broker of ours can have; others' tables may hold any."""
+        if 0 <= self.read_queue_nums <= MAX_QUEUES and 0 <= self.write_queue_nums <= MAX_QUEUES:
+            return self
+        return msgspec.structs.replace(
+            self,
+            read_queue_nums=bounded_queues(self.read_queue_nums),
+            write_queue_nums=bounded_queues(self.write_queue_nums),
+        )
 
     def to_text(self) -> str:
         """`topic readQ writeQ perm SINGLE_TAG {attributes}`; sys flag and order are not part of it."""
@@ -164,7 +179,8 @@ class SubscriptionGroupConfig(Body, frozen=True, gc=False):
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queue_nums: QueueNums = 1
+    retry_queue_nums: Int32 = 1
+    """From 0 down: messages that are sent back are not delivered again, as in Java."""
     retry_max_times: Int32 = 16
     group_retry_policy: GroupRetryPolicy = CUSTOMIZED
     broker_id: Int64 = 0

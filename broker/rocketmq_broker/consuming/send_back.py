@@ -29,7 +29,7 @@ from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_id import encode_message_id
 from rocketmq_formats.store.message_properties import RETRY_TOPIC, format_properties, parse_properties
-from rocketmq_formats.topics import SubscriptionGroupConfig, TopicConfig
+from rocketmq_formats.topics import MAX_QUEUES, SubscriptionGroupConfig, TopicConfig
 from rocketmq_runtime.remoting.server import DEFERRED, Answer, Peer
 from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
@@ -101,7 +101,7 @@ class SendBack:
         )
         topic = self._topic_of(retry, group, unit_mode=header.unit_mode)
         # an administrator may have made the topic narrower: beyond its queues no one would read the message
-        queues = min(group.retry_queue_nums, topic.read_queue_nums) or group.retry_queue_nums
+        queues = min(group.retry_queue_nums, topic.read_queue_nums or MAX_QUEUES)
         queue_id = next(self._turn) % (1 if retry.dead else queues)
         try:
             appended = self._writer.append(self._draft(record, view, retry, queue_id))

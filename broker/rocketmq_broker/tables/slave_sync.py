@@ -27,6 +27,7 @@ from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.topics import TopicTable, name_problem
 from rocketmq_broker.tables.consumer_tables import ConsumerTables, states_of
 from rocketmq_broker.tables.table_file import TableFile
+from rocketmq_broker.tables.topic_bounds import report_bounded
 from rocketmq_formats.addresses import format_address, parse_address
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.errors import BodyError, FormatError
@@ -404,6 +405,7 @@ class SlaveSync:
                 table[name] = topic
         if len(table) > MAX_TOPICS_COPIED:
             raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS_COPIED}")
+        report_bounded(table.values())
         self._topics.replace(wrapper.data_version, table)
         log.info("topics copied", master=master, count=len(table))
 

@@ -20,13 +20,11 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.topics import TopicConfig
+from rocketmq_formats.topics import MAX_QUEUES, TopicConfig
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
 
 log = structlog.get_logger(__name__)
-
-MAX_QUEUES = 65_536
 
 
 class TopicAdmin:

@@ -15,7 +15,7 @@ from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Body, Int32, Int64, encode_body
 from rocketmq_formats.remoting.controller import BrokerMemberGroup, Name
 from rocketmq_formats.remoting.headers import Header
-from rocketmq_formats.topics import QueueNums, TopicName
+from rocketmq_formats.topics import TopicName
 
 MASTER_ID = 0
 """The broker id under which a name server lists a group's master, whatever its controller id."""
@@ -110,8 +110,8 @@ class QueueData(Body, frozen=True):
     """Queues of a topic on one group; `perm` bits: 4 read, 2 write, 1 inherit."""
 
     broker_name: str = ""
-    read_queue_nums: QueueNums = 0
-    write_queue_nums: QueueNums = 0
+    read_queue_nums: Int32 = 0
+    write_queue_nums: Int32 = 0
     perm: Int32 = 0
     topic_sys_flag: Int32 = 0
 

@@ -11,14 +11,15 @@ from rocketmq_broker.domain.consuming.delays import LevelProgress
 from rocketmq_broker.domain.consuming.retries import Retry, retry_of, retry_properties
 from rocketmq_broker.domain.role import Role
 from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.client import ConsumerSendMsgBackRequestHeader
+from rocketmq_formats.json.bodies import encode_body
+from rocketmq_formats.remoting.client import ConsumerData, ConsumerSendMsgBackRequestHeader, HeartbeatData
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.replica_link import Appended, Following
 from rocketmq_formats.store.config_files import DelayOffsetsFile, decode_config
 from rocketmq_formats.store.message import Record, read_record
 from rocketmq_formats.store.message_id import decode_message_id
 from rocketmq_formats.store.message_properties import parse_properties
-from rocketmq_formats.topics import SCHEDULE_TOPIC
+from rocketmq_formats.topics import SCHEDULE_TOPIC, SubscriptionGroupConfig
 from rocketmq_store.errors import MessageIllegalError
 from rocketmq_store.model import Appended as Stored
 from rocketmq_store.model import Draft
@@ -267,3 +268,23 @@ def test_progress_of_a_level() -> None:
     progress.passed_over(10)
     assert progress.settle(1999) == 8
     assert progress.settle(2000) == 10
+
+
+@pytest.mark.parametrize(("count", "queues", "comes_again"), [(-1, 1, False), (100_000, 65_536, True)])
+async def test_any_number_of_retry_queues_can_be_set(
+    tmp_path: Path, count: int, queues: int, comes_again: bool
+) -> None:
+    """As in Java, where a message that is sent back to less than one queue is not delivered again."""
+    async with running(tmp_path, messageDelayLevel=QUICK) as group:
+        body = encode_body(SubscriptionGroupConfig(group_name="G", retry_queue_nums=count))
+        made = await group.call(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body))
+        assert made.code == ResponseCode.SUCCESS, made.remark
+        offset = await sent(group)
+        end = group.app.core.store.max_offset
+        assert (await group.call(back(offset))).code == ResponseCode.SUCCESS
+        assert (group.app.core.store.max_offset > end) == comes_again
+        heartbeat = HeartbeatData(client_id="c", consumer_data_set=(ConsumerData(group_name="G"),))
+        await group.call(request(RequestCode.HEART_BEAT, None, encode_body(heartbeat)))
+        retries = group.app.topics.get("%RETRY%G")
+        assert retries is not None
+        assert retries.read_queue_nums == queues

@@ -182,3 +182,18 @@ async def test_deleted_topics_stay_so_and_younger_ones_are_found(tmp_path: Path)
     async with running(tmp_path) as group:
         assert group.app.topics.get("deleted") is None
         assert group.app.topics.get("younger") is not None
+
+
+async def test_odd_numbers_of_queues_do_not_keep_a_slave_from_copying(tmp_path: Path) -> None:
+    official = Official()
+    topics = b'"odd":{"topicName":"odd","readQueueNums":-1,"writeQueueNums":100000},"T":{"topicName":"T"}'
+    official.put(21, b'{"dataVersion":{"counter":1},"topicConfigTable":{%b}}' % topics)
+    groups = b'"G":{"groupName":"G","retryQueueNums":-1}'
+    official.put(201, b'{"dataVersion":{"counter":1},"subscriptionGroupTable":{%b}}' % groups)
+    async with official.listening(), running(tmp_path, master=False) as slave:
+        await follow(slave, official.address)
+        await until(lambda: slave.app.tables.groups.get("G") is not None)
+        odd = slave.app.topics.get("odd")
+        assert odd is not None
+        assert (odd.read_queue_nums, odd.write_queue_nums) == (0, 65_536)
+        assert "T" in slave.app.topics.table

@@ -173,3 +173,13 @@ def test_values_of_no_declared_type_stay() -> None:
     assert coerce({"a": "1", "b": None}, dict[str, float]) == {"a": "1"}
     assert coerce([None, "1"], list[str | int]) == ["1"]
     assert coerce(None, list[int]) is None
+
+
+@pytest.mark.parametrize("count", [-(2**31), -1, 0, 65_537, 2**31 - 1])
+def test_numbers_of_queues_that_java_takes(count: int) -> None:
+    """In a request, a copy of an official master's tables, a registration, a route."""
+    assert decode_body(SubscriptionGroupConfig, b'{"retryQueueNums":%d}' % count).retry_queue_nums == count
+    assert decode_body(TopicConfig, b'{"readQueueNums":%d}' % count).read_queue_nums == count
+    assert TopicConfig.from_text(f"t {count} 4 6 SINGLE_TAG {{}}").read_queue_nums == count
+    route = decode_body(TopicRouteData, b'{"queueDatas":[{"writeQueueNums":%d}]}' % count)
+    assert route.queue_datas[0].write_queue_nums == count

@@ -165,7 +165,7 @@ def test_steps_make_no_difference(step: int, monkeypatch: pytest.MonkeyPatch) ->
         "t 4 4 6",
         "t x 4 6 SINGLE_TAG",
         "t 4 4 6 OTHER",
-        "t 4 99999999 6 SINGLE_TAG",
+        "t 4 99999999999 6 SINGLE_TAG",
         "t 4 4 6 SINGLE_TAG {",
         "t 4 4 6 SINGLE_TAG [1]",
     ],

@@ -145,14 +145,14 @@ class TopicTable:
     def load(self, version: DataVersion, topics: Iterable[TopicConfig]) -> None:
         """Take over what a file kept; it goes over the built-in topics."""
         self.version = version
-        self._table.update((topic.topic_name, topic) for topic in topics if topic.topic_name)
+        self._table.update((topic.topic_name, topic.bounded()) for topic in topics if topic.topic_name)
         self._changed()
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
         """A slave's table becomes its master's."""
         removed = self._table.keys() - topics.keys()
         self.version = version
-        self._table = dict(topics)
+        self._table = {name: topic.bounded() for name, topic in topics.items()}
         self._removed(removed)
         self._changed()
 
@@ -194,7 +194,8 @@ class TopicTable:
     # topics that may be created: the caller `put`s them if it stores a message
 
     def planned(self, topic: str, queue_nums: int, *, perm: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig | None:
-        """The topic as it is, or as `create_plain` would make it; None if the table is full."""
+        """The topic as it is, or as `create_plain` would make it, with at most `MAX_QUEUES`; None if the table is
+        full."""
         existing = self._table.get(topic)
         if existing is not None or len(self._table) >= MAX_TOPICS:
             return existing
@@ -204,7 +205,7 @@ class TopicTable:
             write_queue_nums=queue_nums,
             perm=perm,
             topic_sys_flag=sys_flag,
-        )
+        ).bounded()
 
     def planned_from_template(
         self, topic: str, template: str, client_queue_nums: int, *, sys_flag: int
