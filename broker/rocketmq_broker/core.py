@@ -84,8 +84,8 @@ class BrokerCore:
         """
         file = load_table(self.settings.root / "config" / TOPICS_FILE, TopicsFile)
         if file is not None:
-            report_bounded(file.topic_config_table.values())
-            self.topics.load(file.data_version, file.topic_config_table.values())
+            report_bounded(file.topic_config_table)
+            self.topics.load(file.data_version, file.topic_config_table)
         self.topics.on_change(self.topics_file.changed)
         self.tables.load()
         path = self.settings.root / "config" / PERMISSION_FILE

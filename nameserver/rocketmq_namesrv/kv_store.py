@@ -15,6 +15,7 @@ from rocketmq_namesrv.config import write_with_folder
 from rocketmq_namesrv.domain.kv import KVTables
 from rocketmq_namesrv.domain.model import TableFullError
 from rocketmq_runtime import background
+from rocketmq_runtime.files.atomic_file import keep_unread
 from rocketmq_runtime.files.filesystem import StorageError, storage_errors
 from rocketmq_runtime.log_limiter import LogLimiter
 
@@ -27,6 +28,8 @@ MAX_WAITING_OF_HOST: Final = 32
 """Changes that wait for a write."""
 DISK_SHARE: Final = 0.25
 """Of the time, that may go into writes: others share the disk, as the journal of an embedded controller."""
+MOST_NAMED: Final = 20
+"""Entries in one line."""
 LOG_SECONDS, EVENT_LINES = 60.0, 200
 """At most EVENT_LINES lines about one kind of change in LOG_SECONDS."""
 
@@ -144,6 +147,15 @@ def _read(path: Path) -> KVTables:
             raise StorageError(path, f"larger than {MAX_FILE} bytes: not a KV configuration of ours")
         data = path.read_bytes()
     try:
-        return KVTables.decode(data)
+        tables, left_out = KVTables.decode(data)
     except BodyError as error:
         raise StorageError(path, f"no KV configuration ({error}): restore it, or move it away") from error
+    if left_out:
+        log.error(
+            "KV entries cannot be read: correct them in the file that is kept, stop the name server, move it back",
+            path=str(path),
+            kept=str(keep_unread(path, data)),
+            entries=left_out[:MOST_NAMED],
+            count=len(left_out),
+        )
+    return tables

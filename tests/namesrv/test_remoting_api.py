@@ -310,6 +310,17 @@ class TestKV:
         file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
         assert Door(tmp_path).ask(101, {"namespace": "n", "key": "k"}).ext_fields == {"value": "v"}
 
+    async def test_an_entry_that_cannot_be_read_is_left_out_and_kept(self, tmp_path: Path) -> None:
+        file = Door(tmp_path).config.settings.kv_path
+        file.parent.mkdir()
+        text = b'{"configTable":{"n":{"k":"v","odd":[1]},"m":7,},}'
+        file.write_bytes(text)
+        door = Door(tmp_path)
+        assert door.ask(101, {"namespace": "n", "key": "k"}).ext_fields == {"value": "v"}
+        await door.told(100, {"namespace": "n", "key": "new", "value": "w"})
+        assert b"odd" not in file.read_bytes()
+        assert [kept.read_bytes() for kept in file.parent.glob("*.unread")] == [text]
+
     async def test_what_cannot_be_kept_is_not_done(self, tmp_path: Path) -> None:
         door = Door(tmp_path)
         (tmp_path / "kv").write_text("a file where the folder should be")
@@ -320,7 +331,7 @@ class TestKV:
         answer = await door.told(100, {"namespace": "n", "key": "k", "value": "v" * 65_537})
         assert answer.code == ResponseCode.INVALID_PARAMETER
 
-    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"configTable":{"n":1}}'])
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"configTable":1}'])
     async def test_a_damaged_file_refuses_the_start(self, tmp_path: Path, content: bytes) -> None:
         file = tmp_path / "kvConfig.json"
         file.write_bytes(content)

@@ -19,7 +19,7 @@ from rocketmq_broker.domain.tables.offsets import SLICE, Changed, ConsumerOffset
 from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.settings import BrokerSettings
-from rocketmq_broker.tables.table_file import TableFile, load_table
+from rocketmq_broker.tables.table_file import TableFile, damaged, load_table
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.steps import Steps
 from rocketmq_formats.store.config_files import (
@@ -27,6 +27,7 @@ from rocketmq_formats.store.config_files import (
     DELAY_OFFSETS_FILE,
     SUBSCRIPTION_GROUPS_FILE,
     ActingCommits,
+    ConfigFileError,
     ConsumerOffsetsFile,
     DelayOffsetsFile,
     EntryTexts,
@@ -170,7 +171,7 @@ class ConsumerTables:
         """
         groups = load_table(self._config / SUBSCRIPTION_GROUPS_FILE, SubscriptionGroupsFile)
         if groups is not None:
-            self.groups.load(groups.data_version, groups.subscription_group_table.values(), groups.forbidden_table)
+            self.groups.load(groups.data_version, groups.subscription_group_table, groups.forbidden_table)
         self.groups.on_change(self.groups_file.changed)
         offsets = load_table(self._config / CONSUMER_OFFSETS_FILE, ConsumerOffsetsFile)
         if offsets is not None:
@@ -178,9 +179,11 @@ class ConsumerTables:
             self._acting_saved = self.offsets.acting.changes
         delays = load_table(self._config / DELAY_OFFSETS_FILE, DelayOffsetsFile)
         if delays is not None:
-            self.delays.replace(
-                states_of(delays, AT_THE_END), delays.data_version, decode_escaped(delays.escaped or {})
-            )
+            try:
+                states, escaped = states_of(delays, AT_THE_END), decode_escaped(delays.escaped or {})
+            except ConfigFileError as error:
+                raise damaged(self._config / DELAY_OFFSETS_FILE, error) from error
+            self.delays.replace(states, delays.data_version, escaped)
         self._offsets_changes.loaded()
         self._delays_changes.loaded()
 

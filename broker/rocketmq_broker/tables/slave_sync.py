@@ -405,7 +405,7 @@ class SlaveSync:
                 table[name] = topic
         if len(table) > MAX_TOPICS_COPIED:
             raise BodyError(f"the master has {len(table)} topics, more than {MAX_TOPICS_COPIED}")
-        report_bounded(table.values())
+        report_bounded(table)
         self._topics.replace(wrapper.data_version, table)
         log.info("topics copied", master=master, count=len(table))
 

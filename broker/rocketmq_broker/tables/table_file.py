@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -18,14 +18,16 @@ from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.json.bodies import Body
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.steps import Steps
-from rocketmq_formats.store.config_files import ConfigFileError, decode_config
+from rocketmq_formats.store.config_files import ConfigFileError, read_config
 from rocketmq_runtime import background
-from rocketmq_runtime.files.atomic_file import write_atomically
+from rocketmq_runtime.files.atomic_file import keep_unread, write_atomically
 from rocketmq_runtime.files.filesystem import StorageError
 from rocketmq_runtime.remoting.slow_lane import Pace, in_steps
 
 log = structlog.get_logger(__name__)
 
+MOST_NAMED: Final = 20
+"""Entries of a table in one line."""
 RETRY_SECONDS = 10.0
 """After a failed write: without a retry, a table that does not change again would be lost at the next restart."""
 
@@ -185,23 +187,59 @@ class TableDamagedError(Exception):
 def load_table(path: Path, file_type: type[F]) -> F | None:
     """A table's file, or else the copy that Java keeps beside it (`.bak`); None if there is neither.
 
+    An entry that cannot be read is taken from that copy, or left out. The file with it is kept beside the table, which
+    the next change writes without it.
+
     Raises:
-        TableDamagedError: the file is not such a table.
+        TableDamagedError: the file is no table, or cannot be kept.
         OSError: it cannot be read.
     """
     problem: ConfigFileError | None = None
-    for candidate in (path, path.with_name(path.name + ".bak")):
+    copy = path.with_name(path.name + ".bak")
+    for candidate in (path, copy):
         try:
-            table = decode_config(file_type, candidate.read_bytes())
+            data = candidate.read_bytes()
+            table, left_out = read_config(file_type, data)
         except FileNotFoundError:
             continue
         except ConfigFileError as error:
             log.error("table cannot be read, its copy is tried", path=str(candidate), reason=str(error))
             problem = error
-        else:
+            continue
+        if not left_out:
             return table
+        spare = _readable(copy, file_type)
+        log.error(
+            "entries of a table cannot be read: correct them in the file that is kept, stop the broker, move it back",
+            path=str(candidate),
+            kept=str(_keep(candidate, data)),
+            entries=left_out[:MOST_NAMED],
+            count=len(left_out),
+            instead=None if spare is None else f"those of {copy.name}, where it has them",
+        )
+        return table if spare is None else read_config(file_type, data, spare)[0]
     if problem is None:
         return None
-    raise TableDamagedError(
+    raise damaged(path, problem)
+
+
+def damaged(path: Path, problem: Exception) -> TableDamagedError:
+    """The error that ends a start, with what to do."""
+    return TableDamagedError(
         f"{path}: {problem}; put back a good copy, or delete it on a slave, which copies its master's"
     )
+
+
+def _readable(path: Path, file_type: type[F]) -> F | None:
+    """What of a table's copy can be read."""
+    try:
+        return read_config(file_type, path.read_bytes())[0]
+    except (OSError, ConfigFileError):
+        return None
+
+
+def _keep(path: Path, data: bytes) -> Path:
+    try:
+        return keep_unread(path, data)
+    except StorageError as error:
+        raise TableDamagedError(f"{path} has entries that cannot be read, and no copy can be kept: {error}") from error

@@ -1,4 +1,4 @@
-"""The JSON that only fastjson writes or reads: unquoted keys `{0:"a"}`, objects as keys `{{"a":1}:2}`, `{'a':1}`.
+"""The JSON that only fastjson writes or reads: keys `{0:"a"}`, `{{"a":1}:2}`, `{'a':1}`, comments, a comma at the end.
 
 `bodies.decode_body` uses it for bodies that are not strict JSON; nothing is evaluated. `quote_keys` makes strict
 JSON of bare integer keys, which is all that tables of Java's brokers need, at the pace of C. `loads` reads the rest in
@@ -28,7 +28,8 @@ MAX_KEYS: Final = 30_000
 # possessive, so that a broken string fails at once instead of backtracking; from what is no token on, all the rest is
 # one match with an empty group, as the end is
 _TOKEN = re.compile(
-    r"""[ \t\r\n]*+(?:("(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|[{}\[\]:,]|[-+.\w]++)|\Z|.++)""", re.ASCII | re.DOTALL
+    r"""[ \t\r\n]*+(?:("(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|[{}\[\]:,]|[-+.\w]++|/\*.*?\*/|//[^\n]*+)|\Z|.++)""",
+    re.ASCII | re.DOTALL,
 )
 _WORD = re.compile(r"[-+.\w]", re.ASCII)
 _ESCAPE_OR_QUOTE = re.compile(r'\\.|"', re.DOTALL)
@@ -53,7 +54,8 @@ def loads(data: bytes, *, max_tokens: int = MAX_TOKENS) -> Value:
         BodyError: not JSON even by fastjson's lights, deeper than MAX_DEPTH, more than `max_tokens`, or not UTF-8.
     """
     try:
-        reader = _Reader(_TOKEN.findall(data.decode().rstrip(_BLANKS)), max_tokens)
+        lexemes = _TOKEN.findall(data.decode().rstrip(_BLANKS))
+        reader = _Reader([lexeme for lexeme in lexemes if lexeme[:1] != "/"], max_tokens)
         value = reader.value(reader.next_lexeme(), 0)
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         raise BodyError(f"body is not JSON: {error}") from error

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import field
 
-from rocketmq_formats.errors import FormatError
+from rocketmq_formats.errors import BodyError, FormatError
 from rocketmq_formats.json import fastjson
-from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.json.bodies import Body, Int32, Int64
+from rocketmq_formats.json.entries import read_table
 from rocketmq_formats.store.delay_levels import MAX_LEVELS
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 
@@ -82,7 +83,7 @@ class ConsumerOffsetsFile(Body, frozen=True):
     """
 
     data_version: DataVersion = DataVersion()
-    offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    offset_table: Mapping[str, Mapping[int, Int64]] = field(default_factory=dict)
     acting: ActingCommits | None = None
     """Ours; Java's reader skips it. `offset_table` may have these too."""
 
@@ -91,7 +92,7 @@ class SubscriptionGroupsFile(Body, frozen=True):
     """subscriptionGroup.json: every consumer group by name; `forbidden_table` is group -> topic -> bits."""
 
     data_version: DataVersion = DataVersion()
-    forbidden_table: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    forbidden_table: Mapping[str, Mapping[str, Int32]] = field(default_factory=dict)
     subscription_group_table: Mapping[str, SubscriptionGroupConfig] = field(default_factory=dict)
 
 
@@ -99,7 +100,7 @@ class DelayOffsetsFile(Body, frozen=True):
     """delayOffset.json: delay level -> next offset to deliver of its queue."""
 
     data_version: DataVersion = DataVersion()
-    offset_table: Mapping[int, int] = field(default_factory=dict)
+    offset_table: Mapping[int, Int64] = field(default_factory=dict)
     history: Mapping[str, str] | None = None
     """Ours, strings so that Java's reader skips it: place of the log -> `offset_table` when the log ended there,
     `level:offset` with commas between."""
@@ -156,9 +157,23 @@ class EntryTexts:
         return b"%b{%b\n\t}%b" % (head, b",".join([found[1] for found in self._texts.values()]), tail)
 
 
+def read_config(file_type: type[F], data: bytes, spare: F | None = None) -> tuple[F, list[str]]:
+    """The table in a file, which people may have edited, and what of it cannot be read; `spare`: see `read_table`.
+
+    Raises:
+        ConfigFileError: empty, too long, or no table.
+    """
+    if len(data) > MAX_LENGTH:
+        raise ConfigFileError(f"{file_type.__name__}: {len(data)} bytes, more than {MAX_LENGTH}")
+    try:
+        return read_table(file_type, data, spare)
+    except BodyError as error:
+        raise ConfigFileError(f"{file_type.__name__}: {error}") from error
+
+
 def decode_config(file_type: type[F], data: bytes) -> F:
-    """The table in `data`; unknown keys are ignored, as Java ignores them. People edit these files: numbers in quotes
-    are numbers, and an editor's mark at the beginning does not count.
+    """The table in a broker's answer, or in a file that only brokers have written: all or nothing. Unknown keys are
+    ignored, as Java ignores them.
 
     Raises:
         ConfigFileError: empty, too long, not JSON (except bare integer keys), or of another shape.

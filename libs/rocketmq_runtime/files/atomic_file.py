@@ -4,6 +4,7 @@ A reader finds the old bytes or the new ones, never a mixture, and when `write_a
 on disk. Called by Raft's storage and by whatever keeps identity or epochs; no other code renames files into place.
 """
 
+import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o644, filesystem: 
                 filesystem.unlink(temporary)
             raise
         filesystem.fsync_directory(path.parent)
+
+
+def keep_unread(path: Path, data: bytes) -> Path:
+    """Keep `data`, the text of `path` of which a part cannot be read, beside it; returns where. The same text has one
+    name, so that each start keeps it once. Raises as `write_atomically`."""
+    kept = path.with_name(f"{path.name}.{zlib.crc32(data):08x}.unread")
+    if not kept.exists():
+        write_atomically(kept, data)
+    return kept
 
 
 def fsync_directory(path: Path, *, filesystem: FileSystem = OS) -> None:

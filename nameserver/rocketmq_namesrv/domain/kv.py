@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from rocketmq_formats.errors import BodyError
-from rocketmq_formats.json.bodies import Body, decode_body, encode_body
-from rocketmq_formats.json.fastjson import without_mark
+from rocketmq_formats.json.bodies import Body, encode_body
+from rocketmq_formats.json.entries import read_table
 from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, TableFullError
 
 MAX_ENTRIES = 10_000
@@ -84,18 +84,20 @@ class KVTables(msgspec.Struct, frozen=True):
         return encode_body(KVFile(config_table=self.tables))
 
     @classmethod
-    def decode(cls, data: bytes) -> "KVTables":
-        """What `encode` or Java wrote. It may have more than MAX_BYTES; then it does not grow.
+    def decode(cls, data: bytes) -> tuple["KVTables", list[str]]:
+        """What `encode` or Java wrote, and what of it cannot be read (`read_table`). It may have more than MAX_BYTES;
+        then it does not grow.
 
         Raises:
             BodyError: not such a file.
         """
-        tables = decode_body(KVFile, without_mark(data)).config_table
+        file, left_out = read_table(KVFile, data)
+        tables = file.config_table
         keys = sum(len(table) for table in tables.values())
         if keys > MAX_ENTRIES:
             raise BodyError(f"{keys} entries: more than {MAX_ENTRIES}")
         size = sum(_size(name) + sum(_size(*entry) for entry in table.items()) for name, table in tables.items())
-        return cls(tables, keys + len(tables), size)
+        return cls(tables, keys + len(tables), size), left_out
 
 
 def _size(*texts: str) -> int:

@@ -58,7 +58,7 @@ def test_a_topic_made_from_a_template_cannot_be_a_template() -> None:
 
 def test_a_template_from_a_file_does_not_switch_creation_on() -> None:
     topics = table(auto_create=False)
-    topics.load(DataVersion(), [TopicConfig(topic_name="TBW102", perm=7)])
+    topics.load(DataVersion(), {"TBW102": TopicConfig(perm=7)})
     assert topics.planned_from_template("T", "TBW102", 4, sys_flag=0) is None
 
 

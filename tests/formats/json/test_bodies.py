@@ -101,6 +101,7 @@ def test_cluster_info_of_a_name_server() -> None:
         (b'{0:{"$ref":"$.x"}}', {"0": {"$ref": "$.x"}}),
         (b"{0:1,0:2}", {"0": 2}),
         (b"{0:-1.5e3}", {"0": -1500.0}),
+        (b'/*{*/{0:1,//}\n"a/*":/**/2}// end', {"0": 1, "a/*": 2}),
         (b"""{'a"b':'it\\'s "so"',"c'd":'\\u00e9'}""", {'a"b': 'it\'s "so"', "c'd": "é"}),
     ],
 )
@@ -137,7 +138,8 @@ DAMAGE = {
     "no token behind": "{0:1}é".encode(),
     "no token as key": "{é:1}".encode(),
     "no token as value": "{0:é}".encode(),
-    "comment": b"{0:1}/* */",
+    "open comment": b"{0:1}/* *",
+    "half a comment": b"{0:1}/",
     "a second value": b"{0:1}{0:1}",
     "key in a key": b"{{{0:1}:2}:3}",
     "not UTF-8": b'{0:"\xff"}',

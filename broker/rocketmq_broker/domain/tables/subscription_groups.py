@@ -5,9 +5,11 @@ It does no I/O: a shell saves the table, notified by `on_change`.
 Source: rocketmq-all-5.3.3: SubscriptionGroupManager.java, TopicValidator.java, Validators.java.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
+
+from msgspec import structs
 
 from rocketmq_broker.domain.tables.topics import LEGAL, name_problem
 from rocketmq_formats.topics import MAX_TOPIC_LENGTH, RETRY_PREFIX, DataVersion, SubscriptionGroupConfig
@@ -104,12 +106,12 @@ class SubscriptionGroups:
     def load(
         self,
         version: DataVersion,
-        groups: Iterable[SubscriptionGroupConfig],
+        groups: Mapping[str, SubscriptionGroupConfig],
         forbidden: Mapping[str, Mapping[str, int]],
     ) -> None:
-        """Take over what a file kept; it goes over the built-in groups."""
+        """Take over what a file kept; it goes over the built-in groups. As in Java the table's key is the name."""
         self.version = version
-        self._table.update((group.group_name, group) for group in groups)
+        self._table.update((name, structs.replace(group, group_name=name)) for name, group in groups.items() if name)
         self.forbidden = forbidden
 
     def replace(

@@ -6,7 +6,7 @@ Source: rocketmq-all-5.3.3: TopicConfigManager.java, TopicValidator.java.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -142,10 +142,12 @@ class TopicTable:
 
     # changing
 
-    def load(self, version: DataVersion, topics: Iterable[TopicConfig]) -> None:
-        """Take over what a file kept; it goes over the built-in topics."""
+    def load(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:
+        """Take over what a file kept; it goes over the built-in topics. As in Java the table's key is the name."""
         self.version = version
-        self._table.update((topic.topic_name, topic.bounded()) for topic in topics if topic.topic_name)
+        self._table.update(
+            (name, structs.replace(topic, topic_name=name).bounded()) for name, topic in topics.items() if name
+        )
         self._changed()
 
     def replace(self, version: DataVersion, topics: Mapping[str, TopicConfig]) -> None:

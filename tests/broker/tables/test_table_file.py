@@ -1,0 +1,71 @@
+"""Files of tables at a start: what cannot be read costs no more than itself."""
+
+from pathlib import Path
+
+import pytest
+
+from rocketmq_broker.tables import table_file
+from rocketmq_broker.tables.table_file import TableDamagedError, load_table
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, TopicsFile
+from rocketmq_runtime.files.filesystem import DiskFullError
+from tests.broker.broker_kit import running
+
+BAD = b'{"topicConfigTable":{"T":{"topicName":"T","perm":4},"odd":{"topicName":"odd","perm":"RW"}}}'
+
+
+def kept(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.glob("*.unread")]
+
+
+async def test_one_entry_does_not_keep_a_broker_from_its_start(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "topics.json").write_bytes(BAD)
+    groups = b'{"subscriptionGroupTable":{"G":{"retryMaxTimes":3},"H":7}}'
+    (config / "subscriptionGroup.json").write_bytes(groups)
+    offsets = b'{"offsetTable":{"T@G":{0:12,1:"x"}}}'
+    (config / "consumerOffset.json").write_bytes(offsets)
+    async with running(tmp_path) as group:
+        topic = group.app.topics.get("T")
+        assert topic is not None
+        assert (topic.topic_name, topic.perm, group.app.topics.get("odd")) == ("T", 4, None)
+        known = group.app.core.tables.groups.get("G")
+        assert known is not None
+        assert (known.group_name, known.retry_max_times, group.app.core.tables.groups.get("H")) == ("G", 3, None)
+        assert group.app.core.tables.offsets.find("G", "T", 0) == 12
+        await group.send(topic="new")
+    assert b'"odd"' not in (config / "topics.json").read_bytes()
+    assert sorted(kept(config)) == sorted([BAD, groups, offsets])
+
+
+def test_what_java_kept_before_the_last_change_stands_in(tmp_path: Path) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_bytes(b'{"offsetTable":{"T@G":{0:"x",1:8}}}')
+    path.with_name("consumerOffset.json.bak").write_bytes(b'{"offsetTable":{"T@G":{0:5,1:6}}}')
+    for _ in range(2):
+        table = load_table(path, ConsumerOffsetsFile)
+        assert table is not None
+        assert table.offset_table == {"T@G": {0: 5, 1: 8}}
+        assert len(kept(tmp_path)) == 1, "once, whatever the number of starts"
+
+
+def test_without_room_for_what_cannot_be_read_there_is_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "topics.json").write_bytes(BAD)
+
+    def full(path: Path, _data: bytes) -> None:
+        raise DiskFullError(path, "no space")
+
+    monkeypatch.setattr(table_file, "keep_unread", full)
+    with pytest.raises(TableDamagedError, match="no copy can be kept"):
+        load_table(tmp_path / "topics.json", TopicsFile)
+
+
+@pytest.mark.parametrize("field", [b'"history":{"x":"1:2"}', b'"escaped":{"1":"x"}'])
+async def test_a_damaged_history_of_delays_is_named(tmp_path: Path, field: bytes) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "delayOffset.json").write_bytes(b"{%b}" % field)
+    with pytest.raises(TableDamagedError, match=r"delayOffset\.json: delay offsets: .*put back a good copy"):
+        async with running(tmp_path):
+            pass
