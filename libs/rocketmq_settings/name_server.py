@@ -97,12 +97,17 @@ class NameServerKeys(Settings, frozen=True):
         ),
     ] = CONNECTIONS
     max_brokers: Annotated[
-        Count, key("Broker names; registrations of more are refused with code 2.", change="next start")
+        Count,
+        key(
+            "Broker names; registrations of more are refused with code 2. One host gets half of them at most.",
+            change="next start",
+        ),
     ] = 10_000
     max_topics: Annotated[
         Count,
         key(
-            "Topics, and ten times as many pairs of topic and broker name; more are refused with code 2.",
+            "Topics, and ten times as many pairs of topic and broker name; more are refused with code 2. One host"
+            " gets half of them at most.",
             change="next start",
         ),
     ] = 200_000

@@ -113,7 +113,9 @@ class Registry:
                 count=dropped,
             )
         self._peers[peer.id] = peer
-        registered = yield from routes.register(self.tables, registration, now=self._loop.time(), connection_id=peer.id)
+        registered = yield from routes.register(
+            self.tables, registration, now=self._loop.time(), connection_id=peer.id, host=peer.host
+        )
         if registered.stale is not None:
             if self.may_log_refusal("stale registration", peer):
                 log.warning(

@@ -135,7 +135,7 @@ class ToolsApi:
     def _register_topic(self, request: RemotingCommand, peer: server.Peer) -> RemotingCommand:
         topic = decode_header(RegisterTopicRequestHeader, request.ext_fields or {}).topic
         queues = decode_request_body(TopicRouteData, request.body).queue_datas if request.body else ()
-        taken = self._tables.register_topic(topic, queues)
+        taken = self._tables.register_topic(topic, queues, host=peer.host)
         if self._registry.may_log_event("topic registered by hand"):
             log.info("topic registered by hand", topic=topic, brokers_known=taken, peer=peer.address)
         return response(request, ResponseCode.SUCCESS)

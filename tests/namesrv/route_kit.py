@@ -44,9 +44,11 @@ def registration(
     )
 
 
-def register(known: RouteTables, *arguments: object, now: float = 0.0, over: int = 1, **more: object) -> Registered:
+def register(
+    known: RouteTables, *arguments: object, now: float = 0.0, over: int = 1, host: str = "a", **more: object
+) -> Registered:
     new = registration(*arguments, **more)  # type: ignore[arg-type]
-    return finish(routes.register(known, new, now=now, connection_id=over))
+    return finish(routes.register(known, new, now=now, connection_id=over, host=host))
 
 
 def connection_closed(known: RouteTables, connection_id: int) -> tuple[Unregistered, ...]:

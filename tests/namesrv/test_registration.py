@@ -1,4 +1,6 @@
-"""The numbered steps of a registration in docs/protocol.md, one test per sentence."""
+"""The numbered steps of a registration in docs/protocol.md, one test per sentence; what finds no room."""
+
+import contextlib
 
 import pytest
 
@@ -202,26 +204,27 @@ class TestLimits:
             register(known, B, 1)
 
     def test_topics_of_a_registration_are_taken_all_or_none(self) -> None:
-        known = tables(limits=Limits(topics=3))
+        known = tables(limits=Limits(topics=4))
         register(known)
         with pytest.raises(TableFullError):
-            register(known, B, name="h", table=topics("T", "V", "W"))
+            register(known, B, name="h", table=topics("T", "V", "W", "X"), host="b")
         assert set(known.topics) == {"T", "U"}
-        register(known, B, name="h", table=topics("T", "V"))
+        register(known, B, name="h", table=topics("T", "V"), host="b")
 
     def test_pairs(self) -> None:
-        known = tables(limits=Limits(queue_datas=3))
+        known = tables(limits=Limits(queue_datas=5))
         register(known)
         with pytest.raises(TableFullError):
-            register(known, B, name="h")
+            register(known, B, name="h", table=topics("T", "U", "V", "W"), host="b")
 
     def test_by_hand(self) -> None:
-        known = tables(limits=Limits(topics=2))
+        known = tables(limits=Limits(topics=4))
         register(known)
         queue = QueueData(broker_name="g", read_queue_nums=1, write_queue_nums=1, perm=6)
         with pytest.raises(TableFullError):
-            known.register_topic("V", [queue])
-        assert known.register_topic("T", [queue])
+            known.register_topic("V", [queue], host="a")
+        assert known.register_topic("T", [queue], host="a")
+        assert known.register_topic("V", [queue], host="b")
 
     @pytest.mark.parametrize("bad", [{"broker_id": -1}, {"address": ""}, {"table": topics("T", "x" * 1025)}])
     def test_what_no_broker_can_be(self, bad: dict[str, object]) -> None:
@@ -229,3 +232,55 @@ class TestLimits:
         with pytest.raises(InvalidRequestError):
             register(known, **bad)
         assert known.groups == {}
+
+
+class TestSharesOfHosts:
+    """No host gets more of a table than it leaves to the others."""
+
+    def test_names(self) -> None:
+        known = tables(limits=Limits(brokers=4))
+        for number in range(2):
+            register(known, f"10.6.6.6:{number}", name=f"made up {number}", host="stranger")
+        with pytest.raises(TableFullError, match="one host"):
+            register(known, "10.6.6.6:3", name="made up 3", host="stranger")
+        register(known, A, name="g", host="a")
+        register(known, B, name="h", host="b")
+
+    def test_members_of_a_name(self) -> None:
+        known = tables(limits=Limits(members=4))
+        register(known, A, 0, host="a")
+        for broker_id in (7, 8):
+            with contextlib.suppress(TableFullError):
+                register(known, f"10.6.6.6:{broker_id}", broker_id, host="stranger")
+        assert len(known.groups["g"].addresses) == 2
+        register(known, B, 1, host="b")
+
+    @pytest.mark.parametrize("limits", [Limits(topics=9), Limits(queue_datas=9)], ids=["topics", "pairs"])
+    def test_topics_whoever_has_them_too(self, limits: Limits) -> None:
+        """A stranger's topics count to the stranger, also those in an honest group."""
+        known = tables(limits=limits)
+        register(known, A, host="a")
+        queue = QueueData(broker_name="g", read_queue_nums=1, write_queue_nums=1, perm=6)
+        known.register_topic("by hand", [queue], host="s")
+        register(known, "6:6", name="made up", table=topics("1", "2"), host="s")
+        with pytest.raises(TableFullError, match="one host"):
+            register(known, "6:7", name="more", table=topics("3", "4", "5"), host="s")
+        register(known, A, version=(0, 2), table=topics("T", "U", "V"), host="a")
+        assert perms(known, "V") == {"g": 6}
+
+    def test_what_leaves_makes_room(self) -> None:
+        known = tables(limits=Limits(brokers=2, topics=4, queue_datas=8))
+        for _ in range(3):
+            register(known, A, host="a")
+            register(known, B, 1, host="b")
+            routes.unregister(known, broker_name="g", address=A)
+            routes.unregister(known, broker_name="g", address=B)
+
+    def test_a_topic_counts_to_the_next_host_when_the_first_has_left(self) -> None:
+        known = tables(limits=Limits(topics=4))
+        register(known, A, name="g", host="a")
+        register(known, B, name="h", host="b")
+        routes.unregister(known, broker_name="g", address=A)
+        with pytest.raises(TableFullError, match="one host"):
+            register(known, B, name="h", version=(0, 2), table=topics("T", "U", "V"), host="b")
+        register(known, A, name="g", table=topics("T", "V"), host="a")

@@ -1,5 +1,7 @@
 """Any sequence of registrations, endings and tools' requests leaves tables that agree, and no stale answer."""
 
+from collections import Counter
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -40,6 +42,7 @@ class Tables(RuleBasedStateMachine):
         zone=st.sampled_from([None, "z"]),
         filters=st.sampled_from([(), ("f:1",)]),
         over=connections,
+        host=st.sampled_from(["a", "b"]),
         deletes=st.booleans(),
     )
     def register(self, name: str, table: set[str], queues: int, zone: str | None, over: int, **more: object) -> None:
@@ -92,7 +95,18 @@ class Tables(RuleBasedStateMachine):
         }
         assert by_topic == by_group
         assert self.known.queue_datas == len(by_topic)
+        assert all(group.others.keys() <= group.queues.keys() for group in self.known.groups.values())
         assert all(self.known.topics.values())
+
+    @invariant()
+    def shares_are_what_is_there(self) -> None:
+        assert self.known.shares == {
+            "broker names": Counter(group.host for group in self.known.groups.values()),
+            "topics": Counter(self.known.groups[next(iter(its))].host_of(t) for t, its in self.known.topics.items()),
+            "pairs of topic and broker": Counter(
+                group.host_of(topic) for group in self.known.groups.values() for topic in group.queues
+            ),
+        }
 
     @invariant()
     def nobody_is_left_behind(self) -> None:

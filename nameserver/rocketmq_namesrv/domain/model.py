@@ -46,7 +46,7 @@ class OtherBrokerError(TableRefusedError):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the tables against strangers."""
+    """Bounds of the tables against strangers; of each bound one host gets no more than it leaves (`shares`)."""
 
     brokers: int = 10_000
     """Broker names."""
@@ -121,11 +121,12 @@ class LiveBroker:
         "data_version",
         "filter_servers",
         "ha_server_addr",
+        "host",
         "last_update",
         "timeout",
     )
 
-    def __init__(self, registration: Registration, now: float, connection_id: int) -> None:
+    def __init__(self, registration: Registration, now: float, connection_id: int, host: str) -> None:
         self.cluster_name = registration.cluster_name
         self.broker_name = registration.broker_name
         self.broker_id = registration.broker_id
@@ -136,3 +137,4 @@ class LiveBroker:
         self.filter_servers = tuple(registration.filter_servers)
         self.last_update = now
         self.connection_id = connection_id
+        self.host = host

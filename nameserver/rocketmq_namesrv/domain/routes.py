@@ -25,27 +25,28 @@ from rocketmq_namesrv.domain.model import (
     NotRegisteredError,
     Registered,
     Registration,
-    TableFullError,
     Unregistered,
 )
 from rocketmq_namesrv.domain.tables import BrokerGroup, RouteTables
 
 
-def register(tables: RouteTables, registration: Registration, *, now: float, connection_id: int) -> Steps[Registered]:
-    """Take in one broker, topic by topic: other requests may come between, but no other registration of the broker
-    name.
+def register(
+    tables: RouteTables, registration: Registration, *, now: float, connection_id: int, host: str
+) -> Steps[Registered]:
+    """Take in one broker of `host`, topic by topic: other requests may come between, but no other registration of the
+    broker name.
 
     Raises:
         InvalidRequestError: a negative id, or a name that is too long; or the broker leaves during the call, then none
             of its topics are left.
-        TableFullError: one of the limits would be exceeded.
+        TableFullError: one of the limits, or the host's share, would be exceeded.
         NotRegisteredError: one topic only, of a broker that is not registered.
     """
     group = tables.groups.get(registration.broker_name)
-    _check(tables, registration, group)
+    _check(tables, registration, group, host)
     is_new = group is None
     if group is None:
-        group = BrokerGroup(registration.broker_name, registration.cluster_name)
+        group = BrokerGroup(registration.broker_name, registration.cluster_name, host)
     broker_id, address = registration.broker_id, registration.address
     cluster, version = registration.cluster_name, registration.data_version
     previous_min = group.min_id  # 2
@@ -67,7 +68,7 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
         return Registered(stale=holder)
 
     if is_new:
-        tables.groups[group.name] = group
+        tables.add_group(group)
     tables.clusters.setdefault(cluster, set()).add(group.name)
     first = holder is None  # 6
     if holder != address:
@@ -78,11 +79,11 @@ def register(tables: RouteTables, registration: Registration, *, now: float, con
     )
     changed = first or tables.live.version(cluster, address) != version
     other_servers = tables.live.filter_servers(address) != tuple(registration.filter_servers)
-    broker = LiveBroker(registration, now, connection_id)
+    broker = LiveBroker(registration, now, connection_id, host)
     tables.live.put(broker)  # 8, before 7: a removal between two steps must find it
     if broker_id == MASTER_ID or is_prime_slave:  # 7
         read_only = (is_prime_slave and group.enable_acting_master) or group.name in tables.wiped
-        topics = _take_topics(tables, group, registration, changed=changed, read_only=read_only)
+        topics = _take_topics(tables, group, registration, host, changed=changed, read_only=read_only)
         yield from _while_registered(topics, tables, group, broker)
     if other_servers:
         tables.group_changed(group)
@@ -123,20 +124,19 @@ def expire(tables: RouteTables, broker: LiveBroker) -> Unregistered:
     return unregister(tables, broker_name=broker.broker_name, address=broker.address)
 
 
-def _check(tables: RouteTables, registration: Registration, group: BrokerGroup | None) -> None:
+def _check(tables: RouteTables, registration: Registration, group: BrokerGroup | None, host: str) -> None:
     if registration.broker_id < 0:
         raise InvalidRequestError(f"brokerId {registration.broker_id} is negative")
     if not registration.address:
         raise InvalidRequestError("brokerAddr is empty")
-    if group is None and len(tables.groups) >= tables.limits.brokers:
-        raise TableFullError(f"{len(tables.groups)} broker names are registered: no room for another")
-    members = 0 if group is None else len(group.addresses)
-    if group is not None and registration.broker_id not in group.addresses and members >= tables.limits.members:
-        raise TableFullError(f"{members} addresses of {group.name} are registered: no room for another")
+    if group is None:
+        tables.check_name(host)
+    elif registration.broker_id not in group.addresses:
+        tables.check_member(group, host)
     new = registration.topics.keys() - (group.queues.keys() if group is not None else set())
     if new:
         tables.check_topics(new)
-        tables.check_room(topics=len(new - tables.topics.keys()), pairs=len(new))
+        tables.check_room(host, topics=len(new - tables.topics.keys()), pairs=len(new))
 
 
 def _leave_other_name(tables: RouteTables, registration: Registration) -> None:
@@ -160,7 +160,7 @@ def _while_registered(steps: Steps[None], tables: RouteTables, group: BrokerGrou
 
 
 def _take_topics(
-    tables: RouteTables, group: BrokerGroup, registration: Registration, *, changed: bool, read_only: bool
+    tables: RouteTables, group: BrokerGroup, registration: Registration, host: str, *, changed: bool, read_only: bool
 ) -> Steps[None]:
     topics = registration.topics
     if tables.delete_with_registration and not registration.mappings and len(topics) > 1:
@@ -172,7 +172,7 @@ def _take_topics(
         yield
         queue = _queue_data(group.name, topics[topic], read_only=read_only)
         if group.queues.get(topic) != queue:
-            tables.put_queue(group, topic, queue)
+            tables.put_queue(group, topic, queue, host)
     if changed:
         for topic in registration.mappings.keys() & group.queues.keys():
             yield

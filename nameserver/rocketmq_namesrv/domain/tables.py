@@ -4,23 +4,38 @@ Pure. `routes` registers and unregisters brokers with it, the shell calls what t
 `route_answers` keeps encoded answers and is notified of each topic whose route may have changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData, TopicQueueMappingInfo
 from rocketmq_formats.topics import PERM_READ, PERM_WRITE
 from rocketmq_namesrv.domain.liveness import LiveTable
-from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, Limits, TableFullError
+from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, Limits
+from rocketmq_namesrv.domain.shares import Shares, check_share
 
 
 class BrokerGroup:
     """All addresses of one broker name, and the queues it has of each topic."""
 
-    __slots__ = ("addresses", "cluster", "enable_acting_master", "mappings", "name", "queues", "zone_name")
+    __slots__ = (
+        "addresses",
+        "cluster",
+        "enable_acting_master",
+        "host",
+        "mappings",
+        "name",
+        "others",
+        "queues",
+        "zone_name",
+    )
 
-    def __init__(self, name: str, cluster: str) -> None:
+    def __init__(self, name: str, cluster: str, host: str) -> None:
         self.name = name
+        self.host = host
+        """Of the first registration: the name and its topics are of this host's share."""
+        self.others: dict[str, str] = {}
+        """The hosts that put the other topics."""
         self.cluster = cluster
         """Of the first registration, as in Java."""
         self.addresses: dict[int, str] = {}
@@ -29,6 +44,10 @@ class BrokerGroup:
         self.queues: dict[str, QueueData] = {}
         self.mappings: dict[str, TopicQueueMappingInfo] = {}
         """Of static topics among them."""
+
+    def host_of(self, topic: str) -> str:
+        """The host that put the topic here."""
+        return self.others.get(topic, self.host)
 
     @property
     def min_id(self) -> int:
@@ -56,11 +75,23 @@ class RouteTables:
         self.groups: dict[str, BrokerGroup] = {}
         self.clusters: dict[str, set[str]] = {}
         self.topics: dict[str, dict[str, QueueData]] = {}
-        self.queue_datas = 0
-        """Pairs of topic and broker name."""
+        """By broker name, the one that had it first at the front: the topic is of the share of that one's host."""
+        self._name_shares = Shares(limits.brokers, "broker names")
+        self._topic_shares = Shares(limits.topics, "topics")
+        self._pair_shares = Shares(limits.queue_datas, "pairs of topic and broker")
         self.topic_changed = on_change
         self.wiped: frozenset[str] = frozenset()
         """Broker names whose topics are not written to until a tool says otherwise, whatever they register."""
+
+    @property
+    def queue_datas(self) -> int:
+        """Pairs of topic and broker name."""
+        return self._pair_shares.total
+
+    @property
+    def shares(self) -> dict[str, Mapping[str, int]]:
+        """What each host has, by what it is."""
+        return {one.what: one.by_host for one in (self._name_shares, self._topic_shares, self._pair_shares)}
 
     # permissions and topics, for tools
 
@@ -79,23 +110,22 @@ class RouteTables:
         self.wiped -= {broker_name}
         return self.set_permissions(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
-    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> bool:
-        """Add queues of a topic by hand (217); False, and nothing done, if one names an unknown broker.
+    def register_topic(self, topic: str, queues: Iterable[QueueData], host: str) -> bool:
+        """Add queues of a topic by hand (217), from `host`; False, and nothing done, if one names an unknown broker.
 
         Raises:
             InvalidRequestError: the topic's name is too long.
-            TableFullError: one of the limits would be exceeded.
+            TableFullError: one of the limits, or the host's share, would be exceeded.
         """
         wanted = {queue.broker_name: queue for queue in queues}
         if not wanted.keys() <= self.groups.keys():
             return False
         self.check_topics([topic])
-        self.check_room(
-            topics=int(topic not in self.topics), pairs=len(wanted.keys() - self.topics.get(topic, {}).keys())
-        )
+        new = wanted.keys() - self.topics.get(topic, {}).keys()
+        self.check_room(host, topics=int(topic not in self.topics), pairs=len(new))
         for name, queue in wanted.items():
             perm = queue.perm & ~PERM_WRITE if name in self.wiped else queue.perm
-            self.put_queue(self.groups[name], topic, msgspec.structs.replace(queue, perm=perm))
+            self.put_queue(self.groups[name], topic, msgspec.structs.replace(queue, perm=perm), host)
         return True
 
     def delete_topic(self, topic: str, cluster_name: str | None = None) -> None:
@@ -114,27 +144,55 @@ class RouteTables:
             if not 0 < len(topic) <= MAX_NAME:
                 raise InvalidRequestError(f"topic name of {len(topic)} characters: 1 to {MAX_NAME} are taken")
 
-    def check_room(self, *, topics: int, pairs: int) -> None:
-        if len(self.topics) + topics > self.limits.topics:
-            raise TableFullError(f"more than {self.limits.topics} topics would be registered")
-        if self.queue_datas + pairs > self.limits.queue_datas:
-            raise TableFullError(f"more than {self.limits.queue_datas} pairs of topic and broker would be registered")
+    def check_name(self, host: str) -> None:
+        """Whether a broker name of `host` finds room."""
+        self._name_shares.check(host, 1)
 
-    def put_queue(self, group: BrokerGroup, topic: str, queue: QueueData) -> None:
+    def check_member(self, group: BrokerGroup, host: str) -> None:
+        """Whether another address of `group` that `host` registers finds room."""
+        known = [self.live.get(address) for address in group.addresses.values()]
+        of_host = sum(broker is not None and broker.host == host for broker in known)
+        what = f"addresses of {group.name}"
+        check_share(self.limits.members, what, total=len(known), of_host=of_host, more=1)
+
+    def check_room(self, host: str, *, topics: int, pairs: int) -> None:
+        self._topic_shares.check(host, topics)
+        self._pair_shares.check(host, pairs)
+
+    def add_group(self, group: BrokerGroup) -> None:
+        self.groups[group.name] = group
+        self._name_shares.put(group.host)
+
+    def put_queue(self, group: BrokerGroup, topic: str, queue: QueueData, host: str) -> None:
+        """`host`: who says so; the share of another one has it if it was there."""
         if topic not in group.queues:
-            self.queue_datas += 1
-        group.queues[topic] = queue
-        self.topics.setdefault(topic, {})[group.name] = queue
-        self.topic_changed(topic)
+            self._pair_shares.put(host)
+            if host != group.host:
+                group.others[topic] = host
+            if topic not in self.topics:
+                self._topic_shares.put(host)
+        self._replace_queue(group, topic, queue)
 
     def drop_queue(self, group: BrokerGroup, topic: str) -> None:
         del group.queues[topic]
         group.mappings.pop(topic, None)
-        self.queue_datas -= 1
+        host = group.host_of(topic)
+        group.others.pop(topic, None)
+        self._pair_shares.remove(host)
         brokers = self.topics[topic]
+        was_first = next(iter(brokers)) == group.name
         del brokers[group.name]
+        if was_first:
+            self._topic_shares.remove(host)
+            if brokers:
+                self._topic_shares.put(self.groups[next(iter(brokers))].host_of(topic))
         if not brokers:
             del self.topics[topic]
+        self.topic_changed(topic)
+
+    def _replace_queue(self, group: BrokerGroup, topic: str, queue: QueueData) -> None:
+        group.queues[topic] = queue
+        self.topics.setdefault(topic, {})[group.name] = queue
         self.topic_changed(topic)
 
     def set_permissions(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -142,7 +200,7 @@ class RouteTables:
         if group is None:
             return 0
         for topic, queue in group.queues.items():
-            self.put_queue(group, topic, msgspec.structs.replace(queue, perm=change(queue.perm)))
+            self._replace_queue(group, topic, msgspec.structs.replace(queue, perm=change(queue.perm)))
         return len(group.queues)
 
     def remove_ids(self, group: BrokerGroup, ids: Iterable[int]) -> None:
@@ -156,6 +214,7 @@ class RouteTables:
         for topic in list(group.queues):
             self.drop_queue(group, topic)
         del self.groups[group.name]
+        self._name_shares.remove(group.host)
         for cluster, names in list(self.clusters.items()):
             names.discard(group.name)
             if not names:
