@@ -22,7 +22,7 @@ from rocketmq_demo.apache import jars, servers
 from rocketmq_demo.apache.processes import LARGER_HEAP, SMALL_HEAP, JavaProcess
 from rocketmq_demo.processes import OwnedProcess
 from tests.golden.recorder import BACK, FRONT, Frame, Proxy, Samples, ask
-from tests.interop.foreign import cpp_client, go_client
+from tests.interop.foreign import Client, cpp_client, go_client, node_client
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "foreign_clients"
@@ -65,13 +65,9 @@ def main() -> None:
 
 
 def clients(work: Path) -> Iterator[Foreign]:
-    go, cpp = go_client(), cpp_client()
-    yield Foreign("go", "rocketmq-client-go 2.1.2", go.command, dict(go.environment))
-    yield Foreign("cpp", "librocketmq of rocketmq 0.4.4", cpp.command, dict(cpp.environment))
-    node = work / "node"
-    shutil.copytree(SOURCES / "node", node)
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=node, check=True)
-    yield Foreign("node", "ali-ons 3.12.0", ["node", str(node / "consumer.js")], dict(os.environ), modes=("cluster",))
+    yield foreign(go_client(), "rocketmq-client-go 2.1.2")
+    yield foreign(cpp_client(), "librocketmq of rocketmq 0.4.4")
+    yield foreign(node_client(), "ali-ons 3.12.0")
     java4 = work / "java4"
     shutil.copytree(SOURCES / "java4", java4)
     target = java4 / "classpath.txt"
@@ -79,6 +75,10 @@ def clients(work: Path) -> Iterator[Foreign]:
     subprocess.run(["mvn", "--batch-mode", "--quiet", *goal], cwd=java4, check=True)
     command = [jars.java(), "-cp", target.read_text(), str(java4 / "Consumer4.java")]
     yield Foreign("java4", "rocketmq-client 4.9.8", command, dict(os.environ))
+
+
+def foreign(client: Client, version: str) -> Foreign:
+    return Foreign(client.name, version, client.command, dict(client.environment), modes=client.modes)
 
 
 def record(work: Path, folder: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""Consumers that are not Java's: the Go client and the C++ client (with Python around it), as processes.
+"""Clients that are not Java's: Go's, the C++ client (with Python around it) and Node's, as processes.
 
-Each is built from the pinned project beside this file (`go`, `cpp`), once per content, in the user's cache.
+Each is built from the pinned project beside this file (`go`, `cpp`, `node`), once per content, in the user's cache.
 """
 
 import fcntl
@@ -31,16 +31,18 @@ class ClientUnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class Client:
-    """How to start a consumer: a command that takes name servers, group, topic, expression and mode."""
+    """How to start a consumer or a producer: a command that takes name servers, group, topic, expression and mode."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
+    modes: Sequence[str] = ("cluster", "broadcast", "orderly")
+    """In which it consumes."""
 
 
 @dataclass(frozen=True)
 class Received:
-    """A message as a consumer saw it."""
+    """A message as a consumer saw it, or as a producer's was acknowledged."""
 
     body: str
     tags: str
@@ -74,16 +76,32 @@ def cpp_client() -> Client:
 
     packages = _made("cpp", [requirements], make)
     environment = {**clean_environment(), "PYTHONPATH": str(packages), "HOME": str(packages)}
-    return Client("cpp", [sys.executable, str(_HERE / "cpp" / "consumer.py")], environment)
+    return Client("cpp", [sys.executable, str(_HERE / "cpp" / "client.py")], environment)
 
 
-class Consumer(OwnedProcess):
-    """A push consumer that runs until it is closed, or `finish` makes it commit and leave."""
+def node_client() -> Client:
+    """ali-ons, which needs no compiler."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise ClientUnavailableError("node or npm was not found: install Node 18 or later")
+    sources = [_HERE / "node" / name for name in ("package.json", "package-lock.json")]
+
+    def make(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=folder, environment=os.environ)
+
+    environment = {**clean_environment(), "NODE_PATH": str(_made("node", sources, make) / "node_modules")}
+    return Client("node", ["node", str(_HERE / "node" / "client.js")], environment, modes=("cluster", "broadcast"))
+
+
+class Running(OwnedProcess):
+    """A push consumer or a producer that runs until it is closed, or `finish` makes it leave in order."""
 
     def __init__(
         self, client: Client, folder: Path, *, namesrv: str, group: str, topic: str, tags: str = "*", mode: str
     ) -> None:
-        """`mode` is cluster, broadcast or orderly."""
+        """`mode` is one of `Client.modes`, or send: then `tags` are those of its messages in turns."""
         super().__init__(
             f"{client.name}-{mode}-{folder.name}",
             [*client.command, namesrv, group, topic, tags, mode],
@@ -93,8 +111,8 @@ class Consumer(OwnedProcess):
         )
 
     @property
-    def received(self) -> list[Received]:
-        """Every message so far, in the order it came."""
+    def messages(self) -> list[Received]:
+        """Every message so far that was received, or acknowledged, in this order."""
         lines = self.output().rpartition("\n")[0].splitlines()
         rows = [json.loads(line) for line in lines if line.startswith('{"body"')]
         return [Received(row["body"], row["tags"], row["queueId"], row["offset"]) for row in rows]
@@ -103,7 +121,7 @@ class Consumer(OwnedProcess):
         """Wait until `condition` holds; `what` describes it.
 
         Raises:
-            TimeoutError, ProcessDiedError: it did not hold in time, or this consumer ended.
+            TimeoutError, ProcessDiedError: it did not hold in time, or this process ended.
         """
         deadline = time.monotonic() + patient(_WAIT)
         while not condition():
@@ -114,7 +132,7 @@ class Consumer(OwnedProcess):
             time.sleep(_POLL)
 
     def finish(self) -> None:
-        """Make it commit its offsets and leave."""
+        """Make it leave; a consumer commits its offsets."""
         self.close_stdin()
         try:
             self.wait(_WAIT)

@@ -32,6 +32,7 @@ CHECKS: dict[str, Callable[[], object]] = {
     "RocketMQ's jars and programs": programs.classpath,
     "the Go client": foreign.go_client,
     "the C++ client": foreign.cpp_client,
+    "the Node client": foreign.node_client,
     "disk": _disk,
     "ports": _ports,
 }

@@ -235,7 +235,7 @@ class TestLimits:
 
 
 class TestSharesOfHosts:
-    """No host gets more of a table than it leaves to the others."""
+    """One host gets at most as much of a table as it leaves to the others."""
 
     def test_names(self) -> None:
         known = tables(limits=Limits(brokers=4))

@@ -1,6 +1,6 @@
 """How much of a table each host has put there, so that one host cannot take all of its room. Pure; used by `tables`.
 
-A host gets no more of a table than it leaves to the others: half of it if it is alone, a third beside another one
+A host gets at most as much of a table as it leaves to the others: half of it if it is alone, a third beside another one
 that takes what it can, and so on. Therefore a newcomer always finds some.
 """
 

@@ -1,154 +1,205 @@
-"""Push consumers that are not Java's at a group of ours: with tags, of a whole group, in order, and to all members.
+"""Clients that are not Java's at a group of ours, through a kill of its master: they send, and consume with tags, as a
+group, in order, and all of them everything.
 
-Their heartbeats are not JSON as Java writes it (`tests/golden/foreign`). The messages are sent by our client, so no
-Java is needed here.
+Their heartbeats are not JSON as Java writes it (`tests/golden/foreign`). No Java is needed here.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from rocketmq_client.producer import Producer
 from rocketmq_demo.calls import call
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.ports import PortPool
 from rocketmq_demo.replica import NameServer, Replica
-from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.broker_admin import CreateTopicRequestHeader
-from rocketmq_formats.remoting.command import request
+from rocketmq_formats.codes import ResponseCode
 from tests.gate.patience import patient
-from tests.interop.foreign import Client, ClientUnavailableError, Consumer, cpp_client, go_client
+from tests.interop.foreign import Client, ClientUnavailableError, Running, cpp_client, go_client, node_client
 from tests.interop.native import registered
 from tests.needed import unavailable
+from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900, func_only=True)]
 
-CLUSTER, NAME = "DefaultCluster", "broker-f"
-COUNT = 12
+CLUSTER, NAME, TOPIC = "DefaultCluster", "broker-f", "foreign"
 QUEUES = 3
-TAGS = ("A", "BB", "CCC")
-ALL = [f"message {number}" for number in range(COUNT)]
-RED = [f"message {number}" for number in range(COUNT) if number % 3 != 1]
-"""Tags that match `A || CCC`."""
+TAGS = "A || BB || CCC"
+RED = {"A", "CCC"}
+_POLL = 0.2
+_PATIENCE = patient(90.0)
+"""Seconds. The clients ask for routes each 30 s, so they find the next master up to 30 s after the kill."""
 
 
-class SmallGroup:
-    """One replica: the consumers are tested here, not the copies."""
+class NativeGroup:
+    """Three replicas, strict, one controller, one name server."""
 
     def __init__(self, folder: Path, ports: PortPool) -> None:
         self.folder = folder
         self.controllers = ControllerCluster(folder / "controllers", ports=ports, members=1)
         self.nameserver = NameServer(folder / "namesrv", port=ports.single())
-        self.namesrv = self.nameserver.address
-        self.replica = Replica(
-            NAME,
-            folder=folder / "replica",
-            ports=ports,
-            controllers=self.controllers.addresses,
-            nameservers=[self.namesrv],
-            cluster=CLUSTER,
-            name=NAME,
-            config={"durability": "relaxed"},
-        )
+        self.replicas = [
+            Replica(
+                f"{NAME}-{number}",
+                folder=folder / f"replica-{number}",
+                ports=ports,
+                controllers=self.controllers.addresses,
+                nameservers=[self.nameserver.address],
+                cluster=CLUSTER,
+                name=NAME,
+            )
+            for number in range(3)
+        ]
 
     def start(self) -> None:
         self.controllers.start()
-        self.replica.launch()
+        for replica in self.replicas:
+            replica.launch()
         self.controllers.wait_ready()
         self.nameserver.wait_listening()
-        self.replica.wait_listening()
-        deadline = time.monotonic() + patient(30)
-        while registered(self.namesrv, NAME).get(0) != self.replica.address:
-            assert time.monotonic() < deadline, "no master is registered"
-            time.sleep(0.05)
-
-    def make_topic(self, topic: str, queues: int) -> None:
-        header = CreateTopicRequestHeader(
-            topic=topic, default_topic="TBW102", read_queue_nums=queues, write_queue_nums=queues, perm=6
-        )
-        answer = call(self.replica.address, request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+        for replica in self.replicas:
+            replica.wait_listening()
+        wait("all replicas to register", lambda: len(self._registered) == 3 and 0 in self._registered)
+        answer = call(self.master.address, topic_request(TOPIC, QUEUES))
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
-    def send(self, topic: str, bodies: Sequence[str], tags: Sequence[str]) -> None:
-        """One after the other over the queues, with the tags in turns."""
+    @property
+    def master(self) -> Replica:
+        return next(one for one in self.replicas if one.address == self._registered.get(0))
 
-        async def send_all() -> None:
-            async with Producer([self.namesrv]) as producer:
-                for number, body in enumerate(bodies):
-                    properties = {"TAGS": tags[number % len(tags)]}
-                    await producer.send(topic, body.encode(), queue_id=number % QUEUES, properties=properties)
+    @property
+    def _registered(self) -> dict[int, str]:
+        return registered(self.nameserver.address, NAME)
 
-        asyncio.run(send_all())
+    def lose_master(self) -> None:
+        """Until another one is registered."""
+        old = self.master
+        old.process.kill9()
+        wait("another master", lambda: self._registered.get(0) not in {None, old.address})
 
     def close(self) -> None:
-        self.replica.close()
+        for replica in self.replicas:
+            replica.close()
         self.nameserver.close()
         self.controllers.close()
 
 
-@pytest.fixture(scope="module")
-def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallGroup]:
+@dataclass(frozen=True)
+class Group:
+    """Consumers that share a group, as the client `client` runs them."""
+
+    client: str
+    mode: str
+    tags: str
+    members: list[Running]
+
+    @property
+    def bodies(self) -> set[str]:
+        return {one.body for member in self.members for one in member.messages}
+
+    @property
+    def queues(self) -> set[int]:
+        return {one.queue_id for member in self.members for one in member.messages}
+
+    def expects(self, after: dict[str, str]) -> set[str]:
+        """The bodies that it gets of what was sent: tags by body."""
+        return {body for body, tag in after.items() if self.tags == "*" or tag in RED}
+
+    def check(self) -> None:
+        """It got only its tags, and in order what it gets in order."""
+        if self.tags != "*":
+            assert {one.tags for member in self.members for one in member.messages} == RED
+        if self.mode == "orderly":
+            for queue_id in range(QUEUES):
+                offsets = [one.offset for one in self.members[0].messages if one.queue_id == queue_id]
+                firsts = list(dict.fromkeys(offsets))  # a message may come again after the kill
+                assert firsts == sorted(firsts)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[NativeGroup]:
     with PortPool() as ports:
-        small = SmallGroup(tmp_path_factory.mktemp("foreign"), ports)
+        native = NativeGroup(tmp_path, ports)
         try:
-            small.start()
-            yield small
+            native.start()
+            yield native
         finally:
-            small.close()
+            native.close()
 
 
-@pytest.fixture(scope="module", params=[go_client, cpp_client], ids=["go", "cpp"])
-def client(request: pytest.FixtureRequest) -> Client:
-    make: Callable[[], Client] = request.param
+@pytest.fixture(scope="module")
+def clients() -> list[Client]:
     try:
-        return make()
+        return [go_client(), cpp_client(), node_client()]
     except ClientUnavailableError as error:
         unavailable(str(error))
 
 
-def test_tags_a_group_an_order_and_everybody(group: SmallGroup, client: Client) -> None:
-    """All at the same time, each in a group of its own; the consumers start before the messages are sent."""
-    topic, folder = f"foreign-{client.name}", group.folder / client.name
-    group.make_topic(topic, QUEUES)
+class Processes:
+    """All processes of the clients, each in a folder of its own."""
 
-    def consumer(name: str, group_name: str, *, mode: str, tags: str = "*") -> Consumer:
-        where = {"namesrv": group.namesrv, "group": f"{client.name}-{group_name}", "topic": topic}
-        return Consumer(client, folder / name, **where, tags=tags, mode=mode)
+    def __init__(self, stack: ExitStack, group: NativeGroup) -> None:
+        self._stack, self._group = stack, group
 
-    with (
-        consumer("tagged", "tagged", mode="cluster", tags="A || CCC") as tagged,
-        consumer("first", "shared", mode="cluster") as first,
-        consumer("second", "shared", mode="cluster") as second,
-        consumer("ordered", "ordered", mode="orderly") as ordered,
-        consumer("everybody", "everybody", mode="broadcast") as everybody,
-    ):
-        each = (tagged, first, second, ordered, everybody)
-        members = ((tagged,), (first, second), (ordered,), (everybody,))
-        for one in each:
-            one.wait_until("its start", lambda one=one: "ready" in one.output())
+    def run(self, client: Client, name: str, group: str, *, mode: str, tags: str) -> Running:
+        where = {"namesrv": self._group.nameserver.address, "group": f"{client.name}-{group}", "topic": TOPIC}
+        folder = self._group.folder / client.name / name
+        return self._stack.enter_context(Running(client, folder, **where, tags=tags, mode=mode))
+
+    def consumers(self, client: Client) -> Iterator[Group]:
+        for name, count, mode, tags in (
+            ("tagged", 1, "cluster", "A || CCC"),
+            ("shared", 2, "cluster", "*"),
+            ("ordered", 1, "orderly", "*"),
+            ("everybody", 1, "broadcast", "*"),
+        ):
+            if mode in client.modes:
+                members = [self.run(client, f"{name}-{one}", name, mode=mode, tags=tags) for one in range(count)]
+                yield Group(client.name, mode, tags, members)
+
+
+def test_all_ways_to_send_and_to_consume_through_a_kill_of_the_master(
+    clients: list[Client], group: NativeGroup
+) -> None:
+    """All at the same time and in one topic, so each client reads what the others wrote."""
+    with ExitStack() as stack:
+        processes = Processes(stack, group)
+        groups = [one for client in clients for one in processes.consumers(client)]
+        consumers = [member for one in groups for member in one.members]
+        for consumer in consumers:
+            consumer.wait_until("its start", lambda consumer=consumer: "ready" in consumer.output())
+        senders = [processes.run(client, "sender", "senders", mode="send", tags=TAGS) for client in clients]
         # a consumer that begins with a queue may begin at its end
-        deadline = time.monotonic() + patient(60)
-        while any({got.queue_id for one in some for got in one.received} != {*range(QUEUES)} for some in members):
-            assert time.monotonic() < deadline, [(one.name, one.tail()) for one in each]
-            group.send(topic, ["are you there"] * QUEUES, ["A"])
-            time.sleep(0.3)
-        group.send(topic, ALL, TAGS)
-        tagged.wait_until("its tags", lambda: messages(tagged) == sorted(RED))
-        ordered.wait_until("everything", lambda: messages(ordered) == sorted(ALL))
-        everybody.wait_until("everything", lambda: messages(everybody) == sorted(ALL))
-        # a queue that changes hands may be handed out twice
-        first.wait_until("everything by both", lambda: {*messages(first), *messages(second)} == {*ALL})
-        assert {got.tags for got in tagged.received} == {"A", "CCC"}
-        for queue_id in range(QUEUES):
-            offsets = [got.offset for got in ordered.received if got.queue_id == queue_id]
-            assert offsets == sorted(offsets)
-        for one in each:
-            one.finish()
+        wait("all queues", lambda: all(one.queues == {*range(QUEUES)} for one in groups), groups)
+        before = sent(senders)
+        group.lose_master()
+        wanted = {sender.name: len(sender.messages) + 5 for sender in senders}
+        wait("sends to the next master", lambda: all(len(one.messages) >= wanted[one.name] for one in senders))
+        for sender in senders:
+            sender.close()
+        after = {body: tag for body, tag in sent(senders).items() if body not in before}
+        for one in groups:
+            wait(f"all of {one.client}, {one.mode}", lambda one=one: one.bodies >= one.expects(after), [one])
+            one.check()
+        for consumer in consumers:
+            consumer.close_stdin()  # all leave at once
+        for consumer in consumers:
+            consumer.finish()
 
 
-def messages(consumer: Consumer) -> list[str]:
-    """What it received of `ALL`, sorted."""
-    return sorted(got.body for got in consumer.received if got.body.startswith("message"))
+def sent(senders: list[Running]) -> dict[str, str]:
+    """What was acknowledged: tags by body."""
+    return {one.body: one.tags for sender in senders for one in sender.messages}
+
+
+def wait(what: str, condition: Callable[[], bool], groups: list[Group] | None = None) -> None:
+    """Wait until `condition` holds; an error shows the ends of the groups' output."""
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            tails = [(member.name, member.tail()) for one in groups or [] for member in one.members]
+            raise TimeoutError(f"waited {_PATIENCE:g} s for {what}: {tails}")
+        time.sleep(_POLL)
