@@ -8,6 +8,7 @@ Source: rocketmq-all-5.3.3: MappedFileQueue.java.
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from math import gcd
@@ -26,6 +27,8 @@ from rocketmq_formats.store.segment_names import SegmentNameError, segment_name,
 
 MAX_SEGMENTS: Final = 1 << 20
 """Files of one log: a petabyte in files of 1 GiB."""
+MOST_LENGTHS: Final = 4
+"""Different lengths of files that are tried as the size of all."""
 MAX_OPEN: Final = 4
 """Files held open at once."""
 
@@ -72,8 +75,8 @@ class LogFolder:
             if start % size or length > size:
                 raise NotALogError(
                     self.path / segment_name(start),
-                    f"{length} bytes from {start} do not fit a log of files of {size}: files of two logs, or another"
-                    " mappedFileSizeCommitLog",
+                    f"{length} bytes from {start} do not fit a log of files of {size}: two logs, a stray file,"
+                    " or another mappedFileSizeCommitLog",
                 )
 
     @property
@@ -156,12 +159,17 @@ class LogFolder:
         return found
 
     def _size_seen(self) -> int:
-        """The length of the longest file, unless that is impossible: then it was cut, and the names decide."""
+        """What most files fit: the length of some, or, if all were cut, what the names allow. A stray file does not
+        decide."""
         if not self.segments:
             return 0
-        longest = max(self.lengths)
-        distances = gcd(*self.segments)
-        return longest if distances % longest == 0 else distances
+        files = list(zip(self.segments, self.lengths, strict=True))
+        lengths = {max(self.lengths), *(length for length, _ in Counter(self.lengths).most_common(MOST_LENGTHS))}
+
+        def fitting(size: int) -> int:
+            return sum(start % size == 0 and length <= size for start, length in files)
+
+        return max(sorted({*lengths, gcd(*self.segments)} - {0}), key=lambda size: (fitting(size), size in lengths))
 
 
 class _File:

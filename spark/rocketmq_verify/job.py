@@ -33,6 +33,7 @@ from rocketmq_verify.progress import Progress
 from rocketmq_verify.run import Checked, Request, Run, Timings
 from rocketmq_verify.sizes import format_bytes
 from rocketmq_verify.sources.replicas import DIGEST_COST, Replicas
+from rocketmq_verify.sources.same_store import store_of
 from rocketmq_verify.sources.work import Work
 
 T = TypeVar("T")
@@ -267,6 +268,7 @@ class _Job:
             masters=masters,
             group=request.broker_group or None,
             on_kubernetes=bool(request.broker_group),
+            stores={place.name: str(store_of(place)) for place in request.places if place.has_files},
         )
 
     def _timed(self, what: str, work: Callable[[], T]) -> T:

@@ -91,11 +91,16 @@ def test_the_size_of_files_is_seen(tmp_path: Path, lengths: list[tuple[int, int]
 
 
 @pytest.mark.parametrize(
-    "lengths",
-    [[(0, SEGMENT), (SEGMENT, 2 * SEGMENT)], [(0, SEGMENT), (SEGMENT, SEGMENT), (2 * SEGMENT + 1, SEGMENT)]],
+    ("lengths", "odd"),
+    [
+        ([(0, SEGMENT), (SEGMENT, 2 * SEGMENT)], SEGMENT),
+        ([(0, SEGMENT), (SEGMENT, SEGMENT), (2 * SEGMENT + 1, SEGMENT)], 2 * SEGMENT + 1),
+        ([(0, SEGMENT), (1, SEGMENT), (SEGMENT, SEGMENT), (2 * SEGMENT, SEGMENT)], 1),
+        ([(0, SEGMENT), (SEGMENT, SEGMENT), (2 * SEGMENT, SEGMENT + 4096)], 2 * SEGMENT),
+    ],
 )
-def test_files_of_two_logs(tmp_path: Path, lengths: list[tuple[int, int]]) -> None:
-    with pytest.raises(NotALogError, match="two logs"):
+def test_files_of_two_logs(tmp_path: Path, lengths: list[tuple[int, int]], odd: int) -> None:
+    with pytest.raises(NotALogError, match=f"{segment_name(odd)}: .* do not fit a log of files of {SEGMENT}: two logs"):
         LogFolder(files(tmp_path / "log", *lengths))
 
 

@@ -6,7 +6,8 @@ replica that has the only right copy of something: that would be lost. So where 
 another place, nothing is rebuilt: the right bytes are copied by hand.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -42,6 +43,7 @@ def repairs(
     masters: Iterable[ReplicaName] = (),
     group: str | None = None,
     on_kubernetes: bool = False,
+    stores: Mapping[ReplicaName, str] | None = None,
 ) -> tuple[Repair, ...]:
     """One after the other, the second only when the first is done and verified.
 
@@ -49,8 +51,10 @@ def repairs(
         replicas: all of the group that were read.
         masters: the current masters, as far as known.
         group: the BrokerGroup; a replica's name is its pod's then.
+        stores: storePathRootDir of each replica where it is known.
     """
     found = list(findings)
+    at = _Stores(stores or {})
     leads = frozenset(masters)
     damage = [finding for finding in found if finding.kind.traits.advice is None]
     bad: dict[ReplicaName, list[Finding]] = {}
@@ -62,9 +66,9 @@ def repairs(
     scattered = [finding for finding in damage if not _right(finding, whole)]
     plans = []
     if hopeless:
-        plans.append(_keep(hopeless, group, on_kubernetes=on_kubernetes))
+        plans.append(_keep(hopeless, group, at, on_kubernetes=on_kubernetes))
     elif scattered:
-        plans.append(_mend(damage, bad, group, on_kubernetes=on_kubernetes))
+        plans.append(_mend(damage, bad, group, at, on_kubernetes=on_kubernetes))
     elif damage:
         # first the one that has most of what the others lack
         heirs = sorted(
@@ -72,9 +76,20 @@ def repairs(
         )
         if not leads - bad.keys():
             plans.append(_hand_over(heirs, sorted(leads & bad.keys()), group, on_kubernetes=on_kubernetes))
-        plans += [_rebuild(replica, bad[replica], group, on_kubernetes=on_kubernetes) for replica in sorted(bad)]
+        plans += [_rebuild(replica, bad[replica], group, at, on_kubernetes=on_kubernetes) for replica in sorted(bad)]
     plans += [_other(finding, advice) for finding in found if (advice := finding.kind.traits.advice) is not None]
     return tuple(plans)
+
+
+class _Stores:
+    """Paths for commands."""
+
+    def __init__(self, known: Mapping[ReplicaName, str]) -> None:
+        self._known = known
+
+    def path(self, replica: ReplicaName, inside: str = "") -> str:
+        root = self._known.get(replica)
+        return f"<store of {replica}>{inside}" if root is None else shlex.quote(f"{root}{inside}")
 
 
 def _right(finding: Finding, among: Sequence[ReplicaName]) -> list[ReplicaName]:
@@ -87,14 +102,14 @@ def _right(finding: Finding, among: Sequence[ReplicaName]) -> list[ReplicaName]:
     return [replica for replica in among if replica not in finding.replicas]
 
 
-def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool) -> Repair:
+def _keep(findings: Sequence[Finding], group: str | None, stores: _Stores, *, on_kubernetes: bool) -> Repair:
     places = ", ".join(str(finding.first_difference or finding.extent.start) for finding in findings[:8])
     steps = [
         Step(
             text="No copy is known to be right. Rebuild nothing and let nothing expire: each copy may be the only one "
             "that has the message. Raise fileReservedTime on all replicas, or stop the group if you can."
         ),
-        _aside(findings[0].replicas, on_kubernetes=on_kubernetes),
+        _aside(findings[0].replicas, stores, on_kubernetes=on_kubernetes),
         Step(
             text=f"Examine the bytes at {places}: the report has them in hex. The producer's logs (UNIQ_KEY is the "
             "producer's msgId) or the consumers may show which copy is right.",
@@ -109,19 +124,23 @@ def _keep(findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool
 
 
 def _mend(
-    findings: Sequence[Finding], bad: Collection[ReplicaName], group: str | None, *, on_kubernetes: bool
+    findings: Sequence[Finding],
+    bad: Collection[ReplicaName],
+    group: str | None,
+    stores: _Stores,
+    *,
+    on_kubernetes: bool,
 ) -> Repair:
     """Each right copy is in a replica that has something else wrong."""
     pods = on_kubernetes and group
-    store = "<store of {}>/commitlog/{:020d}"
     copies: list[str] = []
     for finding in findings:
         source = next((copy.replica for copy in finding.copies if copy.right), None)
         if source is None or finding.segment is None or finding.record is None or len(copies) >= MOST_COMMANDS:
             continue
-        first = finding.extent.start - finding.segment
+        first, file = finding.extent.start - finding.segment, f"/commitlog/{finding.segment:020d}"
         copies += [
-            f"dd if={store.format(source, finding.segment)} of={store.format(target, finding.segment)} bs=64K "
+            f"dd if={stores.path(source, file)} of={stores.path(target, file)} bs=64K "
             f"iflag=skip_bytes,count_bytes oflag=seek_bytes skip={first} seek={first} "
             f"count={finding.extent.length} conv=notrunc"
             for target in finding.replicas
@@ -132,7 +151,7 @@ def _mend(
             "rebuild copies the master's faults and loses what only the rebuilt replica has right. Let nothing "
             "expire: raise fileReservedTime on all replicas."
         ),
-        _aside(sorted(bad), on_kubernetes=on_kubernetes),
+        _aside(sorted(bad), stores, on_kubernetes=on_kubernetes),
         Step(
             text="Stop brokers and sidecars of all replicas. Overwrite the wrong bytes with the right ones from the "
             "backup copies.",
@@ -165,14 +184,14 @@ def _switch(to: str, group: str | None, *, on_kubernetes: bool) -> tuple[str, ..
     return ("mqadmin electMaster -a <controllers> -c <cluster> -bn <brokerName> -b <brokerId>",)
 
 
-def _aside(replicas: Sequence[ReplicaName], *, on_kubernetes: bool) -> Step:
+def _aside(replicas: Sequence[ReplicaName], stores: _Stores, *, on_kubernetes: bool) -> Step:
     return Step(
         text="Back up the commitlog directory and epochFileCheckpoint of every replica.",
         commands=tuple(
             f"kubectl cp {replica}:<store>/commitlog ./{replica}-commitlog -c sidecar" for replica in replicas
         )
         if on_kubernetes
-        else tuple(f"cp -a --sparse=always <store of {replica}> <a safe place>/{replica}" for replica in replicas),
+        else tuple(f"cp -a --sparse=always {stores.path(replica)} <a safe place>/{replica}" for replica in replicas),
     )
 
 
@@ -180,7 +199,9 @@ def _why(findings: Sequence[Finding]) -> str:
     return "; ".join(finding.detail for finding in findings[:3])
 
 
-def _rebuild(replica: ReplicaName, findings: Sequence[Finding], group: str | None, *, on_kubernetes: bool) -> Repair:
+def _rebuild(
+    replica: ReplicaName, findings: Sequence[Finding], group: str | None, stores: _Stores, *, on_kubernetes: bool
+) -> Repair:
     steps = []
     if on_kubernetes and group:
         steps += [
@@ -203,7 +224,7 @@ def _rebuild(replica: ReplicaName, findings: Sequence[Finding], group: str | Non
             Step(
                 text="Move its store away, do not delete it yet. Its broker id is in brokerIdentity: the replica will "
                 "register with a new one.",
-                commands=(f"mv <store of {replica}> <store of {replica}>.bad",),
+                commands=(f"mv {stores.path(replica)} {stores.path(replica, '.bad')}",),
             ),
             Step(
                 text="Start it: it copies everything from the master. Wait until it is in the SyncStateSet.",

@@ -1,4 +1,5 @@
-"""Whether two places are one store: by another path, a link, or files that both have. Called for the command line.
+"""Where a store is, and whether two places are one: by another path, a link, or files that both have. For the command
+line.
 
 Only what this machine can read is compared. A copy has other files, and is found by its identity.
 """
@@ -27,6 +28,11 @@ def check_stores(places: Iterable[Place]) -> None:
                     raise SpecError(f"{other} and {place.name} are the same store: a log always agrees with itself")
         except OSError:
             continue  # it shows when it is read, which may be on another machine
+
+
+def store_of(place: Place) -> Path:
+    """The storePathRootDir of a place with files, also where it names the commit log's folder."""
+    return LogPaths.of(directory_of(place.spec)).commit_log.parent
 
 
 def _keys(directory: Path) -> Iterator[tuple[int, int]]:

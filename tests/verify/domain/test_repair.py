@@ -70,6 +70,19 @@ def test_two_replicas_bad_in_different_places_are_not_copied_from_each_other(
     assert copies[0].startswith(f"dd if=<store of {B}>/commitlog/00000000000000000000 of=<store of {A}>/commitlog/")
 
 
+def test_commands_name_the_stores_where_they_are_known() -> None:
+    stores = {A: "/data/a/store", B: "/data/my b/store"}
+    moved = commands(repairs([corrupt((B,), (A, C))], replicas=ALL, masters=[A], stores=stores))
+    assert "mv '/data/my b/store' '/data/my b/store.bad'" in moved
+    found = [corrupt((A,), (B,)), corrupt((B,), (A,))]
+    mended = commands(repairs(found, replicas=ALL, masters=[A], stores=stores))
+    assert "cp -a --sparse=always /data/a/store <a safe place>/broker-a-0" in mended
+    assert any(
+        command.startswith("dd if='/data/my b/store/commitlog/00000000000000000000' of=/data/a/") for command in mended
+    )
+    assert not any("<store of" in command for command in (*moved, *mended))
+
+
 def test_equally_wrong_bytes_have_no_right_copy_though_a_replica_lacks_them() -> None:
     alike = Finding(kind=Kind.BAD_STRUCTURE, replicas=(A, B), extent=Extent(5, 9), detail="no sound record")
     plans = repairs([alike], replicas=ALL, masters=[C])
