@@ -4,7 +4,7 @@ Where Spark runs is Spark's own configuration: sparkMaster and sparkConf here, `
 PYSPARK_SUBMIT_ARGS, or spark-submit's arguments.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from rocketmq_api.log_view import MAX_RANGE
 from rocketmq_settings.declare import LogFormat, LogLevel, Settings, key
 
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Engine = Literal["auto", "local", "spark"]
 SAMPLE: Final = 0.01
 
 SMALLEST_CHUNK_SIZE: Final = 4 << 10
@@ -82,6 +83,13 @@ class VerifyKeys(Settings, frozen=True):
     tls_ca_file: Annotated[str, key("CA that signs the sidecars' certificates.")] = ""
 
     # The process
+    engine: Annotated[
+        Engine,
+        key(
+            "What reads and compares: `local` is this process without Spark, `auto` takes it for up to 4Gi of log "
+            "unless sparkMaster, sparkConf or Spark's environment say otherwise."
+        ),
+    ] = "auto"
     spark_master: Annotated[
         str,
         key(

@@ -7,7 +7,6 @@ replica's own log. Only results travel from sidecars.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,12 +18,9 @@ from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.chunks import ALL, Piece, common, covered
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
-from rocketmq_verify.engine import scan
+from rocketmq_verify.engine.scanner import Errors, Scanner
 from rocketmq_verify.run import Checked, QueueSummary
 from rocketmq_verify.sources.work import Place, Work
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def witness(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding]) -> Place | None:
@@ -38,15 +34,15 @@ def witness(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding])
 
 
 def check_structure(
-    spark: "SparkSession", place: Place, work: Work, lineage: Lineage, *, known: Sequence[Extent], at_once: int
+    scanner: Scanner, place: Place, work: Work, lineage: Lineage, *, known: Sequence[Extent]
 ) -> Checked:
     """Check the structure of what the plan reads as a whole."""
     pieces = tuple(piece for piece in work.plan.pieces if piece.per_million == ALL)
     parts: list[Structure] = []
-    errors: scan.Errors = {}
+    errors: Errors = {}
     if pieces:
         plan = msgspec.structs.replace(work.plan, pieces=pieces)
-        parts, errors = scan.structures(spark, place, msgspec.structs.replace(work, plan=plan), at_once=at_once)
+        parts, errors = scanner.structures(place, msgspec.structs.replace(work, plan=plan))
     found, suspects = joined(parts), _again(pieces, errors)
     if found is None:
         return Checked(unchecked=_why(errors), suspects=suspects)
@@ -55,14 +51,13 @@ def check_structure(
 
 
 def check_queues(
-    spark: "SparkSession",
+    scanner: Scanner,
     place: Place,
     places: Sequence[Place],
     work: Work,
     lineage: Lineage,
     *,
     known: Sequence[Extent],
-    at_once: int,
 ) -> Checked:
     """Check every replica's consume queues, as far as the plan reads the log as a whole."""
     names = {zone.replica for zone in lineage.zones}
@@ -72,7 +67,7 @@ def check_queues(
         return Checked()
     plan = msgspec.structs.replace(work.plan, pieces=pieces)
     queued = msgspec.structs.replace(work, plan=plan, queues_of=own, per_task=work.per_task // 4)
-    found, errors = scan.queues(spark, place, queued, at_once=at_once)
+    found, errors = scanner.queues(place, queued)
     rows: list[tuple[ReplicaName, str, int, Extent, QueueCheck]] = [
         (faulty.replica, faulty.topic, faulty.queue_id, faulty.extent, faulty.check) for faulty in found.faulty
     ]
@@ -84,10 +79,10 @@ def check_queues(
     )
 
 
-def _again(pieces: Sequence[Piece], errors: scan.Errors) -> tuple[Extent, ...]:
+def _again(pieces: Sequence[Piece], errors: Errors) -> tuple[Extent, ...]:
     """What the next run has to check because this one could not."""
     return tuple(piece.extent for piece in pieces) if errors else ()
 
 
-def _why(errors: scan.Errors) -> tuple[str, ...]:
+def _why(errors: Errors) -> tuple[str, ...]:
     return tuple(f"{replica}: {reason}" for replica, reason in sorted(errors.items()))

@@ -101,12 +101,11 @@ def verify(options: Options) -> "Run":
     except Exception as error:  # Spark's own are of many kinds
         if options.verbose:
             raise
-        keep_log = True
+        keep_log = engine.begun
         _show_log(options, engine.log_file)
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise _FailedError(
-            f"Spark failed: {first}; its log is {engine.log_file}, --verbose shows all", EXIT_UNVERIFIED
-        ) from error
+        who = f"Spark failed: {first}; its log is {engine.log_file}" if engine.begun else f"the run failed: {first}"
+        raise _FailedError(f"{who}, --verbose shows all", EXIT_UNVERIFIED) from error
     finally:
         engine.stop(keep_log=keep_log)
 

@@ -1,7 +1,9 @@
 """One run from the first look at the replicas to the verdict; all decisions are made in `domain`. For `cli`.
 
-look -> what can be compared -> what earlier runs compared -> plan -> digests side by side (Spark) -> look again ->
-reads down to messages -> structure and consume queues (Spark) -> read again -> what is still true -> verdict
+look -> what can be compared -> what earlier runs compared -> plan -> digests side by side -> look again ->
+reads down to messages -> structure and consume queues -> read again -> what is still true -> verdict
+
+Digests and checks are the work of a `Scanner`: Spark's, or for a small log one in this process.
 """
 
 import time
@@ -11,6 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_verify import checks
 from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.findings import Finding, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
@@ -19,18 +22,20 @@ from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan, plan
+from rocketmq_verify.domain.planning.chunks import Plan, covered, plan
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
 from rocketmq_verify.domain.planning.table_findings import unreachable
 from rocketmq_verify.domain.repair import Repair, repairs
 from rocketmq_verify.domain.verdict import in_order, verdict
+from rocketmq_verify.engine.local import LocalScanner
+from rocketmq_verify.engine.scanner import Scanner
 from rocketmq_verify.engine.session import Engine
 from rocketmq_verify.history.folders import Folder
 from rocketmq_verify.history.rows import Figures, RunSummary
 from rocketmq_verify.history.store import HistoryError, HistoryStore, new_run_id
 from rocketmq_verify.progress import Progress
-from rocketmq_verify.run import Checked, Request, Run, Timings
+from rocketmq_verify.run import Checked, EngineKind, Request, Run, Timings
 from rocketmq_verify.sizes import format_bytes
 from rocketmq_verify.sources.replicas import DIGEST_COST, Replicas
 from rocketmq_verify.sources.same_store import store_of
@@ -38,6 +43,8 @@ from rocketmq_verify.sources.work import Work
 
 T = TypeVar("T")
 
+LOCAL_BYTES: Final = 4 << 30
+"""Of the log: up to this, a run takes less time than Spark's start."""
 SHOWN_RUNS: Final = 60
 """Earlier runs in a report."""
 
@@ -93,8 +100,9 @@ class _Job:
         tally = Tally()
         if len(first.zones) < 2:
             return self._concluded(before, first, what=what, tally=tally, standing=(), marks=None)
-        self._engine.start()
-        self._progress.phase("starting Spark")
+        if not self._is_local(sum(extent.length for extent in covered(zone.extent for zone in first.zones))):
+            self._engine.start()
+            self._progress.phase("starting Spark")
         if self._store is not None:
             marks = self._store.load(request.group) or marks  # a file system of Hadoop's waits for Spark
         what = plan(
@@ -105,13 +113,13 @@ class _Job:
             full=request.full,
             seed=time.time_ns() if request.seed is None else request.seed,
         )
-        self._engine.spark()
+        scanner = self._started(what)
         self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
-        tally = self._timed("scan", lambda: self._compare(what, first))
+        tally = self._timed("scan", lambda: self._compare(scanner, what, first))
         self._progress.phase("examining the differences")
         second = self._both_looks(before)
         found = self._timed("inquiry", lambda: drive(inquire(second, tally), replicas.answer))
-        found = (*found, *self._check(what, second, tally, found))
+        found = (*found, *self._check(scanner, what, second, tally, found))
         last = self._both_looks(before)
         standing = still_true(found, second, last)
         dropped = tuple(finding for finding in found if finding not in standing)
@@ -122,28 +130,40 @@ class _Job:
             marks = drive(anchored(marks, last), replicas.answer)
         return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
 
+    def _is_local(self, size: int) -> bool:
+        """Whether `size` bytes of the log are compared without Spark."""
+        engine = self._request.engine
+        return engine is EngineKind.LOCAL or (engine is EngineKind.AUTO and size <= LOCAL_BYTES)
+
+    def _started(self, what: Plan) -> Scanner:
+        """What reads this plan; waits for Spark."""
+        if self._is_local(what.expected_bytes):
+            return LocalScanner(self._progress)
+        self._engine.start()
+        self._engine.spark()
+        from rocketmq_verify.engine.scan import SparkScanner  # noqa: PLC0415 - imports pyspark, as the engine has done
+
+        return SparkScanner(self._engine, self._progress)
+
     def _both_looks(self, before: Sequence[ReplicaLog]) -> Lineage:
         """The lineage of `before` and of a look now, for the replicas that can still be read."""
         after = self._replicas.describe()
         return lineage([log for log in before if log.name not in self._replicas.failed], after)
 
-    def _compare(self, what: Plan, first: Lineage) -> Tally:
-        from rocketmq_verify.engine import scan  # noqa: PLC0415 - imports pyspark, as the engine has done by now
-
+    def _compare(self, scanner: Scanner, what: Plan, first: Lineage) -> Tally:
         places = [place for place in self._request.places if place.name not in self._replicas.failed]
         work = Work.of(what, first, self._request.options)
-        with self._engine.watched(self._progress):
-            tally, errors = scan.compare_digests(self._engine.spark(), places, work, first, at_once=self._engine.cores)
+        tally, errors = scanner.compare_digests(places, work, first)
         self._replicas.failed.update(errors)
         remote = sum(not place.has_files for place in places)
         self._replicas.travelled += tally.chunks * remote * DIGEST_COST
         return tally
 
-    def _check(self, what: Plan, second: Lineage, tally: Tally, found: Sequence[Finding]) -> tuple[Finding, ...]:
+    def _check(
+        self, scanner: Scanner, what: Plan, second: Lineage, tally: Tally, found: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
         """Check the log by itself, and consume queues."""
-        from rocketmq_verify import checks  # noqa: PLC0415 - as above
-
-        request, engine = self._request, self._engine
+        request = self._request
         places = [place for place in request.places if place.name not in self._replicas.failed]
         place = checks.witness(places, second, found)
         if place is None:
@@ -152,22 +172,14 @@ class _Job:
         known = reported_places(tally, found)
         if request.structure:
             self._progress.phase(f"checking the structure of the log of {place.name}")
-            with engine.watched(self._progress):
-                self._checked = self._timed(
-                    "structure",
-                    lambda: checks.check_structure(
-                        engine.spark(), place, work, second, known=known, at_once=engine.cores
-                    ),
-                )
+            self._checked = self._timed(
+                "structure", lambda: checks.check_structure(scanner, place, work, second, known=known)
+            )
         if request.queues:
             self._progress.phase("checking consume queues")
-            with engine.watched(self._progress):
-                queues = self._timed(
-                    "queues",
-                    lambda: checks.check_queues(
-                        engine.spark(), place, places, work, second, known=known, at_once=engine.cores
-                    ),
-                )
+            queues = self._timed(
+                "queues", lambda: checks.check_queues(scanner, place, places, work, second, known=known)
+            )
             self._checked = msgspec.structs.replace(
                 self._checked,
                 findings=(*self._checked.findings, *queues.findings),

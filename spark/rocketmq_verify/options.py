@@ -1,5 +1,6 @@
 """The options of `rocketmq-verify` over the environment over the configuration file. For `cli`."""
 
+import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typer.exceptions import TyperException
 from rocketmq_runtime.config.settings import build_settings, from_environment, read_properties_file
 from rocketmq_runtime.version import __version__
 from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, SAMPLE
+from rocketmq_verify.engine.submitted import GATEWAY
 from rocketmq_verify.settings import VerifySettings
 from rocketmq_verify.sizes import parse_size
 from rocketmq_verify.sources.same_store import check_stores
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from rocketmq_verify.run import Request
 
 PROGRAM: Final = "rocketmq-verify"
+_CONFIGURES_SPARK: Final = {GATEWAY, "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"}
+"""Of the environment."""
 _EXAMPLES: Final = (
     f"Examples: {PROGRAM} --replica a=/data/a/store --replica b=/data/b/store --replica c=/data/c/store",
     f"{PROGRAM} --sidecar a=broker-a-0:10920 --sidecar b=broker-a-1:10920 --history /var/lib/verify -o json",
@@ -40,6 +44,14 @@ class OutputFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class EngineOption(StrEnum):
+    """See `run.EngineKind`, whose module imports Arrow."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +131,10 @@ def _read(
         bool, typer.Option("--plan", help="Print how to repair what was found; no step is ever taken.")
     ] = False,
     report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML report.")] = None,
+    engine: Annotated[
+        EngineOption | None,
+        typer.Option(help="local: without Spark; auto: Spark only for large logs, or if it is configured."),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Where Spark runs, as for spark-submit (local[*]).")
     ] = None,
@@ -159,6 +175,7 @@ def _read(
         "queues": queues,
         "allowUnreachable": allow_unreachable,
         "reportFile": report,
+        "engine": engine,
         "sparkMaster": master,
         "tlsCertFile": tls_cert,
         "tlsKeyFile": tls_key,
@@ -222,9 +239,14 @@ def request_of(options: Options) -> "Request":
     """The job's request."""
     from rocketmq_verify.engine.session import SessionOptions  # noqa: PLC0415
     from rocketmq_verify.history.rows import Group  # noqa: PLC0415 - imports Arrow
-    from rocketmq_verify.run import Request  # noqa: PLC0415
+    from rocketmq_verify.run import EngineKind, Request  # noqa: PLC0415
 
     settings = options.settings
+    engine = EngineKind(settings.engine)
+    if engine is EngineKind.AUTO and (
+        settings.spark_master or settings.spark_conf or _CONFIGURES_SPARK & os.environ.keys()
+    ):
+        engine = EngineKind.SPARK
     return Request(
         group=Group(settings.broker_cluster_name, settings.broker_name),
         places=options.places,
@@ -239,5 +261,6 @@ def request_of(options: Options) -> "Request":
         allow_unreachable=settings.allow_unreachable,
         broker_group=settings.broker_group,
         history_path=settings.history_path,
+        engine=engine,
         spark=SessionOptions(master=settings.spark_master or None, conf=settings.conf(), verbose=options.verbose),
     )

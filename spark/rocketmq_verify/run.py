@@ -1,5 +1,6 @@
 """One run: the request (from `cli` to `job`), and the result, for reports and the history."""
 
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -22,6 +23,15 @@ from rocketmq_verify.sources.work import Place
 _KEYS: Final = VerifyKeys()
 
 
+class EngineKind(StrEnum):
+    """What reads and compares."""
+
+    AUTO = "auto"
+    """By the size of what is compared, see `job.LOCAL_BYTES`."""
+    LOCAL = "local"
+    SPARK = "spark"
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What to verify, and how."""
 
@@ -37,6 +47,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     broker_group: str = ""
     """The BrokerGroup of these replicas; empty: not on Kubernetes."""
     history_path: str = ""
+    engine: EngineKind = EngineKind.AUTO
     spark: SessionOptions = SessionOptions()
     seed: int | None = None
     """Of the sample; None: another one in every run."""

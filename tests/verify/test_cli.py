@@ -12,6 +12,7 @@ import pytest
 from rocketmq_runtime.config.settings import SettingsError
 from rocketmq_verify import cli
 from rocketmq_verify.options import Options, WrongUsageError, parse, request_of
+from rocketmq_verify.run import EngineKind
 from rocketmq_verify.sources.source import SpecError
 from tests.verify.history.stores import save_all
 from tests.verify.planted.faults import Group
@@ -42,6 +43,16 @@ def test_replicas_of_both_kinds() -> None:
     assert [place.spec for place in options.places] == ["files:/data/a", "sidecar:host:10920"]
 
 
+def test_a_configured_spark_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    assert request_of(parsed(*TWO)).engine is EngineKind.AUTO
+    assert request_of(parsed(*TWO, "--engine", "local", "--master", "local[2]")).engine is EngineKind.LOCAL
+    assert request_of(parsed(*TWO, "--master", "local[2]")).engine is EngineKind.SPARK
+    monkeypatch.setenv("SPARK_CONF_DIR", "/etc/spark")
+    assert request_of(parsed(*TWO)).engine is EngineKind.SPARK
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -54,6 +65,7 @@ def test_replicas_of_both_kinds() -> None:
         ([*TWO, "--full", "--sample", "0.5"], "do not go together"),
         ([*TWO, "--sampel", "0.5"], "No such option"),
         ([*TWO, "--output", "xml"], "'xml' is not one of"),
+        ([*TWO, "--engine", "flink"], "'flink' is not one of"),
         ([*TWO, "--chunk-size", "big"], "chunkSize"),
         ([*TWO, "--chunk-size", "5k"], "power of two"),
         ([*TWO, "--tls-cert", "/x"], "go together"),
@@ -165,7 +177,9 @@ def test_the_whole_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rocketmq_verify"]
     for place in places:
         command += ["--replica", f"{place.name}={place.spec}"]
-    whole = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False, timeout=100)
+    whole = subprocess.run(
+        [*command, "--engine", "spark", "-o", "json"], capture_output=True, text=True, check=False, timeout=100
+    )
     assert (whole.returncode, json.loads(whole.stdout)["result"]) == (0, "aligned"), whole.stderr
     assert "comparing" in whole.stderr
     assert "WARN" not in whole.stderr
@@ -185,6 +199,7 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert flipped.returncode == 1, flipped.stderr
     assert f"message {bad.queue_offset} of queue 3 of Orders at {bad.offset} is damaged in c" in flipped.stdout
     assert "Plan (nothing was executed):" in flipped.stdout
+    assert "s in all, without Spark." in flipped.stdout
     assert report.read_text().startswith("<!doctype html>")
 
 

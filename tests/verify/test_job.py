@@ -1,5 +1,7 @@
-"""Whole runs on one Spark session: faults in real directories, and watermarks."""
+"""Whole runs, on one Spark session and without Spark: faults in real directories, and watermarks."""
 
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -8,30 +10,65 @@ import pytest
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind
 from rocketmq_verify.domain.verdict import Result
-from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group as HistoryGroup
 from rocketmq_verify.progress import NoProgress
-from rocketmq_verify.run import Request, Run
+from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place, parse_place
 from tests.verify.history.stores import save_all
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+Runs = Callable[..., Run]
+
+SPARK = (pytest.mark.processes, pytest.mark.java, pytest.mark.timeout(300))
 
 
-def request(places: tuple[Place, ...], **changes: object) -> Request:
-    asked = Request(group=HistoryGroup("C", "broker-a"), places=places, chunk_size=CHUNK)
-    return msgspec.structs.replace(asked, **changes)
+@pytest.fixture(params=[EngineKind.LOCAL, pytest.param(EngineKind.SPARK, marks=SPARK)])
+def run(request: pytest.FixtureRequest) -> Iterator[Runs]:
+    """Makes whole runs, in each way to read and compare."""
+    kind: EngineKind = request.param
+    own = Engine(SessionOptions())
+    engine: Engine = own if kind is EngineKind.LOCAL else request.getfixturevalue("engine")
+
+    def made(places: tuple[Place, ...], **changes: object) -> Run:
+        asked = Request(group=HistoryGroup("C", "broker-a"), places=places, chunk_size=CHUNK, engine=kind)
+        return job.run(msgspec.structs.replace(asked, **changes), engine, NoProgress())
+
+    yield made
+    own.stop()
 
 
-def run(engine: Engine, places: tuple[Place, ...], **changes: object) -> Run:
-    return job.run(request(places, **changes), engine, NoProgress())
+@pytest.mark.parametrize(
+    ("kind", "limit", "starts"),
+    [
+        (EngineKind.AUTO, 1 << 30, False),
+        (EngineKind.AUTO, 0, True),
+        (EngineKind.LOCAL, 0, False),
+        (EngineKind.SPARK, 1 << 30, True),
+    ],
+)
+def test_spark_starts_for_large_logs_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: EngineKind, limit: int, starts: bool
+) -> None:
+    class StartedError(Exception):
+        pass
+
+    class NoSpark(Engine):
+        def start(self) -> None:
+            raise StartedError
+
+    monkeypatch.setattr(job, "LOCAL_BYTES", limit)
+    engine = NoSpark(SessionOptions())
+    asked = Request(group=HistoryGroup("C", "a"), places=save_all(Group().fill(5), tmp_path), engine=kind)
+    with pytest.raises(StartedError) if starts else nullcontext():
+        assert job.run(asked, engine, NoProgress()).verdict.result is Result.ALIGNED
+    engine.stop()
 
 
-def test_aligned(engine: Engine, tmp_path: Path) -> None:
+def test_aligned(run: Runs, tmp_path: Path) -> None:
     whole = Group().fill()
-    done = run(engine, save_all(whole, tmp_path))
+    done = run(save_all(whole, tmp_path))
     confirmed = [message for message in whole.messages if message.end <= whole.master.confirm]
     assert done.verdict.result is Result.ALIGNED, done.verdict
     assert done.verdict.aligned_up_to == whole.master.confirm
@@ -42,14 +79,14 @@ def test_aligned(engine: Engine, tmp_path: Path) -> None:
     assert (done.checked.queues.units, done.checked.queues.faults) == (3 * len(confirmed), 0)
 
 
-def test_a_flipped_byte_is_found_again_until_it_is_repaired(engine: Engine, tmp_path: Path) -> None:
+def test_a_flipped_byte_is_found_again_until_it_is_repaired(run: Runs, tmp_path: Path) -> None:
     damaged = Group().fill(120)
     message = damaged.messages[30]
     damaged["b"].flip(message.body_start)
     places = save_all(damaged, tmp_path / "stores")
     history = str(tmp_path / "history")
-    first = run(engine, places, history_path=history)
-    second = run(engine, places, history_path=history, sample=0.0)
+    first = run(places, history_path=history)
+    second = run(places, history_path=history, sample=0.0)
     for done in (first, second):
         (finding,) = done.verdict.findings
         assert finding.kind is Kind.CORRUPT_RECORD
@@ -62,14 +99,14 @@ def test_a_flipped_byte_is_found_again_until_it_is_repaired(engine: Engine, tmp_
     start = message.body_start - message.body_start % SEGMENT
     file = tmp_path / "stores" / "b" / "commitlog" / f"{start:020d}"
     file.write_bytes(bytes(damaged["b"].data[start : start + SEGMENT]))
-    third = run(engine, places, history_path=history, sample=0.0)
-    fourth = run(engine, places, history_path=history, sample=0.0)
+    third = run(places, history_path=history, sample=0.0)
+    fourth = run(places, history_path=history, sample=0.0)
     assert (third.verdict.result, fourth.verdict.result) == (Result.ALIGNED, Result.ALIGNED)
     assert fourth.verdict.compared_bytes == 0
     assert len(fourth.earlier) == 4
 
 
-def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
+def test_a_missing_file_and_a_bad_queue(run: Runs, tmp_path: Path) -> None:
     damaged = Group().fill(120)
     places = save_all(damaged, tmp_path)
     (tmp_path / "c" / "commitlog" / f"{SEGMENT:020d}").unlink()
@@ -77,7 +114,7 @@ def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
     units = bytearray(queue.read_bytes())
     units[7 * 20 + 7] ^= 1
     queue.write_bytes(units)
-    done = run(engine, places)
+    done = run(places)
     assert done.verdict.counts["missingSegment"] == 1
     found = [finding for finding in done.findings if finding.kind is Kind.QUEUE_MISMATCH]
     assert {finding.replicas for finding in found} == {("a",)}
@@ -85,48 +122,48 @@ def test_a_missing_file_and_a_bad_queue(engine: Engine, tmp_path: Path) -> None:
     assert done.verdict.exit_code == 1
 
 
-def test_a_bad_queue_is_found_again_until_it_is_repaired(engine: Engine, tmp_path: Path) -> None:
+def test_a_bad_queue_is_found_again_until_it_is_repaired(run: Runs, tmp_path: Path) -> None:
     places = save_all(Group().fill(120), tmp_path / "stores")
     queue = tmp_path / "stores" / "a" / "consumequeue" / "Orders" / "3" / f"{0:020d}"
     whole = queue.read_bytes()
     queue.write_bytes(whole[: 7 * 20 + 7] + bytes([whole[7 * 20 + 7] ^ 1]) + whole[7 * 20 + 8 :])
     history = str(tmp_path / "history")
     for _ in range(2):
-        done = run(engine, places, history_path=history, sample=0.0)
+        done = run(places, history_path=history, sample=0.0)
         assert done.verdict.exit_code == 1
         assert {finding.kind for finding in done.findings} == {Kind.QUEUE_MISMATCH}
     queue.write_bytes(whole)
     for _ in range(2):
-        done = run(engine, places, history_path=history, sample=0.0)
+        done = run(places, history_path=history, sample=0.0)
         assert done.verdict.result is Result.ALIGNED
     assert done.verdict.compared_bytes == 0
 
 
-def test_bytes_that_are_equally_wrong_everywhere(engine: Engine, tmp_path: Path) -> None:
+def test_bytes_that_are_equally_wrong_everywhere(run: Runs, tmp_path: Path) -> None:
     damaged = Group().fill(40)
     message = damaged.messages[11]
     for replica in damaged.replicas:
         replica.flip(message.body_start + 1)
     places = save_all(damaged, tmp_path / "stores")
     for _ in range(2):  # what is found stays suspect
-        done = run(engine, places, history_path=str(tmp_path / "history"), sample=0.0)
+        done = run(places, history_path=str(tmp_path / "history"), sample=0.0)
         (finding,) = done.verdict.findings
         assert finding.kind is Kind.BAD_STRUCTURE
         assert finding.replicas == ("a", "b", "c")
         assert finding.first_difference == message.offset
 
 
-def test_a_replica_that_cannot_be_read(engine: Engine, tmp_path: Path) -> None:
+def test_a_replica_that_cannot_be_read(run: Runs, tmp_path: Path) -> None:
     places = (*save_all(Group().fill(), tmp_path)[:2], parse_place("c=sidecar:127.0.0.1:1"))
     quick = SourceOptions(patience=0.1)
-    assert run(engine, places, options=quick).verdict.result is Result.UNVERIFIED
-    assert run(engine, places, options=quick, allow_unreachable=True).verdict.result is Result.ALIGNED
+    assert run(places, options=quick).verdict.result is Result.UNVERIFIED
+    assert run(places, options=quick, allow_unreachable=True).verdict.result is Result.ALIGNED
 
 
-def test_a_lagging_replica_is_no_alarm(engine: Engine, tmp_path: Path) -> None:
+def test_a_lagging_replica_is_no_alarm(run: Runs, tmp_path: Path) -> None:
     behind = Group(strict=False).fill()
     for _ in range(30):
         behind.put(500)
-    done = run(engine, save_all(behind, tmp_path))
+    done = run(save_all(behind, tmp_path))
     assert done.verdict.result is Result.ALIGNED
     assert done.verdict.counts["lagging"] == 2

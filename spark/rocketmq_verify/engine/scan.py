@@ -16,21 +16,19 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan, merged
+from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.engine.batches import NOWHERE
 from rocketmq_verify.engine.datasource import NAME
+from rocketmq_verify.engine.scanner import Errors, Queues
+from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.progress import Progress
 from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.work import Content, Place, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-Errors = dict[ReplicaName, str]
-"""Replicas that could not be read to the end, and why."""
-
-MOST_FAULTY_QUEUES: Final = 1000
-"""Rows of queues with faults that come to the driver; the others are counted."""
 _NOTHING: Final = Work(
     plan=Plan(
         pieces=(), borders=(), chunk_size=1 << 20, segment_size=1 << 30, seed=0, full=False, new_bytes=0, old_bytes=0
@@ -40,17 +38,23 @@ _NOTHING: Final = Work(
 )
 
 
-class Queues(msgspec.Struct, frozen=True, kw_only=True):
-    """The result for all consume queues."""
+class SparkScanner:
+    """`Scanner` of a session; progress is shown by Spark's tasks."""
 
-    units: int = 0
-    """Compared with their records."""
-    lag: int = 0
-    superseded: int = 0
-    faults: int = 0
-    faulty: tuple[QueueResult, ...] = ()
-    suspects: tuple[Extent, ...] = ()
-    """Ranges of the log with faults: the checks of a later run find them again if they begin and end there."""
+    def __init__(self, engine: Engine, progress: Progress) -> None:
+        self._engine, self._progress = engine, progress
+
+    def compare_digests(self, places: Sequence[Place], work: Work, lineage: Lineage) -> tuple[Tally, Errors]:
+        with self._engine.watched(self._progress):
+            return compare_digests(self._engine.spark(), places, work, lineage, at_once=self._engine.cores)
+
+    def structures(self, place: Place, work: Work) -> tuple[list[Structure], Errors]:
+        with self._engine.watched(self._progress):
+            return structures(self._engine.spark(), place, work, at_once=self._engine.cores)
+
+    def queues(self, place: Place, work: Work) -> tuple[Queues, Errors]:
+        with self._engine.watched(self._progress):
+            return queues(self._engine.spark(), place, work, at_once=self._engine.cores)
 
 
 def frame(
@@ -148,22 +152,16 @@ def queues(spark: "SparkSession", place: Place, work: Work, *, at_once: int) -> 
         )
     )
     errors: Errors = {}
-    faulty: list[QueueResult] = []
-    suspects: tuple[Extent, ...] = ()
-    units = lag = superseded = faults = 0
+    found = Queues()
     for row in totals.toLocalIterator():
         one = row["queue"]
         if row["key"] is not None and one["error"] is not None:
             errors[ReplicaName(one["replica"])] = one["error"]
             continue
-        units, lag = units + row["units"], lag + row["lag"]
-        superseded, faults = superseded + row["superseded"], faults + row["faults"]
-        if row["key"] is None:
-            continue
-        extent = Extent(one["start"], one["end"])
-        suspects = merged([*suspects, extent])
-        if len(faulty) < MOST_FAULTY_QUEUES:
+        found = found.plus(units=row["units"], lag=row["lag"], superseded=row["superseded"], faults=row["faults"])
+        if row["key"] is not None:
+            extent = Extent(one["start"], one["end"])
             check = msgspec.json.decode(one["check"], type=QueueCheck)
-            faulty.append(QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], extent, check))
-    found = Queues(units=units, lag=lag, superseded=superseded, faults=faults, faulty=tuple(faulty), suspects=suspects)
+            result = QueueResult(ReplicaName(one["replica"]), one["topic"], one["queueId"], extent, check)
+            found = found.with_faulty(result)
     return found, errors

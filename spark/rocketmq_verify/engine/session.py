@@ -134,6 +134,11 @@ class Engine:
         return self._spark
 
     @property
+    def begun(self) -> bool:
+        """Whether this run has started Spark."""
+        return self._thread is not None
+
+    @property
     def cores(self) -> int:
         """Tasks that may run at the same time."""
         context = self.spark().sparkContext

@@ -85,7 +85,8 @@ def _work(run: Run) -> Iterator[str]:
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
     if unseen := left_out(run):
         yield f"Not looked at: {'; '.join(unseen)}."
-    yield f"{seconds.total:.1f} s in all, {seconds.session:.1f} s of them until Spark was ready."
+    spark = f"{seconds.session:.1f} s of them until Spark was ready" if seconds.session else "without Spark"
+    yield f"{seconds.total:.1f} s in all, {spark}."
 
 
 def _finding(finding: FindingReport) -> Iterator[str]:

@@ -145,5 +145,6 @@ def test_both_ways_find_the_same(
     assert kinds <= {finding.kind for finding in files.findings}
     assert bool(kinds) == bool(files.verdict.exit_code), files.findings
     through = verify(doors.of(places))
+    assert (files.unchecked, through.unchecked) == ((), ())
     assert through.told == files.told
     assert through.verdict.summary == files.verdict.summary

@@ -7,34 +7,20 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
+from typing import NamedTuple, TypeVar
 
 from rocketmq_api.log_view import LogView, runs_of
 from rocketmq_commitlog.state import LogPaths, read_state
-from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.queues import QueueCheck
-from rocketmq_formats.soundness.structure import Structure
 from rocketmq_sidecar.ports.served_log import LogCounts
-from rocketmq_verify.checks import witness
+from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.inquiry.compare import Tally, compare
-from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
-from rocketmq_verify.domain.inquiry.narrow import drive
-from rocketmq_verify.domain.inquiry.unsettled import reported_places
-from rocketmq_verify.domain.inquiry.watermarks import Watermarks, fresh
-from rocketmq_verify.domain.model import ChunkDigest, ReplicaName
-from rocketmq_verify.domain.planning.chunks import chunks, plan
-from rocketmq_verify.domain.planning.lineage import Lineage, lineage
-from rocketmq_verify.domain.planning.table_findings import unreachable
-from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
-from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
-from rocketmq_verify.engine.batches import read
-from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.replicas import Replicas
+from rocketmq_verify.domain.verdict import Verdict
+from rocketmq_verify.engine.session import Engine, SessionOptions
+from rocketmq_verify.history.rows import Group as HistoryGroup
+from rocketmq_verify.progress import NoProgress
+from rocketmq_verify.run import EngineKind, Request
 from rocketmq_verify.sources.source import SourceOptions
-from rocketmq_verify.sources.work import Content, Place, Work, tasks
+from rocketmq_verify.sources.work import Place
 from tests.sidecar.ports.test_log_service import opened
 from tests.verify.planted.faults import CHUNK
 
@@ -113,6 +99,7 @@ def sidecars(count: int = MOST) -> Iterator[Sidecars]:
 class Outcome(NamedTuple):
     verdict: Verdict
     findings: tuple[Finding, ...]
+    unchecked: tuple[str, ...]
 
     @property
     def told(self) -> list[object]:
@@ -121,60 +108,17 @@ class Outcome(NamedTuple):
 
 
 def verify(places: Sequence[Place]) -> Outcome:
-    """What `job` does, with `engine.batches` in place of Spark."""
-    options = SourceOptions(patience=10.0)
-    replicas = Replicas(places, options)
+    """One run in this process."""
+    request = Request(
+        group=HistoryGroup("C", "a"),
+        places=tuple(places),
+        options=SourceOptions(patience=10.0),
+        chunk_size=CHUNK,
+        engine=EngineKind.LOCAL,
+    )
+    engine = Engine(SessionOptions())
     try:
-        before = replicas.describe()
-        first = lineage(before)
-        what = plan(first, fresh(Watermarks(), before, first), chunk_size=CHUNK)
-        tally = Tally()
-        sources = {place.name: open_source(place.name, place.spec, options) for place in places}
-        for chunk in chunks(what, what.pieces, first):
-            holders = [zone.replica for zone in first.zones if zone.extent.meet(chunk.extent) == chunk.extent]
-            digests: list[ChunkDigest] = []
-            for name in holders:
-                digests += sources[name].digests([chunk])
-            tally.add(compare(chunk, digests, first))
-        for source in sources.values():
-            source.close()
-        second = lineage(before, replicas.describe())
-        found = drive(inquire(second, tally), replicas.answer)
-        place = witness(places, second, found)
-        if place is not None:
-            known = reported_places(tally, found)
-            work = Work.of(what, second, options)
-            found = (*found, *_checked(place, places, work, second, known))
-        last = lineage(before, replicas.describe())
-        standing = still_true(found, second, last)
-        lost = [unreachable(name, why) for name, why in sorted(replicas.failed.items())]
-        findings = in_order((*last.findings, *standing, *lost))
-        return Outcome(verdict(before, last, what, tally, findings, group="a"), findings)
+        done = job.run(request, engine, NoProgress())
     finally:
-        replicas.close()
-
-
-def _checked(place: Place, places: Sequence[Place], work: Work, of: Lineage, known: Sequence[Extent]) -> list[Finding]:
-    names = {zone.replica for zone in work.zones}
-    queued = msgspec.structs.replace(work, queues_of=tuple(one for one in places if one.name in names))
-    parts = [msgspec.json.decode(row["structure"], type=Structure) for row in _rows(place, Content.STRUCTURE, work)]
-    results = [
-        (
-            ReplicaName(row["replica"]),
-            row["topic"],
-            row["queueId"],
-            Extent(row["start"], row["end"]),
-            msgspec.json.decode(row["check"], type=QueueCheck),
-        )
-        for row in _rows(place, Content.QUEUES, queued)
-    ]
-    whole = joined(parts)
-    return [*(bad_structure(whole, of, known) if whole is not None else ()), *bad_queues(results, of, known)]
-
-
-def _rows(place: Place, content: Content, work: Work) -> Iterator[dict[str, Any]]:
-    for task in tasks([place], content, work):
-        for batch in read(task):
-            for row in batch.to_pylist():
-                assert row["error"] is None, row
-                yield row
+        engine.stop()
+    return Outcome(done.verdict, done.findings, done.checked.unchecked)
