@@ -9,12 +9,13 @@ Only queues with records in the extent are checked. Brokers make units in the lo
 record has its unit, missing units of earlier records at a queue's end will not come: the queue was cut or emptied. Two
 harmless cases reading the same: a topic that was deleted (its queues are deleted, its records stay), and one that was
 created again, whose numbers start at 0 again. So a queue counts as cut if its last unit is older than the lost ones,
-and as emptied if another replica has its units and the topic exists.
+and as emptied if another replica has its units and the topic exists. A store without any queue has lost all of them.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,6 +43,8 @@ from rocketmq_formats.store.consume_queue import DISPATCH_SPAN, UNIT_SIZE, is_un
 from rocketmq_formats.store.segment_names import SegmentNameError, segment_offset
 
 FOLDER: Final = "consumequeue"
+ROCKSDB_FOLDER: Final = "consumequeue_r"
+"""Java's consume queues in RocksDB."""
 TOPICS: Final = "config/topics.json"
 LONGEST_TABLE: Final = 64 << 20
 """Bytes of the table of topics."""
@@ -49,6 +52,8 @@ ATTEMPTS: Final = 4
 """Reads of a queue that seems wrong, before it is reported."""
 PAUSE: Final = 0.25
 """Seconds between such reads."""
+CUT: Final = "the queue ends before it, though later messages have their units"
+NO_QUEUES: Final = "the store has no consume queues at all"
 MOST_UNITS: Final = 1 << 22
 """Between a queue's first and last record of one extent; numbers farther apart are damage."""
 
@@ -88,6 +93,7 @@ def check_queues(
             name: max((reading.dispatched for (whose, *_), reading in readings.items() if whose == name), default=-1)
             for name in stores
         }
+        reach |= {name: extent.end + DISPATCH_SPAN for name, store in stores.items() if reach[name] < 0 and store.bare}
         suspects = [key for key in suspects if readings[key].faulty or _lost(readings[key], reach[key[0]])]
         if not suspects:
             break
@@ -99,11 +105,15 @@ def check_queues(
         if key in lasting:
             if stores[name].min_offset(extent) > reading.extent.start:
                 continue  # it is expiring
-            lost = _lost(reading, before[name])
+            lost, bare = _lost(reading, before[name]), stores[name].bare
+            why = NO_QUEUES if bare else CUT
             if lost and _was_cut(reading.last, lost[0]):
-                check = _with_lost(check, lost)
+                check = _with_lost(check, lost, why)
             elif lost and reading.last is None and stores[name].has_topic(topic):
-                emptied = _with_lost(check, lost)
+                if bare and stores[name].has_no_folder:
+                    check = _with_lost(check, lost, why)
+                else:
+                    emptied = _with_lost(check, lost, why)
         state = QueueState(topic=topic, queue_id=queue_id, check=check, dispatched=reading.dispatched, emptied=emptied)
         if check is not None or emptied is not None:
             found[name].append(state)
@@ -144,15 +154,10 @@ class _Topics(msgspec.Struct, frozen=True):
     table: dict[str, msgspec.Raw] = msgspec.field(name="topicConfigTable", default_factory=dict)
 
 
-def _with_lost(check: QueueCheck | None, lost: Sequence[Unit]) -> QueueCheck:
+def _with_lost(check: QueueCheck | None, lost: Sequence[Unit], why: str) -> QueueCheck:
     known = check or QueueCheck(units=0, lag=len(lost))
     faults = [
-        QueueFault(
-            record.queue_offset,
-            record.physical_offset,
-            QueueReason.NO_UNIT,
-            "the queue ends before it, though later messages have their units",
-        )
+        QueueFault(record.queue_offset, record.physical_offset, QueueReason.NO_UNIT, why)
         for record in lost[: MAX_FAULTS - len(known.faults)]
     ]
     return msgspec.structs.replace(
@@ -210,6 +215,20 @@ class _Store:
                 with suppress(SegmentNameError):
                     starts.append(segment_offset(file.name))
         return min(starts, default=extent.end)
+
+    @property
+    def has_no_folder(self) -> bool:
+        """A deleted topic leaves the folder."""
+        return not (self._root / FOLDER).exists()
+
+    @cached_property
+    def bare(self) -> bool:
+        """Whether no queue of any topic has a file, nor RocksDB any."""
+        if (self._root / ROCKSDB_FOLDER).exists():
+            return False
+        with suppress(OSError):
+            return next((self._root / FOLDER).glob("*/*/*"), None) is None
+        return False
 
     def has_topic(self, topic: str) -> bool:
         """Whether the broker's table of topics has it."""

@@ -22,6 +22,8 @@ def save(replica: Replica, messages: list[Message], root: Path) -> Place:
         data = bytes(replica.data[start : start + SEGMENT]).ljust(SEGMENT, b"\0")
         (folder / segment_name(start)).write_bytes(data[: replica.lost.get(start, SEGMENT)])
     save_small(root, confirmed=replica.confirm, epochs=tuple(replica.epochs), broker_id=replica.broker_id)
+    (root / "config").mkdir()
+    (root / "config" / "topics.json").write_text(f'{{"topicConfigTable":{{"{TOPIC}":{{}}}}}}')
     units = [(one.offset, one.size, 0) for one in messages if one.end <= replica.end]
     queue = root / "consumequeue" / TOPIC / str(QUEUE)
     queue.mkdir(parents=True)

@@ -54,7 +54,6 @@ def stores(group: Group, root: Path) -> dict[str, Path]:
     for replica in group.replicas:
         store = root / replica.name
         (store / NATIVE_IDENTITY).touch()
-        (store / "config").mkdir()
         (store / "config" / "topics.json").write_text('{"topicConfigTable":{"Orders":{"order":false},"Other":{}}}')
         for topic in (TOPIC, OTHER):
             rows = [
@@ -114,6 +113,36 @@ def test_a_queue_that_was_emptied(group: Group, tmp_path: Path, how: str) -> Non
         if how == "no files":
             folder.mkdir()
     assert faulty(check(group, tmp_path)) == {("c", TOPIC): 29 + (len(group.messages) > 59)}
+
+
+@pytest.mark.parametrize("names", ["b", "abc"])
+def test_a_folder_that_was_deleted(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    monkeypatch.undo()  # what is dispatched last is lost, too
+    stores(group, tmp_path)
+    for name in names:
+        shutil.rmtree(tmp_path / name / "consumequeue")
+    found = check(group, tmp_path)
+    whole = len(group.messages)
+    assert {name: sum(found[name, topic].check.fault_count for topic in (TOPIC, OTHER)) for name in names} == (
+        dict.fromkeys(names, whole)
+    )
+    assert {name for name, _ in faulty(found)} == set(names)
+    assert found["b", TOPIC].check.faults[0].detail == "the store has no consume queues at all"
+
+
+@pytest.mark.parametrize("names", ["b", "abc"])
+def test_queues_that_were_all_deleted_are_lost_where_others_have_them(group: Group, tmp_path: Path, names: str) -> None:
+    stores(group, tmp_path)
+    for name in names:
+        for topic in (TOPIC, OTHER):
+            shutil.rmtree(tmp_path / name / "consumequeue" / topic)
+    assert {name for name, _ in faulty(check(group, tmp_path))} == ({"b"} if names == "b" else set())
+
+
+def test_queues_in_rocksdb_are_not_judged(group: Group, tmp_path: Path) -> None:
+    stores(group, tmp_path)
+    (tmp_path / "b" / "consumequeue").rename(tmp_path / "b" / "consumequeue_r")
+    assert faulty(check(group, tmp_path)) == {}
 
 
 def test_records_with_one_number_twice_and_one_never_are_faults(group: Group, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -94,6 +95,15 @@ def units_alike_in_all(group: Group, root: Path) -> None:
         change(queue_file(root, name), 9 * 20, bytes(20))
 
 
+def queues_deleted(group: Group, root: Path) -> None:
+    shutil.rmtree(root / "b" / "consumequeue")
+
+
+def queues_deleted_in_all(group: Group, root: Path) -> None:
+    for name in "abc":
+        shutil.rmtree(root / name / "consumequeue")
+
+
 def missing_file(group: Group, root: Path) -> None:
     log_file(root, "b", SEGMENT).unlink()
 
@@ -127,6 +137,8 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (unit_behind_the_last_one, {Kind.QUEUE_MISMATCH}),
     (unit_with_other_tags, {Kind.QUEUE_MISMATCH}),
     (units_alike_in_all, {Kind.QUEUE_MISMATCH}),
+    (queues_deleted, {Kind.QUEUE_MISMATCH}),
+    (queues_deleted_in_all, {Kind.QUEUE_MISMATCH}),
     (missing_file, {Kind.MISSING_SEGMENT}),
     (cut_file, {Kind.MISSING_SEGMENT}),
     (confirmed_tail_lost_in_all, {Kind.LOST_CONFIRMED}),
