@@ -203,6 +203,15 @@ def test_the_whole_command(tmp_path: Path) -> None:
     assert report.read_text().startswith("<!doctype html>")
 
 
+def test_a_small_run_waits_for_no_large_import() -> None:
+    script = (
+        "import sys; from rocketmq_verify import cli, job; from rocketmq_verify.report import json_report, text_report;"
+        "print([name for name in ('altair', 'pyspark', 'kubernetes') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[]\n", done.stderr
+
+
 def test_grpc_is_configured_for_forks_before_it_is_imported() -> None:
     """Else it starts threads in the process that is to become the JVM, which now and then aborts."""
     script = (

@@ -1,7 +1,6 @@
 """The report's sections for findings, repairs, and the log by itself. Called by `html_report`."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from rocketmq_verify.domain.findings import Severity
@@ -9,7 +8,7 @@ from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.reports import FindingReport, RecordReport
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.report.hex_view import hex_view
-from rocketmq_verify.report.markup import Html, counted, el, table
+from rocketmq_verify.report.markup import Html, counted, el, table, when
 from rocketmq_verify.report.pictures import size
 from rocketmq_verify.run import Checked
 
@@ -115,11 +114,3 @@ def _record(record: RecordReport) -> list[tuple[str, str]]:
         ("msgId", record.unique_key),
     ]
     return [(name, str(value)) for name, value in fields if value is not None]
-
-
-def when(ms: int) -> str:
-    """A time of a record or a run; a damaged record may have any."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{ms} ms since 1970"
