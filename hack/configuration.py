@@ -5,7 +5,7 @@
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rocketmq_settings.broker import BrokerKeys
@@ -31,28 +31,48 @@ TABLES: dict[str, type[Settings]] = {
     "verification": VerifyKeys,
     "operator": OperatorKeys,
 }
+WITHOUT_EFFECT = "Accepted because Java's files contain them, and without effect here:"
 MARKS = re.compile(r"(<!-- keys: (.+?) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 JAVA_MARKS = re.compile(r"(<!-- Java keys: (.+?) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 
 
 def table(name: str) -> str:
-    """The table of one process, without what its part of a replica shares with the other."""
+    """The keys of one process, without what its part of a replica shares with the other: those that it uses, the ones
+    of them that are equal on all replicas, and those that it only accepts."""
     spec = TABLES[name]
     shared = keys(ReplicaKeys) if issubclass(spec, ReplicaKeys) and spec is not ReplicaKeys else frozenset()
     own = [row for row in rows(spec) if row.key not in shared]
+    parts = [_used([row for row in own if not row.without_effect], "variable" if spec is OperatorKeys else "key")]
+    if equal := [f"`{row.key}`" for row in own if row.group_wide]:
+        parts.append(f"Equal on all replicas: {', '.join(equal)}.\n")
+    if idle := [(row.key, row.meaning) for row in own if row.without_effect]:
+        parts.append(f"{WITHOUT_EFFECT}\n\n{_lines([('key', 'why it has no effect'), *idle])}")
+    return "\n".join(parts)
+
+
+def _used(own: list[Row], name: str) -> str:
     changes = any(row.change for row in own)
-    head = [
-        "variable" if spec is OperatorKeys else "key",
-        "default",
-        "values",
-        *(["a change takes effect"] if changes else []),
-        "meaning",
-    ]
-    lines = [head, ["---"] * len(head)]
-    for row in own:
-        change = [row.change or "not by a tool"] if changes else []
-        lines.append([row.key, _default(row), _values(row), *change, _meaning(row)])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    head = [name, "default", "values", *(["a change takes effect"] if changes else []), "meaning"]
+    return _lines(
+        [
+            head,
+            *(
+                [
+                    row.key,
+                    _default(row),
+                    _values(row),
+                    *([row.change or "not by a tool"] if changes else []),
+                    row.meaning,
+                ]
+                for row in own
+            ),
+        ]
+    )
+
+
+def _lines(table: Iterable[Sequence[str]]) -> str:
+    head, *cells = table
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *cells))
 
 
 def _default(row: Row) -> str:
@@ -68,9 +88,13 @@ def _default(row: Row) -> str:
 
 def _values(row: Row) -> str:
     if row.choices:
-        return ", ".join(sorted(row.choices))
+        return ", ".join(sorted(choice for choice in row.choices if choice))
     if isinstance(row.value, bool):
         return "true, false"
+    return _bounds(row) + ("; 0 counts as 1" if row.zero_is_one else "")
+
+
+def _bounds(row: Row) -> str:
     if row.least is not None:
         return (
             f"{_number(row.least)} to {_number(row.most)}" if row.most is not None else f"{_number(row.least)} and more"
@@ -82,13 +106,6 @@ def _values(row: Row) -> str:
 
 def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
-
-
-def _meaning(row: Row) -> str:
-    if row.without_effect:
-        return f"No effect, accepted because Java's files contain it. {row.meaning}"
-    zero = " 0 counts as 1." if row.zero_is_one else ""
-    return f"{row.meaning}{zero} Equal on all replicas." if row.group_wide else row.meaning + zero
 
 
 def java_table(name: str) -> str:

@@ -45,8 +45,8 @@ class ControllerKeys(Settings, frozen=True):
     controller_d_leger_peers: Annotated[
         str,
         key(
-            "All members, `n0-host:port;n1-host:port;n2-host:port`: 1, 3 or 5, at most 15. "
-            "Once they have been [changed](operations.md#controllers-changing-the-members), the log counts instead.",
+            "All members, `n0-host:port;n1-host:port;n2-host:port`: 1, 3 or 5, at most 15; "
+            "once they have been [changed](operations.md#controllers-changing-the-members), the log counts instead.",
             default="required",
             set_by=OPERATOR,
         ),
@@ -85,8 +85,7 @@ class ControllerKeys(Settings, frozen=True):
     controller_raft_port: Annotated[
         Port,
         key(
-            "Port of Raft; peers keep the same distance from their remoting ports. Without the key it is 1, or the "
-            "smallest with which no two members on one host share a port: 3 for neighbouring ports.",
+            "Port of Raft, at [the same distance](#ports-of-the-members) from the remoting port at all members.",
             default="remoting port + 1",
             set_by=OPERATOR,
         ),
@@ -94,8 +93,8 @@ class ControllerKeys(Settings, frozen=True):
     controller_grpc_port: Annotated[
         Port,
         key(
-            "Port of the gRPC API, a distance like controllerRaftPort; without the key twice that of Raft. It does not "
-            "move the Raft ports.",
+            "Port of the gRPC API, at [the same distance](#ports-of-the-members) from the remoting port at all "
+            "members.",
             default="remoting port + 2",
             set_by=OPERATOR,
         ),
@@ -175,7 +174,7 @@ class ControllerKeys(Settings, frozen=True):
         int,
         msgspec.Meta(ge=1, le=1_000_000),
         key(
-            "Broker groups, cleaned ones included; brokers of more groups get no brokerId. 10,000 take 12 MB.",
+            "Broker groups, cleaned ones included (10,000 take 12 MB); brokers of more groups get no brokerId.",
         ),
     ] = 10_000
     max_connections: Annotated[
@@ -201,8 +200,8 @@ class ControllerKeys(Settings, frozen=True):
     raft_election_timeout_max_ms: Annotated[
         Millis,
         key(
-            "The longest election timeout, while members are held up by too little processor, slow disks or a slow "
-            "network: 1.5 times the longest delay of the last minute, up to this."
+            "The longest election timeout, [for members that are held up]"
+            "(architecture.md#election-time-outs-and-leases) by too little processor, slow disks or a slow network."
         ),
     ] = LONGEST_ELECTION_MS
     raft_snapshot_entries: Annotated[int, msgspec.Meta(ge=100), key("Entries of the log between two snapshots.")] = (

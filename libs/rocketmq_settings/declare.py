@@ -79,4 +79,4 @@ NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-HOME: Final = key("Java's installation folder.", without_effect=True)
+HOME: Final = key("Java finds its installation folder with it.", without_effect=True)

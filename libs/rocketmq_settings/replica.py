@@ -49,7 +49,7 @@ class ReplicaKeys(Settings, frozen=True):
     broker_ip1: Annotated[
         str,
         key(
-            "Address that clients and controllers use. Of several, `10.0.0.7,fd00::7`, brokerIPFamily takes one.",
+            "Address that clients and controllers use; of several, `10.0.0.7,fd00::7`, the one of brokerIPFamily.",
             default="this host's own address",
             set_by=OPERATOR,
         ),
@@ -85,13 +85,17 @@ class ReplicaKeys(Settings, frozen=True):
     ] = True
     broker_id: Annotated[
         int,
-        key("Without controllers 0 for the master, another one for each slave. Controllers give it.", set_by=OPERATOR),
+        key(
+            "With enableControllerMode=false 0 for the master and another number for each slave; else the controllers "
+            "give it.",
+            set_by=OPERATOR,
+        ),
     ] = 0
     broker_role: Annotated[
         Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"],
         key(
-            "Without controllers SLAVE for all but brokerId 0. With durability=relaxed an ASYNC_MASTER waits for no "
-            "copies. Controllers decide it.",
+            "With enableControllerMode=false SLAVE for all except brokerId 0, whose value says "
+            "[what PUT_OK promises](architecture.md#a-group-without-controllers); else the controllers decide it.",
             set_by=OPERATOR,
         ),
     ] = "ASYNC_MASTER"
@@ -106,8 +110,8 @@ class ReplicaKeys(Settings, frozen=True):
     broker_heartbeat_interval: Annotated[
         Millis,
         key(
-            "Time between two heartbeats: the sidecar's to the controllers (at most a quarter of the lease is used), "
-            "and the broker's to the name servers (at most a third of brokerNotActiveTimeoutMillis).",
+            "Time between two heartbeats to the controllers (at most a quarter of the lease) and to the name servers "
+            "(at most a third of brokerNotActiveTimeoutMillis).",
             set_by="spec.failover.heartbeatIntervalMs",
         ),
     ] = 1000

@@ -62,8 +62,8 @@ class SidecarKeys(ReplicaKeys, frozen=True):
     broker_lease_timeout_ms: Annotated[
         LeaseMillis,
         key(
-            "Duration of the [write lease](architecture.md#the-write-lease). It is less than "
-            "controllerHeartBeatTimeoutMills and the controllers' brokerSuspectTimeoutMs, and at most "
+            "Duration of the [write lease](architecture.md#the-write-lease), less than controllerHeartBeatTimeoutMills "
+            "and the controllers' brokerSuspectTimeoutMs, and at most "
             f"{LONGEST_WRITE_LEASE_MS} with durability=relaxed.",
             set_by="spec.failover.leaseTimeoutMs",
         ),
@@ -107,7 +107,7 @@ class SidecarKeys(ReplicaKeys, frozen=True):
         str,
         key(
             "File with the secret of the group, at least 16 bytes: its replicas "
-            "[authenticate each other](security.md#replication) with it. Official brokers cannot.",
+            "[authenticate each other](security.md#replication) with it, which official brokers cannot.",
             default="none",
             set_by="spec.replicationSecretName",
         ),
