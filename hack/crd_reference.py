@@ -7,7 +7,8 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ EXAMPLES = (
     "controller-embedded",
 )
 
+CELL = 120
+"""Characters of a description that a cell of a table takes whole."""
+
 Schema = dict[str, Any]  # YAML
 
 HEAD = """\
@@ -31,9 +35,9 @@ HEAD = """\
 # The resources
 
 Three kinds of the API group `rocketmq-ha.io`, version `v1alpha1`, all namespaced. `kubectl get rocketmq` lists them
-all, `kubectl explain brokergroup.spec` prints this page's tables. The API server refuses what breaks a rule, with the
-rule's message; problems that only the cluster shows (a controller that does not exist, a volume that cannot grow) are
-in `status.conditions`.
+all, `kubectl explain brokergroup.spec` prints their descriptions. Of a long one the tables have the first sentence and
+a link to [the whole](#fields-in-detail). The API server refuses what breaks a rule, with the rule's message; problems
+that only the cluster shows (a controller that does not exist, a volume that cannot grow) are in `status.conditions`.
 """
 
 ANNOTATIONS = {
@@ -41,8 +45,8 @@ ANNOTATIONS = {
         "a new value restarts the replicas one by one, the master last (`kubectl rocketmq restart`)"
     ),
     "rocketmq-ha.io/rebuild": (
-        "names a pod: its volumes are emptied and filled again from the others, then the annotation is removed"
-        " (`kubectl rocketmq rebuild`). Refused with a condition for the master, or without another replica in sync"
+        "names a pod, whose volumes are [emptied and filled again from the others](operations.md#rebuild-one-replica)"
+        " (`kubectl rocketmq rebuild`)"
     ),
 }
 """On a BrokerGroup."""
@@ -64,11 +68,45 @@ def main() -> int:
 def page() -> str:
     """The whole file."""
     crds = [yaml.safe_load((ROOT / "crds" / f"{name}.yaml").read_text()) for name in KINDS]
-    parts = [HEAD, *(kind(crd) for crd in crds)]
-    return "\n".join(parts)
+    details = Details()
+    return "\n".join([HEAD, *(kind(crd, details) for crd in crds), *details.lines()])
 
 
-def kind(crd: Schema) -> str:
+class Details:
+    """The descriptions that are too long for a cell. Kinds whose fields have the same one share its section."""
+
+    def __init__(self) -> None:
+        self._headings: dict[tuple[str, str], str] = {}
+        """By path and text."""
+        self._lines: list[str] = ["## Fields in detail", ""]
+
+    def cell(self, kind_name: str, path: str, field: Schema) -> str:
+        """The description, or its first sentence and where the whole is."""
+        text: str = field["description"]
+        first, _, rest = text.partition(". ")
+        if len(text) <= CELL or not rest:
+            return _cell(text)
+        if (path, text) not in self._headings:
+            self._add(
+                f"{path} of a {kind_name}" if any(path == other for other, _ in self._headings) else path, path, field
+            )
+        anchor = re.sub(r"[^a-z0-9 -]", "", self._headings[path, text].lower()).replace(" ", "-")
+        return f"{_cell(first)} ([more](#{anchor}))."
+
+    def lines(self) -> list[str]:
+        """The chapter."""
+        return self._lines
+
+    def _add(self, heading: str, path: str, field: Schema) -> None:
+        text: str = field["description"]
+        self._headings[path, text] = heading
+        named = "|".join(map(str, field.get("enum", ()))) or "[A-Z][A-Za-z]+"  # the types of a condition are no enum
+        general, *choices = re.split(rf"(?<=\.) (?=(?:{named}): )", text)
+        bullets = [re.sub(r"^(\w+): ", r"* `\1`: ", _cell(choice)) for choice in choices]
+        self._lines += [f"### {heading}", _cell(general), *(["", *bullets] if bullets else []), ""]
+
+
+def kind(crd: Schema, details: Details) -> str:
     """The chapter of one kind."""
     names = crd["spec"]["names"]
     [version] = crd["spec"]["versions"]
@@ -82,7 +120,7 @@ def kind(crd: Schema) -> str:
         f"{head} {_examples(names['kind'])}",
         "",
         "### spec",
-        *table(spec, "", ("field", "type", "default", "meaning")),
+        *table(spec, partial(details.cell, names["kind"]), ("field", "type", "default", "meaning")),
         "",
         "### Rules",
         "| where | refused with |",
@@ -97,7 +135,7 @@ def kind(crd: Schema) -> str:
         ", ".join(f"`{name}`{_instead(rule)}" for name, rule in reserved(spec)) + ".",
         "",
         "### status",
-        *table(status, "", ("field", "type", "", "meaning")),
+        *table(status, partial(details.cell, names["kind"]), ("field", "type", "", "meaning")),
         "",
         "### Columns",
         "| column | shown | value | meaning |",
@@ -119,12 +157,12 @@ def annotations() -> Iterator[str]:
     yield ""
 
 
-def table(schema: Schema, path: str, heads: tuple[str, str, str, str]) -> list[str]:
+def table(schema: Schema, meaning: Callable[[str, Schema], str], heads: tuple[str, str, str, str]) -> list[str]:
     """One line per field below `schema`, nested ones by their path; the column without a head is left out."""
     shown = [head for head in heads if head]
     lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
-    for name, field, needed in fields(schema, path):
-        cells = [_code(name), type_of(field), _default(field, needed=needed), _cell(field["description"])]
+    for name, field, needed in fields(schema, ""):
+        cells = [_code(name), type_of(field), _default(field, needed=needed), meaning(name, field)]
         lines.append("| " + " | ".join(cell for cell, head in zip(cells, heads, strict=True) if head) + " |")
     return lines
 

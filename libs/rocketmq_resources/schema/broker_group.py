@@ -127,9 +127,9 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     engine: Annotated[
         Engine,
         field(
-            "What runs in the broker's container. native: rocketmq-broker of this project, replicated by its sidecar; "
-            "apache: an official Apache RocketMQ 5 broker, which replicates itself and is elected by our controllers. "
-            "Cannot change.",
+            "What runs in the broker's container. Cannot change. native: rocketmq-broker of this project, replicated "
+            "by its sidecar. apache: an official Apache RocketMQ 5 broker, which replicates itself and is elected by "
+            "our controllers.",
             rules=(fixed("engine cannot change: create another group and move the producers to it"),),
         ),
     ] = ENGINE
@@ -185,12 +185,11 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     durability: Annotated[
         Durability,
         field(
-            "strict: a message is acknowledged when every member of the SyncStateSet, at least two, has it in memory; "
-            "acknowledged messages survive any failover. After a power cut of some members the group waits for one "
-            "that kept everything. A power cut of all loses what the default flushDiskType, ASYNC_FLUSH, has not "
-            "synced (half a second); with SYNC_FLUSH in config it loses nothing. relaxed: "
-            "RocketMQ's keys in config decide (allAckInSyncStateSet, inSyncReplicas); by default a message is "
-            "acknowledged when the master has it."
+            "When a message is acknowledged. strict: when every member of the SyncStateSet, at least two, has it in "
+            "memory. It then survives any failover. After a power cut of some members the group waits for one that "
+            "kept everything. A power cut of all loses what the default flushDiskType, ASYNC_FLUSH, has not synced "
+            "(half a second); with SYNC_FLUSH in config it loses nothing. relaxed: when RocketMQ's keys in config say "
+            "so (allAckInSyncStateSet, inSyncReplicas), by default when the master has it."
         ),
     ] = DURABILITY
     min_in_sync_replicas: Annotated[
@@ -203,11 +202,12 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     acting_master: Annotated[
         ActingMaster,
         field(
-            "What happens to consumers while the group has no master and none can be elected. off (in quotes: YAML "
-            "reads the bare word as false): they wait. reads: the slave with the lowest brokerId serves them; messages "
-            "are refused, and delayed ones wait. readsAndEscape: as reads, and delayed messages that are due go to a "
-            "master of another group that has their topic. Needs name servers that show it: those of this operator "
-            "do, others with supportActingMaster=true. A change restarts the replicas one by one, the master last."
+            "What happens to consumers while the group has no master and none can be elected. Values other than off "
+            "need name servers that show an acting master: those of this operator do, others with "
+            "supportActingMaster=true. A change restarts the replicas one by one, the master last. off: consumers "
+            "wait. Write it in quotes, because YAML reads the bare word as false. reads: the slave with the lowest "
+            "brokerId serves consumers; messages are refused, and delayed ones wait. readsAndEscape: as reads, and "
+            "delayed messages that are due go to a master of another group that has their topic."
         ),
     ] = "off"
     storage: Annotated[BrokerStorage, field("The volumes of each replica.")] = BrokerStorage()
@@ -231,7 +231,7 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
         tuple[Priority, ...],
         Meta(max_length=9),
         field(
-            "Preference as master by the number of the pod: the first entry is that of pod 0. Among replicas that are "
+            "Preference as master of each pod: the first entry is that of pod 0. Among replicas that are "
             "equally up to date the one with the lowest number is elected (brokerElectionPriority); replicas without "
             "an entry come last."
         ),
@@ -256,25 +256,25 @@ class BrokerGroupSpec(Spec, frozen=True, rename="camel", kw_only=True):
     update_strategy: Annotated[
         UpdateStrategy,
         field(
-            "How a change that needs a restart reaches the master. unsupervised: the operator switches over and "
-            "restarts the old master last; supervised: the operator restarts the slaves, and the master only after a "
-            "user has switched over. With failover.mode none nothing switches over: the master restarts last, or when "
-            "a user deletes its pod."
+            "How a change that needs a restart reaches the master. With failover.mode none nothing switches over: "
+            "the master restarts last, or when a user deletes its pod. unsupervised: the operator switches over and "
+            "restarts the old master last. supervised: the operator restarts the slaves, and the master only after a "
+            "user has switched over."
         ),
     ] = "unsupervised"
     replication_secret_name: Annotated[
         ObjectName | None,
         field(
             "Secret of this namespace with the key replication.secret, by which replicas authenticate each other "
-            "before they replicate; absent: the operator creates one. For engine native. Cannot change."
+            "before they replicate; absent means that the operator creates one. For engine native. Cannot change."
         ),
     ] = None
     grpc_tls_secret_name: Annotated[
         ObjectName | None,
         field(
             "Secret of this namespace with tls.crt, tls.key and ca.crt, the certificate for the pods' names "
-            "(*.NAME.NAMESPACE.svc): the sidecars' gRPC then accepts only clients with a certificate of that "
-            "authority. The operator, the plugin and the verification use the same Secret. Absent: gRPC without TLS."
+            "(*.NAME.NAMESPACE.svc); absent means gRPC without TLS. The sidecars' gRPC then accepts only clients with "
+            "a certificate of that authority. The operator, the plugin and the verification use the same Secret."
         ),
     ] = None
     verification: Annotated[

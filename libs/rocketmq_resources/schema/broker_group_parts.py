@@ -66,7 +66,7 @@ class BrokerStorage(msgspec.Struct, frozen=True, rename="camel"):
         ReclaimPolicy,
         field(
             "What happens to volumes when the group is deleted or scaled down. Retain: they are kept, and a group of "
-            "the same name uses them again; Delete: they are deleted."
+            "the same name uses them again. Delete: they are deleted."
         ),
     ] = "Retain"
     commit_log: Annotated[
@@ -111,9 +111,10 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     mode: Annotated[
         FailoverMode,
         field(
-            "automatic: the controllers elect another master. none: RocketMQ's master/slave deployment without "
-            "controllers. The replica of pod 0 is always master; while it is away, messages are refused, and a slave "
-            "may act for it (actingMaster). A rolling update restarts it last. Native engine. Cannot change.",
+            "What happens when the master fails. Cannot change. automatic: the controllers elect another master. "
+            "none: RocketMQ's master/slave deployment without controllers, for engine native. The replica of pod 0 is "
+            "always master; while it is away, messages are refused, and a slave may act for it (actingMaster). A "
+            "rolling update restarts it last.",
             rules=(
                 fixed(
                     "failover.mode cannot change: ids and epochs of the replicas' logs differ; create another group "
@@ -125,15 +126,15 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     lease_timeout_ms: Annotated[
         LeaseMillis,
         field(
-            "How long a master needs no further answer from the controllers. With durability relaxed it then refuses "
-            "messages; strict, it continues as long as every member of the SyncStateSet acknowledges. Should be less "
-            "than the controllers' brokerSuspectTimeoutMs; at most "
-            f"{LONGEST_WRITE_LEASE_MS} with durability relaxed. Native engine."
+            "How long a master needs no further answer from the controllers. For engine native. With durability relaxed "
+            "it then refuses messages; with strict it continues as long as every member of the SyncStateSet "
+            "acknowledges. It should be less than the controllers' brokerSuspectTimeoutMs, and is at most "
+            f"{LONGEST_WRITE_LEASE_MS} with durability relaxed."
         ),
     ] = LEASE_MS
     hang_timeout_ms: Annotated[
         HangMillis,
-        field("How long a broker process may not respond before it counts as dead. Native engine."),
+        field("How long a broker process may not respond before it counts as dead. For engine native."),
     ] = HANG_MS
     heartbeat_interval_ms: Annotated[
         HeartbeatMillis,

@@ -33,11 +33,11 @@ class BrokerGroupCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (all that this generation of the spec asks for was carried out, the group takes messages, every "
-                "replica in sync), Available (takes messages), ActingMaster (there is no master, and a slave serves "
-                "consumers), SyncStateSetHealthy (as many in sync as wanted), LogsAligned (the last comparison found "
-                "no difference), Progressing (a change is under way), Paused, Degraded (something is missing or was "
-                "refused)."
+                "What the condition is about. Ready: all that this generation of the spec asks for was carried out, "
+                "the group takes messages, and every replica is in sync. Available: the group takes messages. "
+                "ActingMaster: there is no master, and a slave serves consumers. SyncStateSetHealthy: as many replicas "
+                "are in sync as wanted. LogsAligned: the last comparison found no difference. Progressing: a change is "
+                "under way. Paused: spec.paused is true. Degraded: something is missing or was refused."
             ),
         ]
     ]

@@ -102,8 +102,8 @@ class Scheduling(msgspec.Struct, frozen=True, rename="camel"):
         AntiAffinity,
         field(
             "Whether two pods of this resource may share a node (or another domain that topologyKey names). "
-            "preferred: apart where possible; required: never together, and a pod without a node of its own stays "
-            "Pending; none: no rule."
+            "preferred: they are apart where possible. required: they are never together, and a pod without a node of "
+            "its own stays Pending. none: there is no rule."
         ),
     ] = "preferred"
     topology_key: Annotated[

@@ -73,7 +73,7 @@ class ControllerStorage(msgspec.Struct, frozen=True, rename="camel"):
         ReclaimPolicy,
         field(
             "What happens to the volumes when the ControllerCluster is deleted. Retain: they are kept, and a "
-            "ControllerCluster of the same name uses them again; Delete: they are deleted, and with them the record of "
+            "ControllerCluster of the same name uses them again. Delete: they are deleted, and with them the record of "
             "which replicas may become master."
         ),
     ] = "Retain"
@@ -164,15 +164,15 @@ class ControllerClusterSpec(Spec, frozen=True, rename="camel", kw_only=True):
     raft_secret_name: Annotated[
         ObjectName | None,
         field(
-            "Secret of this namespace with the key raft.secret, which all members share; absent: the operator creates "
-            "one. Cannot change."
+            "Secret of this namespace with the key raft.secret, which all members share; absent means that the operator "
+            "creates one. Cannot change."
         ),
     ] = None
     grpc_tls_secret_name: Annotated[
         ObjectName | None,
         field(
-            "Secret of this namespace with tls.crt, tls.key and ca.crt: gRPC then accepts only clients with a "
-            "certificate of that authority. Absent: gRPC without TLS."
+            "Secret of this namespace with tls.crt, tls.key and ca.crt; absent means gRPC without TLS. gRPC then "
+            "accepts only clients with a certificate of that authority."
         ),
     ] = None
     resources: Annotated[
@@ -208,9 +208,9 @@ class ControllerClusterCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (all that this generation of the spec asks for was carried out, every member connected), "
-                "Available (a leader and a majority), Progressing (a change is under way), Paused, Degraded (something "
-                "is missing or was refused)."
+                "What the condition is about. Ready: all that this generation of the spec asks for was carried out, "
+                "and every member is connected. Available: there is a leader with a majority. Progressing: a change "
+                "is under way. Paused: spec.paused is true. Degraded: something is missing or was refused."
             ),
         ]
     ]

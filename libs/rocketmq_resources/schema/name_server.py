@@ -63,9 +63,9 @@ class NameServerCondition(Condition, total=False):
         Annotated[
             ConditionType,
             field(
-                "Ready (all that this generation of the spec asks for was carried out, every replica ready), Available "
-                "(one replica ready), Progressing (a change is under way), Paused, Degraded (something is missing or "
-                "was refused)."
+                "What the condition is about. Ready: all that this generation of the spec asks for was carried out, "
+                "and every replica is ready. Available: one replica is ready. Progressing: a change is under way. "
+                "Paused: spec.paused is true. Degraded: something is missing or was refused."
             ),
         ]
     ]
