@@ -31,17 +31,14 @@ TOPIC = f"ledger-{BROKER_NAME}"
 LEDGER = Path("/tmp/ledger")
 FAILURES = Path("/tmp/failures")
 REPLICAS = int(os.environ["REPLICAS"])
-LANES = 4
+LANES = int(os.environ["LANES"])
 PATIENCE = 0.5
 """Seconds that one send may take; a hung master costs so much once."""
 PAUSE = 0.01
 READ_SECONDS = 60.0
 READ_AGAIN_SECONDS = 20.0
-PACE = 0.1
-"""Seconds that each of the lanes rests after a send: together they send 40 messages a second, which see a gap of 25 ms.
-
-A report reads all of them, and at 200 a second the last ones of a session took most of a minute.
-"""
+PACE = float(os.environ["PACE"])
+"""Seconds that each of the lanes rests after a send."""
 
 
 async def run() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from e2e.kit.cluster import Cluster
-from e2e.kit.group import PATIENCE, Group
+from e2e.kit.group import LANES, PACE, PATIENCE, Group
 from e2e.kit.images import REPOSITORY, TAG
 from e2e.kit.tools import helm
 
@@ -38,12 +38,12 @@ class Installation(msgspec.Struct, frozen=True):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def loaded(self, name: str, *, patience: float = PATIENCE) -> Group:
+    def loaded(self, name: str, *, patience: float = PATIENCE, lanes: int = LANES, pace: float = PACE) -> Group:
         """A group that is applied already: waits until it is whole, then loads it."""
         group = Group(self.cluster, self.namespace, name, patience=patience)
         group.whole()
         server = self.cluster.json("-n", self.namespace, "get", "nameserver", "main")
-        group.start_load(server["status"]["namesrvAddr"], self.tester)
+        group.start_load(server["status"]["namesrvAddr"], self.tester, lanes=lanes, pace=pace)
         group.start_chaos(self.chaos_namespace, self.tester)
         return group
 
