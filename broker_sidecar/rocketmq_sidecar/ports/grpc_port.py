@@ -33,7 +33,14 @@ from rocketmq_sidecar.settings import SidecarSettings
 log = structlog.get_logger(__name__)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["SidecarAdmin"].full_name
-LIMITS = GrpcLimits(max_connections=100, max_rpcs=200, max_watches=50, max_message_bytes=1024 * 1024)
+LIMITS = GrpcLimits(
+    max_connections=100,
+    max_connections_of_host=25,
+    max_rpcs=200,
+    max_rpcs_of_host=50,
+    max_watches=50,
+    max_message_bytes=1024 * 1024,
+)
 """Enough for an operator and some tools; epoch files of 1000 lines fit."""
 
 TIMEOUT_MILLIS = 5_000

@@ -47,7 +47,7 @@ class GrpcApi:
             limit=limits.max_watches,
         )
         admin = ControllerAdmin(service, heartbeats, self.watches, max_message_bytes=limits.max_message_bytes)
-        self._server = GrpcServer(
+        self.server = GrpcServer(
             host=settings.controller_listen_host or "::",
             port=settings.grpc_port,
             services={SERVICE: lambda server: add_ControllerAdminServicer_to_server(admin, server)},
@@ -63,14 +63,14 @@ class GrpcApi:
         Raises:
             OSError: it cannot be bound.
         """
-        await self._server.start()
+        await self.server.start()
 
     async def stop(self) -> None:
         """End the watches, let rpcs under way end, close the port. Harmless if not started."""
-        self._server.announce_end()
+        self.server.announce_end()
         self.watches.end_all(End.STOPPING)
-        await self._server.stop()
+        await self.server.stop()
 
     def refresh(self) -> None:
         """Bring watchers and health up to date; runs each `grpc_server.REFRESH_PERIOD`."""
-        self._server.refresh()
+        self.server.refresh()

@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from rocketmq_formats.addresses import format_address
+from rocketmq_runtime.grpc.connection_shares import ConnectionShares
 from rocketmq_runtime.grpc.health import HealthService
 from rocketmq_runtime.grpc.requests import GuardRequests
 
@@ -30,11 +31,14 @@ GRACE = 0.5
 class GrpcLimits:
     """Bounds of what strangers can use of a server."""
 
-    max_connections: int = 2000
+    max_connections: int = 500
+    """gRPC takes some 23 KiB for each, and keeps them for the next ones."""
+    max_connections_of_host: int = 100
+    """Above it the longest silent are closed within a second, so that no host takes all. Port-forwards are one host."""
     max_rpcs: int = 4000
     """At once, watches included."""
     max_rpcs_of_host: int = 500
-    """At once, of one host; less than the other bounds, so that no host takes all. Port-forwards are one host."""
+    """At once, of one host; likewise."""
     max_metadata_bytes: int = 8 * 1024
     """Headers of one rpc."""
     max_watches: int = 1000
@@ -68,13 +72,14 @@ class GrpcServer:
             ready: what /readyz says; None: serving.
             on_refresh: called each REFRESH_PERIOD, while it serves.
         """
-        self._address = format_address(host, port)
+        self._address, self._port = format_address(host, port), port
         self._services = services
         self._ready, self._on_refresh = ready, on_refresh
         self._credentials = credentials
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._health = HealthService(tuple(services), max_watches=limits.max_watches)
+        self.shares = ConnectionShares(limits.max_connections_of_host)
         self._server: aio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -119,12 +124,14 @@ class GrpcServer:
             raise OSError(f"gRPC cannot listen on {self._address}: {error}") from error
         self._server = server
         await server.start()
+        self.shares.start(self._port)
         self._tick()
 
     def announce_end(self) -> None:
         """Not serving from now on; watches of health get this status and end."""
         if self._timer is not None:
             self._timer.cancel()
+        self.shares.stop()
         self._health.stop()
 
     async def stop(self) -> None:

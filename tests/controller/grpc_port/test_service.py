@@ -9,13 +9,16 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from structlog.testing import capture_logs
 
 from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
-from rocketmq_controller.ports.grpc_port import SERVICE
+from rocketmq_controller.ports.grpc_port import LIMITS, SERVICE
 from rocketmq_runtime.grpc import server as grpc_server
+from rocketmq_runtime.grpc.connection_shares import Connection, above_share
 from rocketmq_runtime.grpc.host_quota import HostQuota, QuotaExceededError
 from rocketmq_runtime.grpc.server import GrpcLimits
+from rocketmq_sidecar.ports.grpc_port import LIMITS as SIDECAR_LIMITS
 from tests.controller.grpc_kit import Door, open_door, refused
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
@@ -140,15 +143,52 @@ def test_shares_are_counted_by_host() -> None:
 
 async def test_connections_are_bounded(tmp_path: Path) -> None:
     async with open_door(tmp_path, limits=GrpcLimits(max_connections=2)) as door:
-        open_ones = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(2)]
-        for reader, writer in open_ones:
-            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-            assert await reader.readexactly(9)  # its settings: it is in
+        open_ones = [await http2(door) for _ in range(2)]
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         assert await reader.read() == b""
         for _, open_writer in (*open_ones, (reader, writer)):
             open_writer.close()
             await open_writer.wait_closed()
+
+
+async def test_one_host_does_not_keep_the_connections(tmp_path: Path) -> None:
+    """Whether they call or not: those above a host's share are closed."""
+    async with open_door(tmp_path, limits=GrpcLimits(max_connections=4, max_connections_of_host=2)) as door:
+        held = [await http2(door) for _ in range(4)]
+        with capture_logs() as lines:
+            await door.api.server.shares.sweep()
+        assert [line["closed"] for line in lines] == [2]
+        ends = {asyncio.ensure_future(reader.read()) for reader, _ in held}
+        while len(closed := {end for end in ends if end.done()}) < 2:
+            await asyncio.wait(ends - closed, return_when=asyncio.FIRST_COMPLETED)
+        _, other = await http2(door, "127.0.0.2")
+        await door.api.server.shares.sweep()
+        assert len([end for end in ends if end.done()]) == 2
+        for writer in (*(writer for _, writer in held), other):
+            writer.close()
+        await asyncio.gather(*ends)
+
+
+def test_the_longest_silent_of_a_host_are_closed() -> None:
+    addresses = ["10.0.0.1:80", "10.0.0.1:81", "[2001:db8::1]:80", "[2001:db8::2]:80", "[::ffff:10.0.0.1]:82"]
+    found = [Connection(number, address, silent=number) for number, address in enumerate(addresses)]
+    assert [one.descriptor for one in above_share(found, 1)] == [4, 1, 3]
+    assert above_share(found, 3) == []
+
+
+@pytest.mark.parametrize("limits", [LIMITS, SIDECAR_LIMITS], ids=["controller", "sidecar"])
+def test_no_host_takes_more_than_a_quarter(limits: GrpcLimits) -> None:
+    assert 4 * limits.max_rpcs_of_host <= limits.max_rpcs
+    assert 4 * limits.max_connections_of_host <= limits.max_connections
+
+
+async def http2(door: Door, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection from `host` that is in."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port, local_addr=(host, 0))
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+    head = await reader.readexactly(9)
+    await reader.readexactly(int.from_bytes(head[:3]))  # its settings
+    return reader, writer
 
 
 async def test_silent_connections_make_room_for_others(tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""Closes connections of a gRPC port whose host has more than its share: gRPC itself knows only a bound for all hosts.
+Used by `server`.
+
+gRPC tells nobody about its connections and closes none on request, but their sockets are descriptors of this process.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from rocketmq_formats.addresses import format_address
+from rocketmq_runtime import background
+from rocketmq_runtime.log_limiter import LogLimiter
+from rocketmq_runtime.remoting.hosts import host_of
+
+log = structlog.get_logger(__name__)
+
+PERIOD: Final = 1.0
+"""Seconds between two looks: so long may one host keep others out, until a part of its connections is closed."""
+LOOKED_AT: Final = 100
+"""Descriptors in one turn of the event loop: a millisecond."""
+LOG_SECONDS: Final = 60.0
+_DESCRIPTORS: Final = Path("/dev/fd")
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+_LAST_DATA_RECV: Final = 52
+"""Where `struct tcp_info` has the milliseconds since the last data came."""
+
+
+class Connection(NamedTuple):
+    descriptor: int
+    address: str
+    """Of the peer."""
+    silent: int
+    """Milliseconds."""
+
+
+class ConnectionShares:
+    """One per port; used in the event loop only."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: connections of one host."""
+        self._limit = limit
+        self._port = 0
+        self._may_log = LogLimiter(time.monotonic, LOG_SECONDS)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, port: int) -> None:
+        """Look at the connections of `port` each PERIOD."""
+        self._port = port
+        self._task = background.start(self._run(), f"connections of gRPC port {port}")
+
+    def stop(self) -> None:
+        """Harmless if not started."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def sweep(self) -> None:
+        """Close what is above the share of each host."""
+        found = []
+        for number, descriptor in enumerate(_descriptors(), 1):
+            if number % LOOKED_AT == 0:
+                await asyncio.sleep(0)
+            opened = _socket_of(descriptor, self._port)
+            if opened is not None:
+                with opened:
+                    found.append(Connection(descriptor, _peer(opened), _silent(opened)))
+        above = above_share(found, self._limit)
+        for connection in above:
+            opened = _socket_of(connection.descriptor, self._port)
+            if opened is not None:
+                with opened:
+                    if _peer(opened) == connection.address:  # not another one since
+                        opened.shutdown(socket.SHUT_RDWR)
+        if above and self._may_log("share"):
+            log.warning("gRPC connections closed: their hosts have too many", closed=len(above), limit=self._limit)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD)
+            await self.sweep()
+
+
+def above_share(connections: Iterable[Connection], limit: int) -> list[Connection]:
+    """What to close so that no host has more than `limit`: the longest silent of each."""
+    by_host: dict[str, list[Connection]] = defaultdict(list)
+    for connection in connections:
+        by_host[host_of(connection.address)].append(connection)
+    closed = []
+    for its in by_host.values():
+        its.sort(key=lambda one: one.silent, reverse=True)
+        closed += its[: max(len(its) - limit, 0)]
+    return closed
+
+
+def _descriptors() -> list[int]:
+    return [int(path.name) for path in _DESCRIPTORS.iterdir()]
+
+
+def _socket_of(descriptor: int, port: int) -> socket.socket | None:
+    """A duplicate of the descriptor, to be closed, if it is a connection to `port`: what it was a moment ago may have
+    ended, and its number been given to something else."""
+    try:
+        duplicate = os.dup(descriptor)
+    except OSError:
+        return None
+    try:
+        opened = socket.socket(fileno=duplicate)
+    except OSError:
+        os.close(duplicate)
+        return None
+    if opened.family in _FAMILIES and opened.getsockname()[1] == port and _peer(opened):
+        return opened
+    opened.close()
+    return None
+
+
+def _peer(opened: socket.socket) -> str:
+    """Address, "" of one that has ended or listens."""
+    try:
+        return format_address(*opened.getpeername()[:2])
+    except OSError:
+        return ""
+
+
+def _silent(opened: socket.socket) -> int:
+    """Milliseconds; 0 where the system does not say."""
+    with suppress(OSError, AttributeError, struct.error):
+        info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        return int(struct.unpack_from("I", info, _LAST_DATA_RECV)[0])
+    return 0
