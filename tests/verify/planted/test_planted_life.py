@@ -101,6 +101,19 @@ def test_no_life_of_a_group_raises_an_alarm(seed: int, strict: bool, replicas: i
         marks = run.marks
 
 
+@pytest.mark.parametrize(("seed", "strict", "replicas", "every"), [(10056, False, 2, 5), (10718, False, 4, 2)])
+def test_what_is_equal_again_when_it_is_read_is_no_finding(seed: int, strict: bool, replicas: int, every: int) -> None:
+    """A log that was cut and copied again while everything was read again."""
+    life = Life(Group(replicas, strict=strict), seed)
+    for _ in range(60):
+        life.step()
+    marks = verify(life.group.replicas).marks
+    for _ in range(4):
+        run = verify(life.group.replicas, meanwhile=life.step, every=every, marks=marks, full=True)
+        assert not [one for one in run.findings if one.severity is Severity.MISMATCH]
+        marks = run.marks
+
+
 @deterministic
 @given(seed=st.integers(0, 10**6), every=st.integers(1, 7))
 def test_a_strict_group_under_load_has_no_finding_at_all(seed: int, every: int) -> None:

@@ -139,7 +139,7 @@ def _records(
                 if found is None:
                     break
                 end = found.extent.end
-                if found.extent.start not in done:
+                if found.extent.start not in done and _differs(found, lineage):
                     done.add(found.extent.start)
                     finding = _finding(lineage, found, offset)
                     findings.append(finding)
@@ -171,9 +171,18 @@ def _ends(lineage: Lineage, reported: Sequence[Finding]) -> Requests[list[Findin
             findings.append(found)
         elif found is not None and not any(finding.extent.meet(found.extent).length for finding in reported):
             copies = found.window.copies
-            first = first_difference(copies[end.replica], copies[end.partner]) or 0
-            findings.append(_finding(lineage, found, found.extent.start + first, copies))
+            if end.replica in copies and end.partner in copies:
+                first = first_difference(copies[end.replica], copies[end.partner])
+                if first is not None:
+                    findings.append(_finding(lineage, found, found.extent.start + first, copies))
     return findings
+
+
+def _differs(found: Found, lineage: Lineage) -> bool:
+    """Whether the copies still differ, now that they were read. A log that was cut and is copied again was not equal for
+    a while; the place stays a suspect, and the next run reads it."""
+    contents, compared = contents_of(found, lineage)
+    return len(grouped({replica: data[:compared] for replica, data in contents.items()})) > 1
 
 
 def _finding(lineage: Lineage, found: Found, difference: int, whole: dict[ReplicaName, bytes] | None = None) -> Finding:
