@@ -165,21 +165,17 @@ class _Job:
         """Check the log by itself, and consume queues."""
         request = self._request
         places = [place for place in request.places if place.name not in self._replicas.failed]
-        place = checks.witness(places, second, found)
-        if place is None:
-            return ()
+        witnesses = checks.witnesses(places, second, found)
         work = Work.of(what, second, request.options)
         known = reported_places(tally, found)
         if request.structure:
-            self._progress.phase(f"checking the structure of the log of {place.name}")
+            self._progress.phase("checking the structure of the log")
             self._checked = self._timed(
-                "structure", lambda: checks.check_structure(scanner, place, work, second, known=known)
+                "structure", lambda: checks.check_structure(scanner, witnesses, work, second, known=known)
             )
         if request.queues:
             self._progress.phase("checking consume queues")
-            queues = self._timed(
-                "queues", lambda: checks.check_queues(scanner, place, places, work, second, known=known)
-            )
+            queues = self._timed("queues", lambda: checks.check_queues(scanner, witnesses, work, second, known=known))
             self._checked = msgspec.structs.replace(
                 self._checked,
                 findings=(*self._checked.findings, *queues.findings),

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rocketmq_verify import job
-from rocketmq_verify.domain.findings import Kind
+from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group as HistoryGroup
@@ -151,6 +151,34 @@ def test_bytes_that_are_equally_wrong_everywhere(run: Runs, tmp_path: Path) -> N
         assert finding.kind is Kind.BAD_STRUCTURE
         assert finding.replicas == ("a", "b", "c")
         assert finding.first_difference == message.offset
+
+
+def test_a_record_that_ends_where_only_one_replica_has_bytes(run: Runs, tmp_path: Path) -> None:
+    behind = Group(strict=False).fill(40)
+    message = behind.put(500)
+    for slave in behind.slaves:
+        behind.copy(slave, message.body_start + 100 - message.offset)
+    behind.master.flip(message.body_start + 300)
+    done = run(save_all(behind, tmp_path)[::-1])
+    (finding,) = [one for one in done.findings if one.severity is Severity.MISMATCH]
+    assert (finding.kind, finding.replicas, finding.extent.start) == (Kind.BAD_STRUCTURE, ("a",), message.offset)
+
+
+def test_a_record_that_ended_behind_what_an_earlier_run_compared(run: Runs, tmp_path: Path) -> None:
+    """Its beginning was compared by the run before."""
+    group, history = Group(strict=False).fill(40), str(tmp_path / "history")
+    message = group.put(500)
+    part = message.offset + 300
+    for replica in group.replicas[1:]:
+        group.copy(replica, 300)
+    whole, group.master.end, group.master.confirm = group.master.end, part, part
+    assert run(save_all(group, tmp_path / "1"), history_path=history).verdict.result is Result.ALIGNED
+    group.master.end = group.master.confirm = whole
+    group.master.flip(message.body_start + 300)
+    group.sync()
+    done = run(save_all(group, tmp_path / "2"), history_path=history, sample=0.0)
+    (finding,) = done.findings
+    assert (finding.kind, finding.extent.start) == (Kind.BAD_STRUCTURE, message.offset)
 
 
 def test_a_replica_that_cannot_be_read(run: Runs, tmp_path: Path) -> None:

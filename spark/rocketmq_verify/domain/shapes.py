@@ -37,7 +37,7 @@ def bad_structure(found: Structure, lineage: Lineage, reported: Sequence[Extent]
                 replicas=names,
                 extent=Extent(everywhere[len(findings) - 1].extent.start, max(last.end, found.extent.end)),
                 epoch=lineage.epoch_at(last.start),
-                detail=f"{more} more places are not sound records, equally in {', '.join(names)}",
+                detail=f"{more} more places are not sound records, {_in(names)}",
             )
         )
     return findings
@@ -45,9 +45,14 @@ def bad_structure(found: Structure, lineage: Lineage, reported: Sequence[Extent]
 
 def _bad_structure(fault: Fault, lineage: Lineage) -> Finding:
     start = fault.extent.start
-    names = tuple(
-        sorted(zone.replica for zone in lineage.zones if zone.extent.meet(fault.extent).length == fault.extent.length)
-    )
+    lack = {
+        replica
+        for finding in lineage.findings
+        if finding.kind is Kind.MISSING_SEGMENT and finding.extent.meet(fault.extent).length
+        for replica in finding.replicas
+    }
+    here = {zone.replica for zone in lineage.zones if zone.extent.meet(fault.extent).length == fault.extent.length}
+    names = tuple(sorted(here - lack))
     return Finding(
         kind=Kind.BAD_STRUCTURE,
         replicas=names,
@@ -55,9 +60,15 @@ def _bad_structure(fault: Fault, lineage: Lineage) -> Finding:
         first_difference=start,
         segment=start - start % lineage.segment_size,
         epoch=lineage.epoch_at(start),
-        detail=f"no sound record from {start} to {fault.extent.end}, equally in {', '.join(names)}: {fault.detail} "
+        detail=f"no sound record from {start} to {fault.extent.end}, {_in(names)}: {fault.detail} "
         f"({fault.reason.value})",
     )
+
+
+def _in(names: Sequence[ReplicaName]) -> str:
+    if not names:
+        return "in no replica as a whole"
+    return f"in {names[0]}, which alone has these bytes" if len(names) == 1 else f"equally in {', '.join(names)}"
 
 
 def bad_queues(

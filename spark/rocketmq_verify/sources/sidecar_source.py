@@ -22,7 +22,15 @@ from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
-from rocketmq_verify.sources.source import GoneError, Opened, SourceError, SourceOptions, check_chunks, check_extent
+from rocketmq_verify.sources.source import (
+    UNSERVED,
+    GoneError,
+    Opened,
+    SourceError,
+    SourceOptions,
+    check_chunks,
+    check_extent,
+)
 
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 3.0
@@ -115,7 +123,12 @@ class SidecarSource(Opened):
     def _checked(self, part: Extent, until: int, **what: bool) -> Checks:
         rate = self._options.bytes_per_second
         wanted = Range(part.start, part.length)
-        return self._tried(lambda: self._reader.check(wanted, until, **what, bytes_per_second=rate))
+        try:
+            return self._tried(lambda: self._reader.check(wanted, until, **what, bytes_per_second=rate))
+        except SourceError as error:
+            if isinstance(error.__cause__, ApiError) and error.__cause__.status is grpc.StatusCode.UNIMPLEMENTED:
+                raise SourceError(self.name, UNSERVED) from error
+            raise
 
     def _decoded(self, text: bytes, kind: type[T]) -> T:
         try:

@@ -29,6 +29,9 @@ FILES: Final = "files"
 SIDECAR: Final = "sidecar"
 
 
+UNSERVED: Final = "its sidecar is of an older release and cannot check its log; update it"
+
+
 class SpecError(Exception):
     """The user's text does not name a log; the message says what would."""
 

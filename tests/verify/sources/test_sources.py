@@ -397,3 +397,16 @@ def test_calls_have_a_size(asking: Callable[..., SidecarSource]) -> None:
     most = sidecar_source.MAX_CALL // sources.MAX_CHUNK
     list(asking(reader).digests([chunk(n, sources.MAX_CHUNK) for n in range(most + 1)]))
     assert [len(asked) for asked in reader.asked] == [most, 1]
+
+
+def test_a_sidecar_that_cannot_check_is_named_by_its_age(asking: Callable[..., SidecarSource]) -> None:
+    class Old(Reader):
+        def check(self, *asked: object, **more: object) -> None:
+            raise error(grpc.StatusCode.UNIMPLEMENTED, RefusedError)
+
+    with pytest.raises(SourceError) as refused:
+        list(asking(Old()).structures(Extent(0, 9), 9, 1000))
+    assert refused.value.reason == sources.UNSERVED
+    with pytest.raises(SourceError) as refused:
+        asking(Old()).queues(Extent(0, 9), 9)
+    assert refused.value.reason == sources.UNSERVED

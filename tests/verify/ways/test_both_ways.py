@@ -108,6 +108,18 @@ def missing_file(group: Group, root: Path) -> None:
     log_file(root, "b", SEGMENT).unlink()
 
 
+def zeros_in_the_only_copy(group: Group, root: Path) -> None:
+    for name in "bc":
+        log_file(root, name, 0).unlink()
+    log_file(root, "a", 0).write_bytes(bytes(SEGMENT))
+
+
+def body_of_the_others_where_one_lacks_the_file(group: Group, root: Path) -> None:
+    log_file(root, "a", SEGMENT).unlink()
+    damaged = next(one for one in group.messages if one.offset > SEGMENT)
+    flip(group, root, "bc", damaged.body_start)
+
+
 def confirmed_tail_lost_in_all(group: Group, root: Path) -> None:
     end = group.messages[-4].offset
     for name in "abc":
@@ -137,6 +149,8 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (unit_behind_the_last_one, {Kind.QUEUE_MISMATCH}),
     (unit_with_other_tags, {Kind.QUEUE_MISMATCH}),
     (units_alike_in_all, {Kind.QUEUE_MISMATCH}),
+    (zeros_in_the_only_copy, {Kind.BAD_STRUCTURE}),
+    (body_of_the_others_where_one_lacks_the_file, {Kind.MISSING_SEGMENT, Kind.BAD_STRUCTURE}),
     (queues_deleted, {Kind.QUEUE_MISMATCH}),
     (queues_deleted_in_all, {Kind.QUEUE_MISMATCH}),
     (missing_file, {Kind.MISSING_SEGMENT}),
@@ -144,6 +158,14 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (confirmed_tail_lost_in_all, {Kind.LOST_CONFIRMED}),
     (confirmed_tail_lost_in_one, {Kind.LOST_COPY}),
 ]
+
+
+def test_only_replicas_that_have_the_bytes_are_named(tmp_path: Path) -> None:
+    group = Group().fill(60)
+    places = save_all(group, tmp_path)
+    body_of_the_others_where_one_lacks_the_file(group, tmp_path)
+    told = [one for one in verify(places).findings if one.kind is Kind.BAD_STRUCTURE]
+    assert [one.replicas for one in told] == [("b", "c")]
 
 
 @pytest.mark.parametrize(("damage", "kinds"), CASES, ids=[damage.__name__ for damage, _ in CASES])

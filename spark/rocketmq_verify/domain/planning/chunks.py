@@ -45,6 +45,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     full: bool
     new_bytes: int
     """Of the log (not times replicas) that no earlier run compared; every one is read."""
+    alone: tuple[Extent, ...] = ()
+    """What one replica alone has of what is read as a whole: nothing to compare, but it can be checked by itself."""
     old_bytes: int
     """Compared before; a sample of it is read, or all with `full`."""
 
@@ -123,7 +125,9 @@ def plan(
     """
     if not SMALLEST_CHUNK_SIZE <= chunk_size <= LARGEST_CHUNK_SIZE or chunk_size & (chunk_size - 1):
         raise ValueError(f"a chunk of {chunk_size} bytes: it has to be {CHUNK_SIZE_FORM}")
+    new = tuple(new)
     both = covered(zone.extent for zone in lineage.zones)
+    single = without((zone.extent for zone in lineage.zones), both)
     fresh = common(both, new)
     old = without(both, fresh)
     per_million = ALL if full else round(max(0.0, min(sample, 1.0)) * ALL)
@@ -140,6 +144,7 @@ def plan(
         full=full,
         new_bytes=sum(extent.length for extent in fresh),
         old_bytes=sum(extent.length for extent in old),
+        alone=single if full else common(single, new),
     )
 
 
