@@ -15,12 +15,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import structlog
@@ -71,6 +71,10 @@ _PATIENCE: Final = 10.0
 _LOG_FILE: Final = "LOG4J_CONFIGURATION_FILE"
 _LOG_LEVEL: Final = "spark.log.level"
 LOCAL: Final = {SHUFFLES: "2", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+Hook: TypeAlias = Callable[["sys.UnraisableHookArgs"], object]
+"""`sys.unraisablehook`."""
 
 
 class SessionError(Exception):
@@ -171,6 +175,7 @@ class Engine:
         if self._thread is not None:
             from pyspark import SparkContext  # noqa: PLC0415 - imported by the thread
 
+            sys.unraisablehook = without_lost_sockets(sys.unraisablehook)
             if self._spark is not None:
                 with suppress(Exception):  # it ends in any case, and its error explains nothing
                     self._spark.stop()
@@ -253,6 +258,20 @@ class Engine:
             kept = {} if self.options.verbose else {"stdout": log_file, "stderr": log_file}
             gateway = launch_gateway(conf, popen_kwargs=kept)  # type: ignore[no-untyped-call]  # as it is published
         SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+
+
+def without_lost_sockets(
+    hook: Callable[["sys.UnraisableHookArgs"], object],
+) -> Callable[["sys.UnraisableHookArgs"], object]:
+    """`hook` without what pyspark's objects say when they are collected after their JVM has ended: results that were
+    read in part, after Ctrl-C or SIGTERM."""
+
+    def kept(told: "sys.UnraisableHookArgs") -> None:
+        of = str(getattr(told.object, "__module__", ""))
+        if not (isinstance(told.exc_value, OSError) and of.partition(".")[0] == "pyspark"):
+            hook(told)
+
+    return kept
 
 
 def session_settings(options: SessionOptions, given: AbstractSet[str], *, has_master: bool) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Spark's settings, and who wins."""
 
+import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -88,3 +89,25 @@ def test_a_driver_without_executors_warns(monkeypatch: pytest.MonkeyPatch, maste
     assert len(logs) == told
     assert engine.trouble == ("no executor has started" if told else "")
     engine.stop()
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "told"),
+    [
+        ("pyspark.util", BrokenPipeError(32, "Broken pipe"), 0),
+        ("pyspark.util", ValueError("a bug"), 1),
+        ("rocketmq_verify.job", BrokenPipeError(32, "Broken pipe"), 1),
+    ],
+)
+def test_results_that_were_read_in_part_end_silently(
+    monkeypatch: pytest.MonkeyPatch, module: str, error: Exception, told: int
+) -> None:
+    def __del__(self: object) -> None:  # noqa: N807 - as pyspark's
+        raise error
+
+    __del__.__module__ = module
+    heard: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", session.without_lost_sockets(heard.append))
+    iterable = type("Iterable", (), {"__del__": __del__})()
+    del iterable
+    assert len(heard) == told
