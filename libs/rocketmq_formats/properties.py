@@ -6,6 +6,7 @@ would lose something. Three differences, where Java loses or invents a key witho
 line does not count, text in UTF-16 is refused, and a backslash alone at the end of the text is no key.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -28,8 +29,8 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|\Z)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
 
-_UNSAFE = re.compile(r"[^ -\[\]-~]")
-_UNSAFE_IN_KEY = re.compile(r"[^!-\[\]-~]|[=:]|^[#!]")
+_UNSAFE = re.compile(r"[^\x00-\x7f]+|[^ -\[\]-~]")
+_UNSAFE_IN_KEY = re.compile(r"[^\x00-\x7f]+|[^!-\[\]-~]|[=:]|^[#!]")
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
@@ -121,10 +122,12 @@ def _escape_value(value: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
+    """Of one character, or of several beyond ASCII."""
     character = match[0]
     if character in _ESCAPED:
         return _ESCAPED[character]
     if character in "=: #!":
         return "\\" + character
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    if character.isascii():
+        return f"\\u{ord(character):04x}"
+    return json.dumps(character)[1:-1]  # the same escapes, at the pace of C

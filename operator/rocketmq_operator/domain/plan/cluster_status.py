@@ -3,7 +3,7 @@
 from rocketmq_api.group_view import MemberView
 from rocketmq_operator.domain.conditions import Condition, condition, merge, pod_problems
 from rocketmq_operator.domain.observed import ObservedCluster
-from rocketmq_operator.domain.plan.references import REASONS
+from rocketmq_operator.domain.plan.config_size import UNUSABLE
 from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Progress, Unfinished
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
@@ -146,7 +146,7 @@ def _ready(
     """True only when the newest generation was carried out: scripts wait for it after an edit."""
     wanted = observed.cluster.spec.members
     count = f"{connected} of {wanted} members connected"
-    if blocked is not None and (blocked.reason in REASONS or connected >= wanted):
+    if blocked is not None and (blocked.reason in UNUSABLE or connected >= wanted):
         return condition("Ready", holds=False, reason=blocked.reason, message=blocked.message)
     if connected < wanted:
         return condition("Ready", holds=False, reason="MembersMissing", message=count)

@@ -6,6 +6,7 @@ from rocketmq_operator.domain.actions import DeletePod, EnsureRaftSecret, Resize
 from rocketmq_operator.domain.manifests.controllers import controller_cluster_objects
 from rocketmq_operator.domain.observed import ObservedCluster, Pod
 from rocketmq_operator.domain.plan.cluster_status import catching_up, cluster_status
+from rocketmq_operator.domain.plan.config_size import config_too_large
 from rocketmq_operator.domain.plan.groups.objects import keep_claim_templates
 from rocketmq_operator.domain.plan.membership import change_members, pods_needed
 from rocketmq_operator.domain.plan.name_server import phase_events
@@ -21,6 +22,7 @@ from rocketmq_operator.domain.plan.step import (
     combine,
 )
 from rocketmq_resources import names
+from rocketmq_resources.decoding import Json
 
 IDLE_REQUEUE_SECONDS = 10.0
 """Seconds while a member is missing."""
@@ -31,25 +33,24 @@ def plan_controller_cluster(observed: ObservedCluster, settings: PlanSettings, n
     cluster = observed.cluster
     if cluster.metadata.deleting:
         return Plan()
-    step = NOTHING
+    step, objects = NOTHING, tuple[Json, ...]()
     if not cluster.spec.paused:
+        objects = controller_cluster_objects(cluster, settings.images, settings.access, replicas=pods_needed(observed))
         missing = bad_references(observed.bad_references.items())
-        step = combine((missing, _grow_volumes(observed), change_members(observed), _rolling_update(observed)))
+        refusal = config_too_large(objects)
+        step = combine((missing, refusal, _grow_volumes(observed), change_members(observed), _rolling_update(observed)))
+        if refusal.blocked is not None:
+            objects = ()
     status = cluster_status(observed, step.progress, step.blocked, now)
     requeue = step.requeue
     if requeue is None and status.get("phase") != "Running":
         requeue = CHANGING_REQUEUE_SECONDS if status.get("phase") == "Creating" else IDLE_REQUEUE_SECONDS
     events = phase_events(cluster.status, status)
-    if cluster.spec.paused:
-        return Plan(status=status, events=events, requeue=requeue)
+    if not objects:
+        return Plan(actions=step.actions, status=status, events=events, requeue=requeue)
     return Plan(
         first=_secret(observed),
-        objects=tuple(
-            keep_claim_templates(desired, observed.stateful_set)
-            for desired in controller_cluster_objects(
-                cluster, settings.images, settings.access, replicas=pods_needed(observed)
-            )
-        ),
+        objects=tuple(keep_claim_templates(desired, observed.stateful_set) for desired in objects),
         actions=step.actions,
         status=status,
         events=events,

@@ -4,7 +4,8 @@ from rocketmq_operator.domain.actions import Event
 from rocketmq_operator.domain.conditions import Condition, condition, find, merge, pod_problems
 from rocketmq_operator.domain.manifests.name_servers import name_server_objects
 from rocketmq_operator.domain.observed import ObservedNameServer
-from rocketmq_operator.domain.plan.step import UNSETTLED, Plan, PlanSettings
+from rocketmq_operator.domain.plan.config_size import config_too_large
+from rocketmq_operator.domain.plan.step import UNSETTLED, Blocked, Plan, PlanSettings
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
 
@@ -14,11 +15,11 @@ def plan_name_server(observed: ObservedNameServer, settings: PlanSettings, now: 
     server = observed.name_server
     if server.metadata.deleting:
         return Plan()
-    status = _status(observed, now)
+    objects = () if server.spec.paused else name_server_objects(server, settings.images, settings.access)
+    refused = config_too_large(objects).blocked
+    status = _status(observed, refused, now)
     events = phase_events(server.status, status)
-    if server.spec.paused:
-        return Plan(status=status, events=events)
-    return Plan(objects=name_server_objects(server, settings.images, settings.access), status=status, events=events)
+    return Plan(objects=objects if refused is None else (), status=status, events=events)
 
 
 def phase_events(before: Json, after: Json) -> tuple[Event, ...]:
@@ -32,9 +33,11 @@ def phase_events(before: Json, after: Json) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _ready(phase: str, reason: str, *, ready: int, wanted: int, paused: bool) -> Condition:
+def _ready(phase: str, reason: str, refused: Blocked | None, *, ready: int, wanted: int, paused: bool) -> Condition:
     """True only when the newest generation was carried out: scripts wait for it after an edit."""
     count = f"{ready} of {wanted} ready"
+    if refused is not None:
+        return condition("Ready", holds=False, reason=refused.reason, message=refused.message)
     if ready < wanted:
         return condition("Ready", holds=False, reason="PodsNotReady", message=count)
     if paused:
@@ -45,7 +48,17 @@ def _ready(phase: str, reason: str, *, ready: int, wanted: int, paused: bool) ->
     return condition("Ready", holds=True, reason="AllReady", message=count)
 
 
-def _status(observed: ObservedNameServer, now: float) -> Json:
+def _degraded(phase: str, reason: str, refused: Blocked | None, troubled: str) -> Condition:
+    if refused is not None:
+        return condition("Degraded", holds=True, reason=refused.reason, message=refused.message)
+    if troubled:
+        return condition("Degraded", holds=True, reason="PodsFailing", message=troubled)
+    if phase == "Degraded":
+        return condition("Degraded", holds=True, reason="PodsNotReady", message=reason)
+    return condition("Degraded", holds=False, reason="AsWanted")
+
+
+def _status(observed: ObservedNameServer, refused: Blocked | None, now: float) -> Json:
     server, wanted = observed.name_server, observed.name_server.spec.replicas
     ready = [pod for pod in observed.pods if pod.ready and not pod.deleting]
     update = "" if observed.stateful_set is None else observed.stateful_set.update_revision
@@ -53,7 +66,9 @@ def _status(observed: ObservedNameServer, now: float) -> Json:
     troubled = pod_problems(observed.pods, now)
     settled = observed.stateful_set is not None and observed.stateful_set.settled
     replicas = 0 if observed.stateful_set is None else observed.stateful_set.replicas
-    if len(ready) >= wanted == replicas and settled and not old and len(observed.pods) == wanted:
+    if refused is not None:
+        phase, reason = "Degraded", refused.message
+    elif len(ready) >= wanted == replicas and settled and not old and len(observed.pods) == wanted:
         phase, reason = "Running", ""
     elif old:
         phase, reason = "Updating", f"{', '.join(old)} have to be replaced"
@@ -67,7 +82,7 @@ def _status(observed: ObservedNameServer, now: float) -> Json:
         phase, reason = "Degraded", f"{len(ready)} of {wanted} ready"
     moving = phase in ("Creating", "Updating", "Scaling")
     conditions = (
-        _ready(phase, reason, ready=len(ready), wanted=wanted, paused=server.spec.paused),
+        _ready(phase, reason, refused, ready=len(ready), wanted=wanted, paused=server.spec.paused),
         condition(
             "Available",
             holds=bool(ready),
@@ -77,16 +92,11 @@ def _status(observed: ObservedNameServer, now: float) -> Json:
         condition(
             "Progressing",
             holds=moving,
-            reason=phase if moving else "Complete",
-            message=reason if moving else "",
+            reason=phase if moving else "Complete" if refused is None else refused.reason,
+            message=reason if moving or refused is not None else "",
         ),
         condition("Paused", holds=server.spec.paused, reason="Paused" if server.spec.paused else "NotPaused"),
-        condition(
-            "Degraded",
-            holds=bool(troubled) or phase == "Degraded",
-            reason="PodsFailing" if troubled else "PodsNotReady" if phase == "Degraded" else "AsWanted",
-            message=troubled or (reason if phase == "Degraded" else ""),
-        ),
+        _degraded(phase, reason, refused, troubled),
     )
     return {
         "observedGeneration": server.metadata.generation,

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from rocketmq_operator.domain.conditions import Condition, condition, pod_problems, rfc3339
+from rocketmq_operator.domain.plan.config_size import UNUSABLE
 from rocketmq_operator.domain.plan.groups.acting import acting_condition, acting_pods
 from rocketmq_operator.domain.plan.groups.state import GroupState, Member
 from rocketmq_operator.domain.plan.groups.verification import known_difference, last_verification, verification_due
-from rocketmq_operator.domain.plan.references import REASONS
 from rocketmq_operator.domain.plan.step import Blocked, Phase, Progress, Unfinished
 from rocketmq_resources import names
 
@@ -53,7 +53,7 @@ def conditions_of(state: GroupState, outlook: Outlook, phase: Phase, in_sync: in
 
 def _ready(state: GroupState, outlook: Outlook, available: Condition, healthy: Condition) -> Condition:
     """True only when the newest generation was carried out: scripts wait for it after an edit."""
-    if outlook.blocked is not None and outlook.blocked.reason in REASONS:
+    if outlook.blocked is not None and outlook.blocked.reason in UNUSABLE:
         return condition("Ready", holds=False, reason=outlook.blocked.reason, message=outlook.blocked.message)
     for needed in (available, healthy):
         if needed.status != "True":

@@ -4,6 +4,7 @@ import msgspec
 
 from rocketmq_operator.domain.actions import HandOver
 from rocketmq_operator.domain.observed import ObservedGroup
+from rocketmq_operator.domain.plan.config_size import config_too_large
 from rocketmq_operator.domain.plan.groups.acting import ask_again, not_shown
 from rocketmq_operator.domain.plan.groups.conditions import Outlook
 from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
@@ -31,7 +32,10 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
         return _plan(state, step, now)
     if group.spec.paused:
         return _plan(state, combine((ask_master(state), ask_again(state))), now)
-    refusal, scaled = lease_too_long(state), scale(state)
+    scaled = scale(state)
+    make = group_objects if memory is None else memory.group_objects
+    objects, removals = make(state, settings.images, settings.access, scaled.replicas)
+    refusal = combine((lease_too_long(state), config_too_large(objects)))
     step = combine(
         (
             missing_references(state),
@@ -52,8 +56,6 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
     )
     if refusal.blocked is not None:
         return _plan(state, step, now)
-    make = group_objects if memory is None else memory.group_objects
-    objects, removals = make(state, settings.images, settings.access, scaled.replicas)
     return msgspec.structs.replace(
         _plan(state, step, now), first=ensure_secret(observed), objects=objects, removals=removals
     )
