@@ -64,17 +64,19 @@ async def _run(arguments: argparse.Namespace, folder: Path, ports: PortPool) -> 
 
 
 async def _attack(tried: Target, port: Port, seed: int, count: int, idle: int) -> list[str]:
-    began, sends, beats = time.monotonic(), tried.sends, tried.beats
+    began, sends, beats, before = time.monotonic(), tried.sends, tried.beats, tried.elected
     left = iter(range(count))
+    elections = asyncio.create_task(tried.elections()) if port.elects else None
     await asyncio.gather(
         *(_stranger(port, left, random.Random(f"{seed} {port.name} {number}")) for number in range(AT_ONCE))
     )
+    elected = elections is None or await elections
     async with _idle(port.number, idle) as held:
-        served = await tried.served()
+        served = elected and await tried.served()
     ended = [process.name for process in tried.processes if not process.alive]
     print(
         f"fuzz: {port.name}: {time.monotonic() - began:.0f} s, {held} idle at once, "
-        f"{tried.sends - sends} sends, {tried.beats - beats} heartbeats",
+        f"{tried.sends - sends} sends, {tried.beats - beats} heartbeats, {tried.elected - before} elections",
         flush=True,
     )
     return [f"{port.name}: {name} has ended" for name in ended] + (

@@ -1,12 +1,14 @@
 """What is attacked: controllers, a name server and a native group on loopback, with honest clients that go on."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketmq_api.channels import ApiError
 from rocketmq_api.replica_view import ReplicaRole
 from rocketmq_demo.calls import call
 from rocketmq_demo.ports import PortPool
@@ -27,6 +29,8 @@ class Port:
     name: str
     number: int
     frames: Callable[[random.Random], Iterator[bytes]]
+    elects: bool = False
+    """Whether masters are elected while strangers send."""
 
 
 class Target:
@@ -36,6 +40,7 @@ class Target:
         self.group, self._sender = group, sender
         self.ports, self.processes = ports, processes
         self.beats = 0
+        self.elected = 0
         self._missing = ""
 
     @property
@@ -67,6 +72,28 @@ class Target:
         except TimeoutError:
             return False
         return True
+
+    async def elections(self) -> bool:
+        """Whether the controllers elect another master, and then the first one again, now."""
+        for _ in range(2):
+            self._missing = "the controllers elect no master"
+            try:
+                async with asyncio.timeout(SERVED_SECONDS):
+                    while not await self._elected():
+                        await asyncio.sleep(0.2)
+            except TimeoutError:
+                return False
+            self.elected += 1
+        return True
+
+    async def _elected(self) -> bool:
+        for member in self.group.members:
+            view = await member.view()
+            if view is not None and view.role is ReplicaRole.MASTER:
+                with contextlib.suppress(ApiError):  # the slave is not in sync again yet
+                    await member.client.hand_over()
+                    return True
+        return False
 
     def _master_known(self) -> bool:
         """The master is there only as long as its heartbeats are heard."""
@@ -101,8 +128,8 @@ async def target(folder: Path, ports: PortPool) -> AsyncIterator[Target]:
             attacked = [
                 Port("namesrv", _port(made.name_server), frames.remoting),
                 Port("namesrv probes", probes, http),
-                Port("controller", leader.port, frames.remoting),
-                Port("controller raft", leader.port + 1, frames.raw),
+                Port("controller", leader.port, frames.remoting, elects=True),
+                Port("controller raft", leader.port + 1, frames.raw, elects=True),
                 Port("controller grpc", leader.port + 2, http2),
                 Port("controller probes", leader.port + 3, http),
                 Port("broker", broker, frames.remoting),

@@ -1,7 +1,7 @@
 """Closes connections of a gRPC port whose host has more than its share: gRPC itself knows only a bound for all hosts.
 Used by `server`.
 
-gRPC tells nobody about its connections and closes none on request, but their sockets are descriptors of this process.
+gRPC does not show its connections and closes none on request, but their sockets are descriptors of this process.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rocketmq_runtime.remoting.hosts import host_of
 log = structlog.get_logger(__name__)
 
 PERIOD: Final = 1.0
-"""Seconds between two looks: so long may one host keep others out, until a part of its connections is closed."""
+"""Seconds between two looks, in which one host may keep others out."""
 LOOKED_AT: Final = 100
 """Descriptors in one turn of the event loop: a millisecond."""
 LOG_SECONDS: Final = 60.0

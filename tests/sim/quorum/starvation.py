@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from rocketmq_controller.raft import Limits, Timings
+from rocketmq_runtime.remoting.fair_scheduler import TURN_SECONDS
 from tests.sim.quorum.member import Member
 from tests.sim.quorum.world import World
 
@@ -28,6 +29,9 @@ SHORT_STALLS = Pattern((0.01, 0.3), (0.02, 0.3))
 QUOTA = Pattern((0.02, 0.02), (0.18, 0.18))
 """A CPU limit: 20 ms of each 200."""
 SMALL_QUOTA = Pattern((0.01, 0.03), (0.4, 0.9))
+STRANGERS = Pattern((0.0, 0.001), (TURN_SECONDS, 0.05))
+"""Requests of strangers come as fast as they are taken: they get all that the scheduler gives them of each turn of the
+event loop, and the last one may take until 50 ms are over, the most that a request may take."""
 
 
 def quorum(seed: int, members: int = 3, timings: Timings | None = None) -> World:

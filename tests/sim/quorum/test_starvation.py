@@ -9,6 +9,7 @@ from tests.sim.quorum.starvation import (
     SHORT_STALLS,
     SMALL_QUOTA,
     STALLS,
+    STRANGERS,
     Pattern,
     changes,
     leaders,
@@ -88,6 +89,16 @@ def test_a_starved_leader_that_dies_is_followed_within_its_time_out(seed: int) -
     (leader,) = leaders(world)
     down(world, world.members[leader])
     assert until_next_leader(world, leader, 20) < 4
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_leader_that_dies_while_strangers_flood_all_members_is_soon_followed(seed: int) -> None:
+    world = quorum(seed)
+    starve(world, world.members.values(), STRANGERS)
+    assert changes(world, 5) <= 1
+    (leader,) = leaders(world)
+    down(world, world.members[leader])
+    assert until_next_leader(world, leader, 5) < 2
 
 
 @pytest.mark.parametrize("seed", range(15))
