@@ -174,3 +174,39 @@ def test_replicas_without_epochs_are_compared_by_their_bytes() -> None:
     made["b"].flip(made.messages[9].body_start)
     found = only(verify(made.replicas))
     assert (found.kind, found.replicas) == (Kind.CORRUPT_RECORD, ("b",))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "wrong", "named"),
+    [
+        (3, {"b": [(9, 0)]}, ("b",)),
+        (3, {"b": [(1, 0), (9, None)]}, ("b",)),
+        (3, {"b": [(9, 0)], "c": [(9, 0)]}, ("a",)),
+        (2, {"b": [(9, 0)]}, ("a", "b")),
+    ],
+)
+def test_equal_bytes_under_two_epochs_are_told(
+    replicas: int, wrong: dict[str, list[tuple[int, int | None]]], named: tuple[str, ...]
+) -> None:
+    """None: where the second epoch began."""
+    made = Group(replicas).fill(30)
+    made.elect(made["b"])
+    made.fill(30)
+    (_, (_, second)) = made.master.epochs
+    for name, epochs in wrong.items():
+        made[name].epochs = [(epoch, second if start is None else start) for epoch, start in epochs]
+    run = verify(made.replicas)
+    (found,) = run.findings
+    assert (found.kind, found.replicas, run.verdict.exit_code) == (Kind.DIVERGENT_HISTORY, named, 1)
+    assert "epoch tables contradict each other" in run.verdict.summary
+
+
+def test_a_lagging_replica_hides_no_wrong_table() -> None:
+    made = Group(3, strict=False).fill(30)
+    made.elect(made["b"])
+    for _ in range(30):
+        made.put(500)
+    made.copy(made["a"])
+    (_, (_, second)) = made.master.epochs
+    made["a"].epochs[-1] = (7, second)
+    assert [one.replicas for one in verify(made.replicas).findings if one.severity is Severity.MISMATCH] == [("a", "b")]

@@ -7,6 +7,7 @@ In this order:
    up the reads for one that has lost a bit: down to bytes, records, and which copy is right;
 3. what should be there and is not: read it again;
 4. where a log ends before others do: is that its end, or damage?
+5. where epoch tables contradict each other: do they describe the same bytes?
 However much differs, findings are bounded; the last of a kind counts the rest.
 """
 
@@ -22,6 +23,7 @@ from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Ta
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
 from rocketmq_verify.domain.inquiry.judge import is_counted, judge
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
+from rocketmq_verify.domain.inquiry.tables import wrong_tables
 from rocketmq_verify.domain.inquiry.tails import find_tails
 from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, locate, names_by
 from rocketmq_verify.domain.model import ReadRequest, ReplicaName
@@ -55,6 +57,7 @@ def inquire(lineage: Lineage, tally: Tally) -> Requests[tuple[Finding, ...]]:
         findings += found
     findings += yield from _missing(lineage, tally)
     findings += yield from _ends(lineage, findings)
+    findings += yield from wrong_tables(lineage)
     return tuple(findings)
 
 

@@ -26,6 +26,7 @@ from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.points import consistent_point, settled, table
+from rocketmq_verify.domain.planning.rivals import Rival, rivals
 from rocketmq_verify.domain.planning.table_findings import contradictions, early_ends, longer, missing
 
 
@@ -63,6 +64,8 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     segment_size: int
     zones: tuple[Zone, ...]
     findings: tuple[Finding, ...]
+    rivals: tuple[Rival, ...] = ()
+    """Where tables may contradict each other; the bytes decide."""
     moved: tuple[ReplicaName, ...] = ()
     """Replicas that are not judged: deleted, rebuilt or emptied between two looks."""
 
@@ -121,6 +124,7 @@ def lineage(before: Sequence[ReplicaLog], after: Sequence[ReplicaLog] | None = N
         segment_size=reference.segment_size,
         zones=tuple(zone for zone in zones if zone.extent.length),
         findings=tuple(findings),
+        rivals=tuple(rivals(filled, confirm)),
         moved=tuple(sorted(gone)),
     )
 
