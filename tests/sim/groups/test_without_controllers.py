@@ -25,7 +25,7 @@ from tests.sim.groups.scripts import acknowledging, both_ways, down, lose_contro
 from tests.sim.groups.world import GroupWorld, run
 from tests.sim.stories import run_all
 
-CHUNKS, SEEDS = 8, 25
+CHUNKS, SEEDS = 4, 12
 SECONDS = 10.0
 FOUND = (24001752,)
 """Of 10,000: nobody heard of an election but who was elected, and a slave followed the old master until the controllers

@@ -14,7 +14,7 @@ from tests.sim.quorum.run import run
 from tests.sim.quorum.world import World
 from tests.sim.stories import run_all
 
-CHUNKS, SEEDS = 4, 25
+CHUNKS, SEEDS = 2, 15
 
 
 @pytest.mark.timeout(600)
