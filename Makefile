@@ -58,7 +58,7 @@ units-short: $(VERIFY)
 	$(BIN)/python -m tests.gate test $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC) and not long"
 
 units-long: $(VERIFY)
-	$(BIN)/python -m tests.gate long $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC) and long"
+	$(BIN)/python -m tests.gate long $(BY_TEST) --hypothesis-seed=$(SEED) -m "$(DETERMINISTIC) and long" $$($(BIN)/python -m tests.gate.marked long)
 
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
 	$(BIN)/pytest $(BY_TEST) -m "$(DETERMINISTIC)" $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
@@ -76,7 +76,7 @@ interop: $(VERIFY) ## the tests with Spark and with official brokers and clients
 # Official brokers and Spark keep two cores busy: one file of them at a time, and beside it one of our own processes.
 together: $(VERIFY) ## make interop, and at the same time the rest of make test
 	$(BIN)/python -m tests.interop.needs
-	$(BIN)/python -m tests.gate together $(BY_FILE) --gate-lanes -m "processes or interop or java" $$($(BIN)/python -m tests.gate.marked)
+	$(BIN)/python -m tests.gate together $(BY_FILE) --gate-lanes -m "processes or interop or java" $$($(BIN)/python -m tests.gate.marked together)
 
 unstable: $(VERIFY) ## the tests that have left the gate, with the reasons
 	files=$$(grep -rlE 'mark\.unstable' tests --include='test_*.py' --exclude-dir=gate); \

@@ -35,8 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("any speed")
 
 
-LONG = frozenset(("test_crash_points.py", "test_model.py", "test_stateful.py"))
-"""Files whose tests compute for seconds, like those of `sim`."""
 TRANSPORTS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -69,10 +67,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.java)
-        if item.nodeid.startswith("tests/sim/") or item.path.name in LONG:
+        if marked.is_long(item.path):
             item.add_marker(pytest.mark.long)
-        if any(item.get_closest_marker(mark) for mark in REPEATABLE) and not marked.may_have(item.path):
-            raise pytest.UsageError(f"{item.nodeid}: make together does not find this file, see tests/gate/marked.py")
+        for which, marks in (("together", REPEATABLE), ("long", ("long",))):
+            if any(item.get_closest_marker(mark) for mark in marks) and not marked.may_have(item.path, which):
+                raise pytest.UsageError(f"{item.nodeid}: {which} does not find this file, see tests/gate/marked.py")
     items.sort(key=_is_short)
 
 

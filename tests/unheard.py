@@ -65,6 +65,13 @@ def pytest_unconfigure() -> None:
     logging.getLogger("asyncio").removeHandler(EAR)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is there before the first test is not looked at again: with ten thousand tests that takes 0.3 s a time."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def unheard() -> Iterator[list[str]]:
     """For tests of errors that reach no one: takes what was heard, so that the test does not fail."""

@@ -1,4 +1,4 @@
-"""Which files `make together` collects. That none is forgotten is seen by each run of all tests (tests/conftest.py)."""
+"""Which files the phases collect. That none is forgotten is seen by each run of all tests (tests/conftest.py)."""
 
 from pathlib import Path
 
@@ -15,4 +15,17 @@ def test_files_with_a_mark_or_with_spark(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert files(tmp_path) == [str(tmp_path / name) for name in ("./a/test_marked.py", "./a/test_spark.py")]
+    assert files(tmp_path, "together") == [str(tmp_path / name) for name in ("./a/test_marked.py", "./a/test_spark.py")]
+
+
+def test_files_that_compute_for_long(tmp_path: Path) -> None:
+    texts = {
+        "tests/sim/deep/test_story.py": "",
+        "tests/store/test_model.py": "",
+        "tests/store/test_one.py": "@pytest.mark.long",
+        "tests/store/test_short.py": "def test_longer() -> None: ...",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert files(tmp_path, "long") == sorted(str(tmp_path / name) for name in texts if "short" not in name)
