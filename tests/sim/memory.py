@@ -16,6 +16,7 @@ class MemoryLog:
         self.timer_calls = 0
         self.promised = 0.0
         self.standing = Standing(bytes(16), voter=True)
+        self.reports = b""
         self._durable_index = 0
 
     @property
@@ -34,7 +35,7 @@ class MemoryLog:
         """What a restarted process would find."""
         found = MemoryLog()
         found.entries, found.term, found.voted_for = list(self.synced), self.term, self.voted_for
-        found.promised, found.standing = self.promised, self.standing
+        found.promised, found.standing, found.reports = self.promised, self.standing, self.reports
         found.sync()
         return found
 
@@ -70,6 +71,9 @@ class MemoryLog:
 
     def promise(self, seconds: float) -> None:
         self.promised = seconds
+
+    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
+        self.reports = reports
 
     def set_standing(self, standing: Standing) -> None:
         self.standing = standing

@@ -24,6 +24,10 @@ class Standing(msgspec.Struct, frozen=True):
     """It is the majority alone until enough others vote again: an operator ordered it."""
 
 
+MAX_REPORTS = 4000
+"""Bytes: `MAX_MEMBERS` members with the longest ids."""
+
+
 class StateMachine(Protocol):
     """Implemented by the application; called in the event loop, in the order of the log, unless the method names
     another thread."""
@@ -98,6 +102,14 @@ class LogStore(Protocol):
 
     def set_standing(self, standing: Standing) -> None:
         """Put the standing on disk before returning."""
+
+    @property
+    def reports(self) -> bytes:
+        """The last that `keep_reports` got; empty: nothing, or it was lost."""
+
+    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
+        """Keep what other members have reported, at most `MAX_REPORTS` bytes, when the process ends; with `durable`, or
+        after the next `sync_mark`, also when the machine does. A full disk may keep the older ones."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -110,12 +110,14 @@ class Lone:
             job()
 
     def connect(self, node: Node, *, introduced: bool = True) -> None:
-        """A new connection to a peer that, if `introduced`, says that it is an old member of the same quorum."""
+        """A new connection to a peer that, if `introduced`, says that it is an old member of the same quorum, with all
+        that is here, and the same vote."""
         self.post._onNodeConnected(node)
         if introduced:
             first = encode(of_ids([self.name, *self.others])) if self.readers else b""
             last = self.machine.last_index
-            word = messages.Introduction(self.machine.term, bytes(16), True, False, None, last, 0, first)
+            vote = self.name if self.machine.voted_for == self.name else None
+            word = messages.Introduction(self.machine.term, bytes(16), True, False, vote, last, 0, first)
             self.machine.receive(node.id, word)
 
     def restart(self) -> None:

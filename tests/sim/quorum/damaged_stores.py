@@ -10,6 +10,7 @@ import msgspec
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import Role
+from rocketmq_controller.raft.consensus.machine import RaftMachine
 from tests.sim.checks import Violation
 from tests.sim.disk import SimDisk
 from tests.sim.quorum.member import Member
@@ -22,8 +23,9 @@ FOUND_WITHIN = 3.0
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A member whose store was changed behind its back. Only the leader that knows what it had can find that, so it
-    reaches no other member until then. If that leader goes first, nothing else can tell, and an operator empties the
+    """A member whose store was changed behind its back. Only the member that led and knows what it had can find that,
+    so it reaches no other one until then. Of an older copy it knows it also when its process has restarted or follows;
+    of other bytes as long as it leads. If it can no longer, nothing else can tell, and an operator empties the
     store."""
 
     leader: str
@@ -68,6 +70,7 @@ class DamagedStores:
         world.crash(member, power=False)
         world.log("%s has a new disk, %s", member.name, "with an older copy of its files" if copy else "empty")
         self._cleared(member)
+        self.forgotten(member.name)
         member.new_disk(copy)
         world.inform(member)
         # Who is no member any more must not begin a quorum of its own, whatever the file says.
@@ -79,6 +82,7 @@ class DamagedStores:
         self._world.crash(member, power=False)
         self._world.log("%s is set back", member.name)
         member.set_back(copy)
+        self.forgotten(member.name)
         self._world.checker.forget_votes(member.name)
         self._suspect(member, leader, altered=0)
 
@@ -96,6 +100,12 @@ class DamagedStores:
         if leader.machine is None or leader.machine.term_at(index) != term:
             self.replace_disk(member)
 
+    def forgotten(self, name: str) -> None:
+        """The member lost power or its disk, and with it maybe what it knew of others' stores."""
+        for suspect, found in list(self.suspects.items()):
+            if found.leader == name:
+                self.replace_disk(self._world.members[suspect])
+
     def check(self) -> None:
         """After each step: suspects are found, emptied in the end, or not counted until then."""
         for name, suspect in list(self.suspects.items()):
@@ -110,17 +120,23 @@ class DamagedStores:
         world = self._world
         machine, leader = member.machine, world.members[suspect.leader].machine
         late = world.calm or world.now > suspect.until
-        if late or leader is None or leader.role is not Role.LEADER or leader.term != suspect.term:
+        leads = leader is not None and leader.role is Role.LEADER and leader.term == suspect.term
+        if late or (suspect.altered and not leads):
             self.replace_disk(member)
-        elif machine is None:
+        elif machine is None or leader is None:
             return
         elif suspect.altered:
             if machine.first_index >= suspect.altered:  # a snapshot took the entry's place
                 self._cleared(member)
         elif member.waits:
             self._cleared(member)
-        elif world.network.whole(suspect.leader, member.name) and Node(member.name) in leader.counting:
-            raise Violation(f"NewStoresWait: {suspect.leader} counts {member.name}, whose store was set back")
+        elif world.network.whole(suspect.leader, member.name) and self._is_believed(leader, Node(member.name)):
+            raise Violation(f"NewStoresWait: {suspect.leader} believes {member.name}, whose store was set back")
+
+    @staticmethod
+    def _is_believed(machine: RaftMachine, node: Node) -> bool:
+        said = machine.introduced.get(node)
+        return said is not None and said.voter and machine.is_trusted(node)
 
     def _cleared(self, member: Member) -> None:
         self.suspects.pop(member.name, None)

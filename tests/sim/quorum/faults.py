@@ -239,7 +239,8 @@ class Storm:
         return self.world.members[self.rng.choice(sorted(node.id for node in leader.machine.counting))]
 
     def set_back(self) -> None:
-        """A member comes back on an older copy of its disk. The leader knows that it had more."""
+        """A member comes back on an older copy of its disk. The leader knows that it had more, though it may restart
+        at the same time."""
         member = self._counted(self._serving())
         if member is None or member.machine is None or member.name in self.world.checker.altered:
             return
@@ -252,6 +253,8 @@ class Storm:
             known = leader.machine._known.get(Node(member.name))
             if known is not None and known.acked > reported and self.world.stores.may_lose(member):
                 self.world.stores.set_back(member, leader, copy)
+                if self.rng.random() < 0.5:
+                    self.world.crash(leader, power=False)
 
         self.world.after(self.rng.uniform(0.2, 3), restore)
 

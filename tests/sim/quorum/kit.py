@@ -38,3 +38,29 @@ def isolate(world: World, member: Member) -> None:
     world.network.blocked |= {
         (a, b) for a in world.members for b in world.members if (a == member.name) != (b == member.name)
     }
+
+
+def left_alone_with_an_older_disk(seed: int, *, story: bool = False) -> tuple[World, Member]:
+    """Two of three acknowledged, and the whole disk of one becomes an older one. The third has heard how far they had
+    got, but was behind when the other one, which comes second here, went away: it could tell that the disk is an older
+    one."""
+    del story
+    world, (truth, old, behind) = three(seed)
+    copy = old.disk.snapshot()
+    down(world, behind)
+    world.run_for(3)
+    assert truth.machine is not None
+    commit = truth.machine.commit_index
+    down(world, truth, old)
+    old.set_back(copy)
+    world.checker.forget_votes(old.name)
+    for member in (behind, truth):
+        world.start(member)
+    world.run_for(0.1)  # they have met
+    assert behind.machine is not None
+    assert commit > behind.machine.last_index
+    down(world, truth, behind)
+    for member in (behind, old):
+        world.start(member)
+    world.run_for(8)
+    return world, truth

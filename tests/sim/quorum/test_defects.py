@@ -14,6 +14,7 @@ from rocketmq_controller.raft.configuration import majority
 from rocketmq_controller.raft.consensus.machine import RaftMachine
 from tests.sim.checks import Violation
 from tests.sim.quorum.faults import MEMBER_FAULTS
+from tests.sim.quorum.kit import left_alone_with_an_older_disk
 from tests.sim.quorum.run import run
 from tests.sim.stories import Run, run_all
 
@@ -153,6 +154,12 @@ DEFECTS = {
     ),
     "a store that was set back is trusted": Defect(
         {"NewStoresWait"}, {(RaftMachine, "_remembers_more"): lambda *_: False}, only("set_back", "kill")
+    ),
+    "what members reported is forgotten by a restart": Defect(
+        {"NewStoresWait"}, {(RaftMachine, "_recall"): lambda _: None}, only("set_back")
+    ),
+    "logs that end before what is known to be committed are elected": Defect(
+        {"LeaderCompleteness"}, {(RaftMachine, "holds_commit"): lambda *_: True}, left_alone_with_an_older_disk
     ),
     "hashes of logs are not compared": Defect(
         {"StateMachineSafety", "ReplayEqual"}, {(RaftMachine, "compare_chain"): lambda *_: None}, only("alter", "kill")

@@ -12,7 +12,7 @@ import pytest
 from rocketmq_controller.raft import Role
 from rocketmq_controller.raft.storage.store import FORCE_NAME
 from tests.sim.quorum.controllers import Controllers
-from tests.sim.quorum.kit import down, isolate, leaders, three
+from tests.sim.quorum.kit import down, isolate, leaders, left_alone_with_an_older_disk, three
 from tests.sim.quorum.member import Member, timings_of
 from tests.sim.quorum.network import Weather
 from tests.sim.quorum.run import QUIET_SECONDS, run
@@ -223,6 +223,37 @@ def test_a_member_set_back_to_an_older_copy_waits_like_a_new_one(seed: int) -> N
     world.start(other)
     all_is_well(world)
     assert old.machine.is_voter()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_set_back_disk_waits_although_those_who_remember_have_restarted(seed: int) -> None:
+    """Two of three acknowledged, all went down, and the whole disk of one of them becomes an older one. The other one
+    notices it before it is away again: the one that was away and the older disk must not be a majority."""
+    world, (truth, old, away) = three(seed)
+    copy = old.disk.snapshot()
+    down(world, away)
+    world.run_for(3)
+    down(world, truth, old)
+    old.set_back(copy)
+    world.checker.forget_votes(old.name)
+    for member in (truth, old):
+        world.start(member)
+    world.run_for(0.2)
+    assert old.waits
+    down(world, truth)
+    world.start(away)
+    world.run_for(8)
+    assert leaders(world) == []
+    world.start(truth)
+    all_is_well(world)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_member_that_heard_of_a_commit_elects_no_log_that_ends_before_it(seed: int) -> None:
+    world, truth = left_alone_with_an_older_disk(seed)
+    assert leaders(world) == []
+    world.start(truth)
+    all_is_well(world)
 
 
 @pytest.mark.parametrize("seed", range(10))

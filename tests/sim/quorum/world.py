@@ -178,6 +178,8 @@ class World:
         self.log("%s %s", member.name, "loses power" if power else "is killed")
         member.end(power=power)
         self.checker.forget(member.name)
+        if power:
+            self.stores.forgotten(member.name)
         for other in member.others:
             self.network.disconnect_end(member.name, other)
             # A killed process's kernel says so; a machine without power says nothing, and TCP finds out.

@@ -205,9 +205,10 @@ class Elections(Timeouts):
             self._count_pre_votes()
 
     def _can_be_candidate(self) -> bool:
-        """A store that may count, of a voter. A leader with a full disk would only be in the way, unless it is the only
-        member."""
-        return self.is_sound() and self.may_be_elected() and not (self.disk_full and self.peers)
+        """A store that may count, of a voter, with all that is known to be committed. A leader with a full disk would
+        only be in the way, unless it is the only member."""
+        fit = self.is_sound() and self.may_be_elected() and self.holds_commit(self.last_index)
+        return fit and not (self.disk_full and self.peers)
 
     def become_candidate(self, transfer: float | None) -> None:
         """Ask for votes in the next term. `transfer`: the stamp of the TimeoutNow that asked for it, None after
@@ -242,6 +243,7 @@ class Elections(Timeouts):
 
     def become_leader(self) -> None:
         """Lead the present term; the lease begins with the first confirmations."""
+        self.keep_reports(durable=True)
         self._led_since = self.now
         self._lease_floor = NEVER
         self._fruitless = 0
@@ -328,7 +330,7 @@ class Elections(Timeouts):
         return self._heard_stamp <= stamp and self.now >= self._trusted_from
 
     def _is_up_to_date(self, last_index: int, last_term: int) -> bool:
-        return (last_term, last_index) >= (self.last_term, self.last_index)
+        return (last_term, last_index) >= (self.last_term, self.last_index) and self.holds_commit(last_index)
 
     def give_up_lease(self) -> float:
         """Leader: stop relying on the followers; returns a stamp newer than all that was ever sent."""

@@ -45,6 +45,7 @@ class Following(Elections):
         self.enter_term_of_leader()
         due = self.owe_ack(node, message.stamp, promise)
         last_verified = self._take_entries(message, due)
+        self.remember_commit(message.commit)
         if last_verified is not None:
             self.verified_up_to(last_verified)
             self.commit_up_to(min(message.commit, last_verified))

@@ -204,6 +204,7 @@ class RaftMachine(Changes):
         if self.log.durable_index < self.last_index:
             self._sync_log()
         self.send_due_acks()
+        self.keep_reports()
         self.advance_commit()
         self.apply_committed()
         self.settle_barriers()

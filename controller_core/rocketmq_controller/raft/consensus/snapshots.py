@@ -282,6 +282,7 @@ class Snapshots(Replication):
             return
         if message.total > self.limits.max_snapshot_bytes:
             raise WireError(f"snapshot of {message.total} bytes, {self.limits.max_snapshot_bytes} are allowed")
+        self.remember_commit(message.index)
         incoming = self._incoming
         if incoming is None or (incoming.index, incoming.index_term, incoming.digest) != (
             message.index,

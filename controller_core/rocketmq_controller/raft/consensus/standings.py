@@ -19,16 +19,14 @@ and waits like a new store, whatever it holds. Older blocks of the whole disk ar
 of it: a newer term, an acknowledged index, a vote. They send it a SetBack, and it waits likewise.
 """
 
-from collections import defaultdict
-
 import msgspec
 import structlog
 from pysyncobj.node import Node
 
 from rocketmq_controller.raft import configuration
 from rocketmq_controller.raft.configuration import Configuration, majority
-from rocketmq_controller.raft.consensus.members import Members
 from rocketmq_controller.raft.consensus.pysyncobj_adapter import FOLLOWER
+from rocketmq_controller.raft.consensus.reports import Reports
 from rocketmq_controller.raft.errors import ForeignLineageError, WireError
 from rocketmq_controller.raft.network import messages
 from rocketmq_controller.raft.ports import Standing
@@ -40,17 +38,7 @@ REMIND_AFTER = 10.0
 """Seconds between two log lines about waiting."""
 
 
-class Known(msgspec.Struct):
-    """What a member has reported and must not forget."""
-
-    term: int = 0
-    acked: tuple[int, int] = (0, 0)
-    """(term, index): the last entry it had on its disk as a follower of ours in that term."""
-    voted_in: int = 0
-    """Last term in which it voted for us."""
-
-
-class Standings(Members):
+class Standings(Reports):
     """Whether this member's own store and the others' stores count."""
 
     joins = False
@@ -59,18 +47,16 @@ class Standings(Members):
     def start_standings(self, *, joins: bool) -> None:
         """To be called when the log is there."""
         self.joins = joins
+        self.start_reports()
         self.introduced: dict[Node, messages.Introduction] = {}
         """The last Introduction of each member that sent a fitting one on its present connection."""
         self._configurations_of: dict[Node, Configuration] = {}
         """The newest that each of these reports."""
         self.readers: set[Node] = set()
         """Those that read configurations in the log: they sent theirs, on this connection or an earlier one."""
-        self._known: defaultdict[Node, Known] = defaultdict(Known)
-        """Of former members as well: one that comes back must still hold what it reported."""
-        self._distrusted: set[Node] = set()
         self._foreign: dict[Node, bytes] = {}
-        self._remind_at = self.now
         standing = self.log.standing
+        self._remind_at = self.now + REMIND_AFTER * standing.voter
         if self.peers:
             return
         if standing.lineage is None:
@@ -110,6 +96,7 @@ class Standings(Members):
             self.durable_index(),
             known.index,
             configuration.encode(known),
+            max(self.commit_index, self.known_commit),
         )
         for node in nodes or self.peers:
             self.send(node, introduction)
@@ -130,19 +117,13 @@ class Standings(Members):
             self._meet_foreigner(node, message)
             return
         if not message.voter:
-            self._known[node] = Known(message.term)
-            self._distrusted.discard(node)
-        elif node not in self.introduced and self._remembers_more(node, message):
-            log.error(
-                "raft peer's store was set back: it has forgotten what it reported before, and has to be caught up",
-                peer=node.id,
-                said=msgspec.structs.asdict(message),
-                known=msgspec.structs.asdict(self._known[node]),
-            )
-            self._distrusted.add(node)
+            self.forgets(node, message.term)
+        elif node not in self.introduced and self.has_forgotten(node, message):
             self.send(node, messages.SetBack(self.term))
         self.introduced[node] = message
-        self._remember_term(node, message.term)
+        self.remember_term(node, message.term)
+        if ours is not None and message.lineage == ours:
+            self.remember_commit(message.commit)
         self._on_configuration(node, message)
 
     def _on_configuration(self, node: Node, message: messages.Introduction) -> None:
@@ -177,7 +158,6 @@ class Standings(Members):
     def peer_left(self, node: Node) -> None:
         super().peer_left(node)
         self.forget_introduction(node)
-        self._distrusted.discard(node)
 
     def _meet_foreigner(self, node: Node, message: messages.Introduction) -> None:
         self.introduced.pop(node, None)
@@ -196,35 +176,6 @@ class Standings(Members):
                 f"{message.lineage.hex()}; to join them start with an empty controllerStorePath"
             )
 
-    # -- memory of what others reported
-
-    def _remember_term(self, node: Node, term: int) -> None:
-        known = self._known[node]
-        known.term = max(known.term, term)
-
-    def remember_ack(self, node: Node, term: int, index: int) -> None:
-        known = self._known[node]
-        known.acked = max(known.acked, (term, index))
-        self._remember_term(node, term)
-
-    def remember_vote(self, node: Node, term: int) -> None:
-        known = self._known[node]
-        known.voted_in = max(known.voted_in, term)
-        self._remember_term(node, term)
-
-    def _remembers_more(self, node: Node, said: messages.Introduction) -> bool:
-        known = self._known[node]
-        acked_in, acked = known.acked
-        return (
-            said.term < known.term
-            or (said.term == acked_in and said.durable < acked)
-            or (said.term == known.voted_in > 0 and said.voted_for != self.self_id)
-        )
-
-    def is_trusted(self, node: Node) -> bool:
-        """Its votes and acknowledgements may count, if it declares that itself."""
-        return node not in self._distrusted
-
     # -- changes of our own standing
 
     def _stand(self, standing: Standing) -> None:
@@ -242,6 +193,7 @@ class Standings(Members):
         if standing.voter:
             if standing.lineage is not None and self._is_pristine():
                 self._invite(standing.lineage)
+            self._report_missing_entries()
             return
         others = self.introduced.values()
         if standing.lineage is None and self._all_agree():
@@ -257,6 +209,20 @@ class Standings(Members):
                 member=self.self_id,
                 missing=sorted(node.id for node in self.peers if node not in self.introduced),
                 other_members=sorted(node.id for node in self.introduced if self.has_other_members(node)),
+            )
+
+    def _report_missing_entries(self) -> None:
+        """While our log alone prevents an election that would lose entries."""
+        if self.leader is not None or self.holds_commit(self.last_index):
+            self._remind_at = self.now + REMIND_AFTER
+        elif self.now >= self._remind_at:
+            self._remind_at = self.now + REMIND_AFTER
+            log.warning(
+                "no member is elected whose log ends before what is known to be committed: start a member that has it",
+                member=self.self_id,
+                committed=self.known_commit,
+                last_index=self.last_index,
+                missing=sorted(node.id for node in self.peers if node not in self.introduced),
             )
 
     def _all_agree(self) -> bool:

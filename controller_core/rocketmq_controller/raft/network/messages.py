@@ -148,6 +148,8 @@ class Introduction(Message, frozen=True, tag="i", gc=False):
     """The newest configuration that the sender has, with the index of its entry; index 0: the members that its store
     was made with; empty: the sender cannot read configurations in the log. A newer one than the receiver's only
     helps it to find a leader."""
+    commit: Index = 0
+    """The newest index that the sender knows to be committed, whether its log reaches that far or not."""
 
 
 class Found(Message, frozen=True, tag="f", gc=False):

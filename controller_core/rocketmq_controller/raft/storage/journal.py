@@ -308,3 +308,17 @@ class Journal:
     def set_standing(self, standing: Standing) -> None:
         """Put the standing on disk before returning."""
         self._votes.set_standing(standing)
+
+    @property
+    def reports(self) -> bytes:
+        return self._files.reports
+
+    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
+        """Keep what other members have reported, at most `MAX_REPORTS` bytes. Raises `StorageFailedError`."""
+        self._check_alive()
+        try:
+            self._files.write_reports(reports)
+            if durable:
+                self._files.sync_reports()
+        except StorageError as error:
+            self._fail(error)

@@ -1,5 +1,5 @@
-"""The journal's files as a whole: one frame per group commit, a successor when a segment is full, the mark, removal of
-what is no longer needed. Used by journal.py only, which makes the records.
+"""The journal's files as a whole: one frame per group commit, a successor when a segment is full, the mark, what other
+members have reported, removal of what is no longer needed. Used by journal.py only, which makes the records.
 """
 
 from contextlib import suppress
@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rocketmq_controller.raft.storage.journal_recovery import recover, remove_segments
 from rocketmq_controller.raft.storage.log_image import LogImage
 from rocketmq_controller.raft.storage.mark import MarkFile
+from rocketmq_controller.raft.storage.reports_file import ReportsFile
 from rocketmq_controller.raft.storage.segments import Segment, SegmentWriter, create_segment
 from rocketmq_controller.raft.storage.storage_codec import SEGMENT_HEADER, SegmentHeader, encode_frame
 from rocketmq_controller.raft.storage.storage_errors import StorageError, StorageFailedError
@@ -51,6 +52,13 @@ class JournalFiles:
         self._filesystem = filesystem
         with storage_errors(folder, "open the journal's mark"):
             self._mark = MarkFile(folder, store_id, filesystem)
+        try:
+            with storage_errors(folder, "open what other members have reported"):
+                self._reports = ReportsFile(folder, store_id, filesystem)
+        except StorageError:
+            with suppress(OSError):
+                self._mark.close()
+            raise
         self.commit_index = self._mark.last.commit_index if self._mark.last else 0
         """The commit index found; 0 if none was."""
         try:
@@ -65,8 +73,9 @@ class JournalFiles:
                 folder, filesystem=filesystem
             )  # before the store records that a journal was begun
         except StorageError:
-            with suppress(OSError):
-                self._mark.close()
+            for file in (self._mark, self._reports):
+                with suppress(OSError):
+                    file.close()
             raise
 
     @property
@@ -109,16 +118,37 @@ class JournalFiles:
         del self._segments[:obsolete]
 
     def sync_mark(self, commit_index: int) -> None:
-        """Make the mark durable, with a commit index that what is written covers; raises `StorageError`."""
+        """Make the mark durable, with a commit index that what is written covers, and the reports; raises
+        `StorageError`."""
         self._write_mark(commit_index)
         with storage_errors(self._folder, "sync the journal's mark"):
             self._mark.sync()
+        self.sync_reports()
+
+    @property
+    def reports(self) -> bytes:
+        """What was written or found last; empty: nothing."""
+        return self._reports.last
+
+    def write_reports(self, reports: bytes) -> None:
+        """They outlive the process, and the machine once they are synced. Raises `StorageError`."""
+        try:
+            self._reports.write(reports)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:  # on a full disk the proof comes later
+                raise StorageFailedError(self._folder, f"cannot write the reports: {error.strerror}") from error
+
+    def sync_reports(self) -> None:
+        """Raises `StorageError`."""
+        with storage_errors(self._folder, "sync what other members have reported"):
+            self._reports.sync()
 
     def close(self) -> None:
         """Raises nothing: what had to be durable is."""
-        with suppress(OSError):
-            self._mark.sync()
-        for file in (self._mark, self._writer):
+        for sync in (self._mark.sync, self._reports.sync):
+            with suppress(OSError):
+                sync()
+        for file in (self._mark, self._reports, self._writer):
             with suppress(OSError):
                 file.close()
 

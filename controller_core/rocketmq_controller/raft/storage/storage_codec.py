@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from rocketmq_controller.raft.ports import MAX_REPORTS
 from rocketmq_runtime.files.filesystem import IDENTITY_BYTES
 
 VERSION = 1
@@ -69,6 +70,16 @@ MARK_SLOT = struct.Struct(
     "Q"  # 32 commit index, covered by that position
 )
 MARK_MAGIC = 0x4D52_4B52
+
+REPORTS_SLOT_SIZE = 4096  # two slots, as of the mark
+REPORTS_SLOT = struct.Struct(
+    "<"
+    "I"  #  0 magic
+    "I"  #  4 CRC of: store id, the bytes from 8 to the end of the reports
+    "Q"  #  8 counter: the higher one is the newer one
+    "I"  # 16 length of the reports in bytes; they follow
+)
+REPORTS_MAGIC = 0x5052_4B52
 
 
 class CodecError(Exception):
@@ -176,6 +187,25 @@ def decode_marks(data: bytes, store_id: bytes) -> Mark | None:
             mark = Mark(*fields)
             if best is None or mark.counter > best.counter:
                 best = mark
+    return best
+
+
+def encode_reports(counter: int, reports: bytes, store_id: bytes) -> bytes:
+    """One slot, without what is behind the reports."""
+    if len(reports) > MAX_REPORTS:
+        raise ValueError(f"reports of {len(reports)} bytes, {MAX_REPORTS} are allowed")
+    body = REPORTS_SLOT.pack(0, 0, counter, len(reports))[8:] + reports
+    return struct.pack("<II", REPORTS_MAGIC, zlib.crc32(body, zlib.crc32(store_id))) + body
+
+
+def decode_reports(data: bytes, store_id: bytes) -> tuple[int, bytes]:
+    """Counter and bytes of the newest valid slot; (0, empty) without one."""
+    best = (0, b"")
+    for offset in range(0, len(data) - REPORTS_SLOT.size + 1, REPORTS_SLOT_SIZE):
+        magic, crc, counter, length = REPORTS_SLOT.unpack_from(data, offset)
+        body = data[offset + 8 : offset + REPORTS_SLOT.size + min(length, MAX_REPORTS)]
+        if magic == REPORTS_MAGIC and crc == zlib.crc32(body, zlib.crc32(store_id)):
+            best = max(best, (counter, body[REPORTS_SLOT.size - 8 :]))
     return best
 
 
