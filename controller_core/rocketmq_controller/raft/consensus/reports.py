@@ -3,11 +3,11 @@
 A member whose whole disk was set back does not know it. The others do: they remember its newest term, what it
 acknowledged to them and its vote, and they keep that on their own disks, because it must not depend on who restarts. It
 is written before an entry is committed, and synced with the votes that make a leader: so it outlives the process of
-this member, and but for the last second its machine.
+this member, and all except the last second of it outlives the machine.
 
-Whoever remembers may be away. So nobody is elected, and nobody votes for a member, whose log ends before an index that
-is known to be committed. That needs no name: a follower that is behind, or a member that was told so by another one,
-knows it too. Where no disk was set back it changes nothing, since a majority holds all that is committed.
+The member that remembers may be away. So no log is elected that ends before an index that is known to be committed.
+That needs no name: a follower that is behind its leader knows it too, and any member learns it in introductions. Where
+no disk was set back it changes nothing, since a majority holds all that is committed.
 """
 
 from collections import defaultdict
