@@ -1,8 +1,10 @@
 """A native slave compares its log with its native master's and repairs damage in its own. Driven by `replication`.
 With an official master it compares nothing, and repairs only the damage that its broker has found.
 
-    before a connection's first acknowledgement   known damage is copied again from the master; until then the slave is
-                                                  not in the SyncStateSet
+    before a connection's first acknowledgement   digests of the log's last `COMPARED_FIRST` bytes, if they were not
+                                                  compared yet; damage that they show, or that was known, is copied
+                                                  again from the master; until then the slave is not in the
+                                                  SyncStateSet
     when it has caught up                         digests of the files not compared yet, while replication runs
 
 Only a record that is not whole is overwritten, with one that is. If the master's record is not whole, the master is
@@ -40,6 +42,10 @@ from rocketmq_store.log.segments import MappedFiles
 log = structlog.get_logger()
 
 T = TypeVar("T")
+COMPARED_FIRST: Final = 64 * 1024 * 1024
+"""Bytes at the log's end, which the last power cut is most likely to have changed: read at once, by both replicas."""
+COMPARE_SECONDS: Final = 2.0
+"""For that, too: a slow disk must not keep a copy out of the set."""
 REPAIR_SECONDS: Final = 8.0
 """For repairs before one connection's first acknowledgement, because the master receives nothing during that time; the
 next connection continues."""
@@ -183,8 +189,29 @@ class LogAudit:
 
     # Comparing
 
-    async def compare(self, link: AuditLink, files: MappedFiles, end: int) -> None:
-        """Compare the log up to `end`, except for what was compared before.
+    async def compare_and_repair(self, link: AuditLink, files: MappedFiles, end: int) -> bool:
+        """Compare the last `COMPARED_FIRST` bytes before `end`, and `repair`. The writer lock is held; returns and
+        raises what `repair` does."""
+        until = time.monotonic() + COMPARE_SECONDS
+        shared, differs = False, True
+        while differs:
+            try:
+                async with asyncio.timeout(max(until - time.monotonic(), 0)):
+                    await self.compare(link, files, end, start=max(end - COMPARED_FIRST, 0), at_once=True)
+                differs = False
+            except DamageFoundError:
+                pass
+            except TimeoutError:
+                log.warning("the end of the log is compared with the master's later", end=end)
+                differs = False
+            shared = await self.repair(link, files, end) or shared
+        return shared
+
+    async def compare(
+        self, link: AuditLink, files: MappedFiles, end: int, *, start: int = 0, at_once: bool = False
+    ) -> None:
+        """Compare the log from `start` to `end`, except for what was compared before; `at_once`: as fast as it can be
+        read.
 
         Raises:
             DamageFoundError: `places` has what to repair. LogsDivergedError: see there.
@@ -194,18 +221,29 @@ class LogAudit:
         size, began = 0, time.monotonic()
         for segment in list(files.segments):
             until = min(segment.end, end)
-            start = await _in_thread(partial(self._compared.reached, segment))
-            if start >= until:
+            if max(segment.start, start) >= until:
+                continue
+            reached = await _in_thread(partial(self._compared.reached, segment))
+            begin = max(reached, start)
+            if begin >= until:
                 continue
             modified = segment.modified_ns()
-            size += until - start
-            if await self._compare(link, files, folder, segment, (start, until)):
+            size += until - begin
+            equal = await self._compare(link, files, folder, segment, (begin, until), at_once=at_once)
+            if equal and begin == reached:
                 await _in_thread(partial(self._compared.mark_equal, segment, until, modified, files.min_offset))
-        if size:
+        if size and not at_once:
             log.info("log compared with the master's", bytes=size, end=end, seconds=time.monotonic() - began)
 
     async def _compare(
-        self, link: AuditLink, files: MappedFiles, folder: LogFolder, segment: Segment, bounds: tuple[int, int]
+        self,
+        link: AuditLink,
+        files: MappedFiles,
+        folder: LogFolder,
+        segment: Segment,
+        bounds: tuple[int, int],
+        *,
+        at_once: bool,
     ) -> bool:
         """Whether a part of one file is equal; False also if one of the logs no longer holds it."""
         search = Comparison(*bounds)
@@ -215,7 +253,8 @@ class LogAudit:
             if not theirs or not ours:
                 return False
             search.on_compared(equal=theirs == ours)
-            await asyncio.sleep(self._bucket.take(asked[1], time.monotonic()))
+            if not at_once:
+                await asyncio.sleep(self._bucket.take(asked[1], time.monotonic()))
         if search.found is None:
             return True
         offset, length = search.found

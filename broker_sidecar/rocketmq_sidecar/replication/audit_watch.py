@@ -94,7 +94,8 @@ class AuditWatch:
         stopped = self._files.min_offset <= self._stopped_at < end
         if stopped:
             self.audit.damage = self._stopped_at  # even if nothing differs there, the broker tries again
-        if not self.audit.has_work:
+        official = isinstance(self._open_link, HaReader)
+        if end <= self._files.min_offset or (official and not self.audit.has_work):
             return
         shared = False
         try:
@@ -102,12 +103,14 @@ class AuditWatch:
                 shared = await self.audit.repair(self._open_link, self._files, end)
             else:
                 with await self._open_link() as link:
-                    shared = await self.audit.repair(link, self._files, end)
+                    shared = await self.audit.compare_and_repair(link, self._files, end)
         except (LogsDivergedError, DamageFoundError):
             raise
         except (OSError, TimeoutError, FrameError, StoreError, LogReadError) as error:
             # follow without the repair: new messages need every copy
-            log.warning("cannot repair damage in the log for now", reason=str(error) or type(error).__name__)
+            log.warning(
+                "cannot compare or repair the end of the log for now", reason=str(error) or type(error).__name__
+            )
         if stopped and not shared:
             if self.audit.damage >= 0:  # the repair was not possible, and the reason may have passed nevertheless
                 self.audit.try_again()
