@@ -75,10 +75,10 @@ class IdentityKeeper:
                 self._applied, self._candidate = applied, None
             case SaveIdentity(identity):
                 self.identity, self._applied, self._granted = identity, None, None
+                return None if self.former_ids is None else _began_anew(identity.broker_id, self.former_ids)
             case ForgetApplied():
                 self._applied, self._given_away = None, False
-        began = isinstance(action, SaveIdentity) and self.former_ids is not None
-        return _began_anew(action.identity.broker_id, self.former_ids) if began else None
+        return None
 
     def _next_write(self) -> Stored | None:
         if self._granted is not None:
