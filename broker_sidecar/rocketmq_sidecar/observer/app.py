@@ -56,6 +56,7 @@ class ObserverApp:
             settings.controllers,
             cluster_name=settings.broker_cluster_name,
             broker_name=settings.name,
+            ask=self._controllers.ask,
             report=lambda: self.observer.unproven_report,
         )
         self.admin = ObserverAdmin(

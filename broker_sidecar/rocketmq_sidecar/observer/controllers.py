@@ -1,6 +1,6 @@
 """Requests to the controllers about one group (1006), and for an election by its master (1002).
 
-Only the leading controller answers them. So all are asked at once until one has answered; from then on that one is
+Only the leading controller answers those. So all are asked at once until one has answered; from then on that one is
 asked first. These connections carry no heartbeats, so the broker's liveness does not depend on them.
 """
 
@@ -114,6 +114,17 @@ class ControllerCalls:
         except FormatError as error:
             raise ControllersSilentError(f"{leader} sent an unreadable answer: {error}") from error
         return Elected(elected.master_broker_id or broker_id, elected.master_epoch or 0)
+
+    async def ask(self, address: str, asked: RemotingCommand) -> RemotingCommand:
+        """The answer of this controller.
+
+        Raises:
+            RemotingError: it does not answer.
+            ControllersSilentError: its answer about its group cannot be read.
+            OtherControllersError: it is of another group, and was not asked.
+        """
+        answer, _ = await self._ask(address, asked)
+        return answer
 
     async def close(self) -> None:
         await self._client.close()

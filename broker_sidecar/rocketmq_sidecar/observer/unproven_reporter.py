@@ -1,26 +1,25 @@
 """Reports to every controller whether the Java broker's log may lack what was acknowledged (990002), again and again:
-each controller keeps it in memory only. Used by `app`.
+each controller keeps it in memory only. Used by `app`. Controllers of another group than the broker's hear nothing.
 
 Often while it is unproven, so that the controllers know it before the broker's first heartbeat (904) can have it
 elected.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
 
 from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.remoting.command import request
+from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.remoting.controller import LogDoubtRequestHeader
 from rocketmq_runtime import background
-from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
+from rocketmq_runtime.remoting.client import RemotingError
+from rocketmq_sidecar.observer.controllers import ControllersSilentError
 
 log = structlog.get_logger(__name__)
 
-TIMEOUT: Final = 1.0
-"""Seconds for an answer."""
 INTERVAL_UNPROVEN: Final = 0.25
 INTERVAL: Final = 3.0
 """Seconds between two reports, while the log is unproven and otherwise."""
@@ -35,13 +34,15 @@ class UnprovenReporter:
         *,
         cluster_name: str,
         broker_name: str,
+        ask: Callable[[str, RemotingCommand], Awaitable[RemotingCommand]],
         report: Callable[[], tuple[int, str | None] | None],
     ) -> None:
-        """`report()`: the broker's id and why its log may lack something; None while not known."""
+        """`ask`: `ControllerCalls.ask`. `report()`: the broker's id and why its log may lack something; None while not
+        known."""
         self._addresses = tuple(addresses)
         self._names = (cluster_name, broker_name)
         self._read_report = report
-        self._client = RemotingClient(connect_timeout=TIMEOUT)
+        self._ask = ask
         self._tasks: list[asyncio.Task[None]] = []
         self._unsupported: set[str] = set()
         """Controllers that do not support the request."""
@@ -53,7 +54,6 @@ class UnprovenReporter:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._client.close()
 
     async def _report(self, address: str) -> None:
         cluster_name, broker_name = self._names
@@ -65,11 +65,9 @@ class UnprovenReporter:
                     cluster_name=cluster_name, broker_name=broker_name, broker_id=report[0], unproven=unproven
                 )
                 try:
-                    answer = await self._client.call(
-                        address, request(RequestCode.CONTROLLER_LOG_DOUBT, header), timeout=TIMEOUT
-                    )
-                except RemotingError:
-                    pass  # the next report reaches it when it is back
+                    answer = await self._ask(address, request(RequestCode.CONTROLLER_LOG_DOUBT, header))
+                except (RemotingError, ControllersSilentError):
+                    pass  # the next report reaches it when it is back; another group's is in `/readyz`
                 else:
                     self._on_answer(address, unsupported=answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
             waits = report is None or (unproven and address not in self._unsupported)

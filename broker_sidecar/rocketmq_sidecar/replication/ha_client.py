@@ -7,7 +7,8 @@ behind, threads prefault the next pages (`page_prefault`).
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -51,7 +52,7 @@ class MasterConnection:
         sock: socket.socket,
         session: SlaveSession,
         *,
-        challenge: SlaveChallenge | SlaveIntroduction | None = None,
+        preludes: Sequence[SlaveChallenge | SlaveIntroduction] = (),
         files: MappedFiles,
         epoch_store: EpochStore,
         truncate_broker: Callable[[int], Awaitable[None]],
@@ -63,7 +64,7 @@ class MasterConnection:
         housekeeping_interval: float,
         master_silence: float,
     ) -> None:
-        """`sock` is connected. `challenge`, if any, is the first exchange. `strict`, `alone`: as in `check_cut`.
+        """`sock` is connected. `preludes` come before the packets, in this order. `strict`, `alone`: as in `check_cut`.
 
         `on_replicated(max_offset, confirm_offset)`. `master_silence`: see `on_heard`. Times in seconds."""
         self.loop = asyncio.get_running_loop()
@@ -85,7 +86,7 @@ class MasterConnection:
         """Called with `heard` when it changes; again with True by the first byte, before that byte counts."""
         self.before_acknowledging: Callable[[int], Awaitable[None]] | None = None
         """Called with the log's end, once the log is a prefix of the master's; its exceptions end the connection."""
-        self._challenge = challenge
+        self._preludes = deque(preludes)
         self._proof_timer: asyncio.TimerHandle | None = None
         self._sealing: Seals | None = None
         self._opening: Seals | None = None
@@ -119,10 +120,10 @@ class MasterConnection:
     def start(self) -> None:
         """Send the first packet and begin to read."""
         try:
-            if self._challenge is None:
+            if not self._preludes:
                 self._send(self.session.on_connected())
             else:
-                self._send(self._challenge.begin())
+                self._send(self._preludes[0].begin())
                 late = ConnectionError(f"the master did not say who it is within {PROOF_TIMEOUT:g} s")
                 self._proof_timer = self.loop.call_later(PROOF_TIMEOUT, self.end, late)
         except OSError as error:
@@ -205,36 +206,40 @@ class MasterConnection:
     @property
     def challenge_unanswered(self) -> bool:
         """Whether the master has not answered the challenge at all."""
-        return self._challenge is not None and self._challenge.state is State.NONCE_AWAITED
+        return bool(self._preludes) and self._preludes[0].state is State.NONCE_AWAITED
 
     @property
     def _closed_why(self) -> str:
         if self.challenge_unanswered:
             return "the master closed the connection unproven: it has no haReplicationSecretFile, or is not master yet"
-        if isinstance(self._challenge, SlaveIntroduction) and self._challenge.state is not State.OVER:
+        if self._preludes and isinstance(self._preludes[0], SlaveIntroduction):
             return "the master closed the connection at once: it is not master yet, or its sidecar has another release"
         if not self._packet_received:
             return "the master closed the connection at once: it requires haReplicationSecretFile, or is not master yet"
         return "the master closed the connection"
 
     def _prove(self) -> bool:
-        """Continue the challenge; True if it is complete and packets follow."""
-        challenge = self._challenge
-        if challenge is None:
-            return True
-        reply = challenge.receive(bytes(self._scratch[: self._filled]))
-        self._filled = 0
-        if reply:
-            self._send(reply)
-        if challenge.state is not State.OVER:
-            return False
-        rest = challenge.rest()
-        self._scratch[: len(rest)] = rest
-        self._filled = len(rest)
-        self._challenge, self._sealing, self._opening = None, challenge.sealing, challenge.opening
-        if self._proof_timer is not None:
-            self._proof_timer.cancel()
-        self._send(self._sealed(self.session.on_connected()))
+        """Continue the preludes; True if they are complete and packets follow."""
+        while self._preludes:
+            prelude = self._preludes[0]
+            reply = prelude.receive(bytes(self._scratch[: self._filled]))
+            self._filled = 0
+            if reply:
+                self._send(reply)
+            if prelude.state is not State.OVER:
+                return False
+            rest = prelude.rest()
+            self._scratch[: len(rest)] = rest
+            self._filled = len(rest)
+            if isinstance(prelude, SlaveChallenge):
+                self._sealing, self._opening = prelude.sealing, prelude.opening
+            self._preludes.popleft()
+            if self._preludes:
+                self._send(self._preludes[0].begin())
+                continue
+            if self._proof_timer is not None:
+                self._proof_timer.cancel()
+            self._send(self._sealed(self.session.on_connected()))
         return True
 
     def _sealed(self, packet: bytes) -> bytes:

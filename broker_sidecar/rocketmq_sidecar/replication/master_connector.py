@@ -1,7 +1,7 @@
 """Builds the slave's connections to its master: replication, and audit requests. Used by `replication`, for `follower`.
 
-All of them begin with the same challenge, if the group has a secret. Without one, replication from a native master
-begins with an introduction.
+All of them begin with the same challenge, if the group has a secret. In replication from a native master the
+introduction comes next.
 """
 
 import secrets
@@ -62,10 +62,12 @@ class MasterConnector:
             confirm_offset=replica_log.confirm_offset,
             file_size=replica_log.files.file_size,
         )
+        challenge = self._challenge(epoch, follower, broker_id)
+        introduction = self._introduction(follower, broker_id, challenge)
         connection = self._last = MasterConnection(
             sock,
             session,
-            challenge=self._challenge(epoch, follower, broker_id) or self._introduction(follower, broker_id),
+            preludes=[prelude for prelude in (challenge, introduction) if prelude is not None],
             files=replica_log.files,
             epoch_store=replica_log.epoch_store,
             truncate_broker=self._truncate_broker,
@@ -105,10 +107,12 @@ class MasterConnector:
             nonce=secrets.token_bytes(NONCE_SIZE),
         )
 
-    def _introduction(self, follower: Follower, broker_id: int) -> SlaveIntroduction | None:
+    def _introduction(
+        self, follower: Follower, broker_id: int, challenge: SlaveChallenge | None
+    ) -> SlaveIntroduction | None:
         """For a native master; None for others, which do not read it."""
         if not follower.introduces:
             return None
         settings = self._settings
         names = settings.broker_cluster_name, settings.name
-        return SlaveIntroduction(Introduction(*names, broker_id, follower.master_id, self._controllers()))
+        return SlaveIntroduction(Introduction(*names, broker_id, follower.master_id, self._controllers()), challenge)

@@ -87,7 +87,7 @@ class SlaveConnection:
         self._first = b""
         """What came after the challenge, until it is known what it begins."""
         self.introduction: Introduction | None = None
-        """As whom a slave without the secret has named itself."""
+        """As whom a native slave has named itself."""
         self._seals: Seals | None = None
         self._head: memoryview | None = None
         self._slice: FileSlice | None = None
@@ -160,12 +160,12 @@ class SlaveConnection:
         Raises:
             ChallengeError: it is not of this master's.
         """
-        found = introduction.decode(self._first, introduction.Introduction)
+        found = introduction.decode(self._first, introduction.Introduction, self.challenge.opening)
         if found is None:
             return False
         self.introduction, self._first = found
         reception = self._server.introduced(self.introduction)
-        answer = introduction.encode(reception)
+        answer = introduction.encode(reception, self.challenge.sealing)
         if reception.refused is not None:
             raise ChallengeError(f"it is not a slave of this master: {reception.refused}", answer)
         self._send(answer)  # short, and nothing waits to be sent, so the socket has room

@@ -8,7 +8,7 @@ import pytest
 
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
-from rocketmq_formats.remoting.command import RemotingCommand, response
+from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.controller import BrokerReplicasInfo, GetMetaDataResponseHeader
 from rocketmq_runtime.remoting.server import Answer, Peer, RemotingServer
 from rocketmq_sidecar.control.controllers_file import FILE_NAME
@@ -28,24 +28,24 @@ class Controller:
         self.answered = asyncio.Event()
         self._after = after
 
-    def on_request(self, request: RemotingCommand, peer: Peer) -> Answer:
-        self.asked.append(request.code)
-        if request.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
+    def on_request(self, asked: RemotingCommand, peer: Peer) -> Answer:
+        self.asked.append(asked.code)
+        if asked.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
             said = GetMetaDataResponseHeader(group=self.name, is_leader=True)
-            return response(request, ResponseCode.SUCCESS, None, said)
+            return response(asked, ResponseCode.SUCCESS, None, said)
         if self._after is not None:
-            return asyncio.ensure_future(self._later(request, self._after))
+            return asyncio.ensure_future(self._later(asked, self._after))
         self.answered.set()
-        return self._state(request)
+        return self._state(asked)
 
-    async def _later(self, request: RemotingCommand, after: asyncio.Event) -> RemotingCommand:
+    async def _later(self, asked: RemotingCommand, after: asyncio.Event) -> RemotingCommand:
         await after.wait()
-        return self._state(request)
+        return self._state(asked)
 
     @staticmethod
-    def _state(request: RemotingCommand) -> RemotingCommand:
+    def _state(asked: RemotingCommand) -> RemotingCommand:
         body = encode_body(BrokerReplicasInfo(replicas_info_table={}))
-        return response(request, ResponseCode.SUCCESS, None, None, body)
+        return response(asked, ResponseCode.SUCCESS, None, None, body)
 
     def on_close(self, peer: Peer) -> None:
         pass
@@ -66,6 +66,8 @@ async def test_controllers_of_another_group_are_refused_in_every_request() -> No
             await calls.elect(2)
         with pytest.raises(OtherControllersError, match=refused):
             await calls.group()
+        with pytest.raises(OtherControllersError, match=refused):
+            await calls.ask(f"{HOST}:{server.port}", request(RequestCode.CONTROLLER_LOG_DOUBT))
         assert set(controller.asked) == {RequestCode.CONTROLLER_GET_METADATA_INFO}
         assert not calls.found
         kept = "theirs"

@@ -1,5 +1,6 @@
-"""Replicas without a secret name themselves to each other before the first byte: whatever belongs to a group's identity
-is compared, and a peer of another group is refused with both values. An official replica does not name itself."""
+"""Replicas name themselves to each other before the first byte: whatever belongs to a group's identity is compared, and
+a peer of another group is refused with both values, also one with the same secret. An official replica does not name
+itself."""
 
 import struct
 from pathlib import Path
@@ -8,9 +9,10 @@ import msgspec
 import pytest
 import structlog.testing
 
+from rocketmq_formats.challenge import SEAL_SIZE, Seals
 from rocketmq_formats.errors import FrameError
 from rocketmq_formats.replication import introduction
-from rocketmq_formats.replication.frames import SlaveHandshake, encode_ack, encode_slave_handshake
+from rocketmq_formats.replication.frames import SealError, SlaveHandshake, encode_ack, encode_slave_handshake
 from rocketmq_formats.replication.introduction import Introduction, Reception
 from rocketmq_sidecar.domain.replication.ha_introduction import receive
 from tests.sidecar.replication.replica_kit import Replica, acknowledged, in_sync, replicas
@@ -63,6 +65,20 @@ def test_what_is_no_introduction(word: bytes) -> None:
         introduction.decode(word, Introduction)
 
 
+def test_after_a_challenge_it_is_sealed() -> None:
+    def seals() -> Seals:
+        return Seals(b"key of one direction")
+
+    word = introduction.encode(SLAVE, seals())
+    assert introduction.decode(word + b"more", Introduction, seals()) == (SLAVE, b"more")
+    for size in range(len(word)):
+        assert introduction.decode(word[:size], Introduction, seals()) is None
+    with pytest.raises(SealError):
+        introduction.decode(word.replace(b"ours", b"them"), Introduction, seals())
+    with pytest.raises(SealError):
+        introduction.decode(introduction.encode(SLAVE) + bytes(SEAL_SIZE), Introduction, seals())
+
+
 async def lead(one: Replica) -> None:
     await one.lead(1, 1)
     one.append(b"first")
@@ -92,13 +108,15 @@ async def test_a_slave_of_another_group_at_the_masters_ha_address(tmp_path: Path
         assert slave.troubles[-1] is None
 
 
-async def test_replicas_of_other_controllers(tmp_path: Path) -> None:
-    async with replicas(tmp_path, 2, own_secret=b"") as (one, two):
+@pytest.mark.parametrize("secret", [b"", b"the same in both clusters"])
+async def test_replicas_of_other_controllers(tmp_path: Path, secret: bytes) -> None:
+    async with replicas(tmp_path, 2, own_secret=secret) as (one, two):
         one.controllers, two.controllers = "ours", "theirs"
         await lead(one)
         await two.follow(one, 1)
         await two.until(lambda: any(two.troubles))
         assert "controllerDLegerGroup of the controllers is theirs at the slave and ours here" in str(two.troubles)
+        assert two.end == 0
         two.controllers = "ours"
         await in_sync(one, two)
 

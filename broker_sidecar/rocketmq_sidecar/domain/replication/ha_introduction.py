@@ -1,10 +1,9 @@
-"""Both sides of the introduction before replication without a secret (`rocketmq_formats.replication.introduction`):
-slave and master compare who they are. Pure. An official broker does not name itself, and nothing is compared with it.
+"""Both sides of the introduction before replication (`rocketmq_formats.replication.introduction`): slave and master
+compare who they are. Pure. An official broker does not name itself, and nothing is compared with it.
 """
 
-from rocketmq_formats.challenge import Seals
 from rocketmq_formats.replication.introduction import Introduction, Reception, decode, encode
-from rocketmq_sidecar.domain.replication.ha_challenge import State
+from rocketmq_sidecar.domain.replication.ha_challenge import SlaveChallenge, State
 from rocketmq_sidecar.domain.replication.truncate import TruncationError
 
 
@@ -15,18 +14,15 @@ class IntroductionRefusedError(TruncationError):
 class SlaveIntroduction:
     """The slave's side of one connection. Send `begin`, feed `receive` until the state is OVER."""
 
-    sealing: Seals | None = None
-    opening: Seals | None = None
-    """Nothing is sealed without a secret."""
-
-    def __init__(self, ours: Introduction) -> None:
+    def __init__(self, ours: Introduction, challenge: SlaveChallenge | None = None) -> None:
+        """`challenge`: what comes before it, and seals it."""
         self.state = State.HELLO_AWAITED
-        self._ours = ours
+        self._ours, self._challenge = ours, challenge
         self._rest = b""
 
     def begin(self) -> bytes:
         """What to send first."""
-        return encode(self._ours)
+        return encode(self._ours, None if self._challenge is None else self._challenge.sealing)
 
     def receive(self, data: bytes) -> bytes:
         """Nothing is to be sent.
@@ -36,7 +32,7 @@ class SlaveIntroduction:
             FrameError: bytes that are no answer.
         """
         self._rest += data
-        found = decode(self._rest, Reception)
+        found = decode(self._rest, Reception, None if self._challenge is None else self._challenge.opening)
         if found is not None:
             reception, self._rest = found
             if reception.refused is not None:
