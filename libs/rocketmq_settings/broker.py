@@ -113,7 +113,10 @@ class BrokerKeys(ReplicaKeys, frozen=True):
         Count, key("Sends that may wait for their copies; more are answered with SYSTEM_BUSY.")
     ] = 10_000
     pull_thread_pool_queue_capacity: Annotated[
-        Count, key("Pulls that may be held for new messages; more are answered at once.")
+        Count,
+        key(
+            "Pulls that may be held for new messages; with more, those of the host that has most are answered at once."
+        ),
     ] = 100_000
     flush_consumer_offset_interval: Annotated[Millis, key("Time between two writes of the consumer offsets.")] = 5000
     skip_pre_online: Annotated[

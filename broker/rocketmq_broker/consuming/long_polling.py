@@ -6,14 +6,18 @@ those that have waited long enough, and a closed connection removes its own.
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from itertools import islice
+from typing import Final, TypeVar
 
 import msgspec
 
 from rocketmq_formats.remoting.client import PullMessageRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_runtime.remoting.hosts import Hosts
 from rocketmq_runtime.remoting.server import Peer
 
+DROPPED_AT_ONCE: Final = 1000
+"""Pulls of a closed connection that one turn of the loop drops; 5 ms."""
 QueueName = tuple[str, int]
 """Topic and queue id."""
 K = TypeVar("K", QueueName, Peer)
@@ -40,6 +44,7 @@ class HeldPulls:
         self._loop = asyncio.get_running_loop()
         self._by_queue: dict[QueueName, dict[HeldPull, None]] = {}
         self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
+        self._by_host: Hosts[HeldPull] = Hosts(lambda _pull: 0.0)
         self._count = 0
 
     def __len__(self) -> int:
@@ -49,11 +54,17 @@ class HeldPulls:
     def full(self) -> bool:
         return self._count >= self._capacity
 
+    def gives_way(self, peer: Peer) -> HeldPull | None:
+        """The pull that may be answered for one more of `peer`: the oldest of the host with the most. None: the host of
+        `peer` has as many as any other."""
+        return self._by_host.gives_way(peer.host)
+
     def hold(self, pull: HeldPull, seconds: float, expired: Callable[[HeldPull], None]) -> None:
         """Hold `pull`; after `seconds` it is removed and passed to `expired`."""
         queue = (pull.header.topic, pull.header.queue_id)
         self._by_queue.setdefault(queue, {})[pull] = None
         self._by_peer.setdefault(pull.peer, {})[pull] = None
+        self._by_host.add(pull.peer.host, pull)
         self._count += 1
         pull.timer = self._loop.call_later(seconds, self._expire, pull, expired)
 
@@ -78,11 +89,15 @@ class HeldPulls:
         self._count -= 1
         _discard(self._by_queue, queue, pull)
         _discard(self._by_peer, pull.peer, pull)
+        self._by_host.remove(pull.peer.host, pull)
 
     def peer_closed(self, peer: Peer) -> None:
-        """Drop the pulls of a closed connection."""
-        for pull in list(self._by_peer.get(peer, ())):
+        """Drop the pulls of a closed connection, some in each turn of the loop."""
+        pulls = self._by_peer.get(peer, {})
+        for pull in list(islice(pulls, DROPPED_AT_ONCE)):
             self.take(pull)
+        if pulls:
+            self._loop.call_soon(self.peer_closed, peer)
 
     def _expire(self, pull: HeldPull, expired: Callable[[HeldPull], None]) -> None:
         self.take(pull)

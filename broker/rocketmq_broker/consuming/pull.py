@@ -38,7 +38,7 @@ from rocketmq_formats.remoting.client import (
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import TopicConfig
-from rocketmq_runtime.remoting.server import DEFERRED, MAX_REMARK, Answer, Peer
+from rocketmq_runtime.remoting.server import HELD, MAX_REMARK, Answer, Peer
 from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import GetResult, GetStatus
@@ -129,7 +129,11 @@ class PullProcessor:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._get(header, header.queue_offset, codes)
         answer = self._answer(request, header, result)
-        if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & PULL_SUSPEND or self._held.full:
+        if (
+            answer.code != ResponseCode.PULL_NOT_FOUND
+            or not header.sys_flag & PULL_SUSPEND
+            or not self._makes_room(peer)
+        ):
             return answer
         # a waiting pull must not keep what its peer sent beyond what is needed: peers could fill our memory
         request.ext_fields, request.body = None, b""
@@ -137,7 +141,7 @@ class PullProcessor:
         self._held.hold(
             HeldPull(request, peer, header, codes, header.queue_offset), self._suspend_seconds(header), self._expired
         )
-        return DEFERRED
+        return HELD
 
     def on_visible(self, queues: Collection[tuple[str, int]]) -> None:
         """Consumers may see new messages in `queues`."""
@@ -159,21 +163,45 @@ class PullProcessor:
                     offset = self._resets.take(group, topic, queue_id)
                     if offset is not None and not _is_there(pull.header, offset):
                         self._held.take(pull)
-                        pull.peer.answer_later(pull.request, self._moved(pull.request, pull.header, offset))
+                        pull.peer.answer_held(pull.request, self._moved(pull.request, pull.header, offset))
 
     def on_role_change(self) -> None:
         """Where only the master has pulls wait: answer all held ones, so that consumers turn to it."""
         acted, self._acted = self._acted, self._role.acting
         if acted and not self._acted:
             self._routes_old_until = self._loop.time() + ROUTES_SECONDS
-        closed = self._closed_to_readers
-        if closed or self._master_elsewhere:
-            for pull in self._held.all():
-                self._held.take(pull)
-                busy = response(pull.request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL) if closed else None
-                pull.peer.answer_later(pull.request, busy or self._nothing(pull))
+        if self._turns_away:
+            self._turn_away(deque(self._held.all()))
 
     # inside
+
+    def _makes_room(self, peer: Peer) -> bool:
+        """Whether one more pull may be held; False: the others of this host must be answered first."""
+        if not self._held.full:
+            return True
+        other = self._held.gives_way(peer)
+        if other is None:
+            return False
+        self._held.take(other)
+        other.peer.answer_held(other.request, self._nothing(other))
+        return True
+
+    def _turn_away(self, pulls: deque[HeldPull]) -> None:
+        """Answer held pulls, some in each turn of the loop, as long as only the master has pulls wait."""
+        began = self._clock()
+        while pulls and self._turns_away and self._clock() - began < WAKE_SECONDS:
+            pull = pulls.popleft()
+            if pull.timer is None:
+                continue  # answered already
+            self._held.take(pull)
+            busy = response(pull.request, ResponseCode.SYSTEM_BUSY, FLOW_CONTROL) if self._closed_to_readers else None
+            pull.peer.answer_held(pull.request, busy or self._nothing(pull))
+        if pulls and self._turns_away:
+            self._loop.call_soon(self._turn_away, pulls)
+
+    @property
+    def _turns_away(self) -> bool:
+        return self._closed_to_readers or self._master_elsewhere
 
     @property
     def _closed_to_readers(self) -> bool:
@@ -231,19 +259,19 @@ class PullProcessor:
             pull.scan_from = max(pull.scan_from, result.next_offset)
             return
         self._held.take(pull)
-        pull.peer.answer_later(pull.request, answer)
+        pull.peer.answer_held(pull.request, answer)
 
     def _expired(self, pull: HeldPull) -> None:
         # from the offset asked for, so that the consumer learns up to where nothing matched
         try:
             if not pull.peer.reads:
-                pull.peer.answer_later(pull.request, self._nothing(pull))
+                pull.peer.answer_held(pull.request, self._nothing(pull))
                 return
             result = self._get(pull.header, pull.header.queue_offset, pull.tag_codes)
         except (StoreError, OSError) as error:
             self._unreadable(pull, error)
             return
-        pull.peer.answer_later(pull.request, self._answer(pull.request, pull.header, result))
+        pull.peer.answer_held(pull.request, self._answer(pull.request, pull.header, result))
 
     def _read(self, pull: HeldPull) -> tuple[GetResult, bytes]:
         header = pull.header
@@ -281,7 +309,7 @@ class PullProcessor:
         header = pull.header
         log.error("queue cannot be read: check the disk", topic=header.topic, queue=header.queue_id, reason=str(error))
         remark = f"{type(error).__name__}: {error}"[:MAX_REMARK]
-        pull.peer.answer_later(pull.request, response(pull.request, ResponseCode.SYSTEM_ERROR, remark))
+        pull.peer.answer_held(pull.request, response(pull.request, ResponseCode.SYSTEM_ERROR, remark))
 
     def _get(self, header: PullMessageRequestHeader, offset: int, tag_codes: Collection[int]) -> GetResult:
         began = time.perf_counter()

@@ -16,7 +16,8 @@ class ServerLimits:
     max_unsent_total: int = 256 * 1024 * 1024
     """Bytes written over all connections that the peers have not read; above it the same happens."""
     max_in_flight: int = 4096
-    """Unanswered requests of one connection; above it the connection is not read until answers left."""
+    """Unanswered requests of one connection, `HELD` ones not counted; above it the connection is not read until answers
+    left."""
     max_unsent_bytes: int = 64 * 1024 * 1024
     """Bytes written for one peer that it has not taken; above it the connection is closed. A peer that does not read
     is not read either, so only answers already promised and pushes can come so far."""

@@ -44,14 +44,20 @@ MAX_REMARK = 1024
 
 
 class Deferred(enum.Enum):
-    """Type of `DEFERRED`."""
+    """Types of `DEFERRED` and `HELD`."""
 
     DEFERRED = "deferred"
+    HELD = "held"
 
 
 DEFERRED: Final = Deferred.DEFERRED
 """Answer of a handler that will call `Peer.answer_frame`, `answer_frames` or `answer_later` exactly once for this
 request. Where thousands of requests a second are answered in runs, it saves a future and a callback for each."""
+
+HELD: Final = Deferred.HELD
+"""Answer of a handler that will call `Peer.answer_held` once something happens, perhaps in minutes, and bounds how many
+such requests it keeps. They do not count as in flight: else what a peer sends behind them, such as heartbeats and its
+answers to our questions, would wait as long."""
 
 Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
 """At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
@@ -250,6 +256,14 @@ class Peer(asyncio.Protocol):
         """Queue the answer to a request that was `DEFERRED`. Dropped if the peer is gone."""
         self.answer_frame(self._encoded(request, answer))
 
+    def answer_held(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        """As `answer_later`, to a request that was `HELD`."""
+        if self._closing:
+            return
+        self._queue(self._encoded(request, answer))
+        if self._out_bytes >= FLUSH_BYTES:
+            self.flush()
+
     @property
     def takes(self) -> bool:
         """Whether a large answer may be written now: the peer reads its answers, and there is memory for one more.
@@ -384,6 +398,8 @@ class Peer(asyncio.Protocol):
             answer = _failure(request, error)
         if answer is DEFERRED:
             self._in_flight += 1
+            return
+        if answer is HELD:
             return
         if answer is None or request.flag & FLAG_ONEWAY:
             if isinstance(answer, asyncio.Future):

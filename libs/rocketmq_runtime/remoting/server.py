@@ -21,6 +21,7 @@ from rocketmq_runtime.remoting.open_files import OpenFiles
 from rocketmq_runtime.remoting.open_files import raise_file_limit as _raise_file_limit
 from rocketmq_runtime.remoting.peer import (
     DEFERRED,
+    HELD,
     MAX_REMARK,
     REQUESTS_PER_TURN,
     Answer,
@@ -34,6 +35,7 @@ from rocketmq_runtime.sockets import open_server
 
 __all__ = [
     "DEFERRED",
+    "HELD",
     "MAX_REMARK",
     "REQUESTS_PER_TURN",
     "Answer",

@@ -3,14 +3,18 @@
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from rocketmq_broker.consuming import pull
+from rocketmq_broker.consuming import long_polling, pull
+from rocketmq_broker.consuming.long_polling import HeldPull, HeldPulls
 from rocketmq_formats.codes import RequestCode, ResponseCode
+from rocketmq_formats.remoting.client import PullMessageRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_runtime.remoting import server_memory
-from rocketmq_runtime.remoting.server import RemotingServer
+from rocketmq_runtime.remoting.server import Peer, RemotingServer, ServerLimits
 from tests.broker.broker_kit import Group, pull_request, running
 from tests.runtime.remoting.remoting_kit import RawConnection, raw
 
@@ -145,3 +149,57 @@ async def test_waking_many_pulls_leaves_the_loop_to_others(tmp_path: Path, monke
         await sending
         assert answers == list(range(1, 21))
         assert {20, 10, 5, 1} <= set(waking), "others had their turn in between"
+
+
+async def test_what_a_consumer_sends_behind_its_waiting_pulls_is_answered(tmp_path: Path) -> None:
+    """Among it are its heartbeats, and its answers to the questions of tools (307)."""
+    async with running(tmp_path / "store") as group, raw(server_of(group)) as consumer:
+        server_of(group).limits = ServerLimits(max_in_flight=4)
+        await group.send()
+        consumer.send(*held_pulls())
+        consumer.send(RemotingCommand(RequestCode.GET_MIN_OFFSET, opaque=99, ext_fields={"topic": "T", "queueId": "0"}))
+        assert (await consumer.receive()).opaque == 99
+        assert len(group.app.core.held) == PULLS
+
+
+class FakePeer:
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+
+def held_by(table: HeldPulls, peer: FakePeer, count: int) -> list[HeldPull]:
+    pulls = []
+    for request in held_pulls(count=count):
+        header = decode_header(PullMessageRequestHeader, request.ext_fields or {})
+        pulls.append(HeldPull(request, cast("Peer", peer), header, (), 1))
+        table.hold(pulls[-1], 60, lambda _pull: None)
+    return pulls
+
+
+@pytest.mark.looptime
+async def test_the_host_with_most_waiting_pulls_gives_way() -> None:
+    table = HeldPulls(10)
+    many, more, few = FakePeer("a"), FakePeer("a"), FakePeer("b")
+    oldest = held_by(table, many, 5)[0]
+    held_by(table, more, 4)
+    held_by(table, few, 1)
+    assert table.full
+    assert table.gives_way(cast("Peer", more)) is None, "its own host has the most"
+    assert table.gives_way(cast("Peer", few)) is oldest
+    table.take(oldest)
+    held_by(table, few, 1)
+    assert table.gives_way(cast("Peer", FakePeer("c"))) is not None
+
+
+@pytest.mark.looptime
+async def test_pulls_of_a_closed_connection_are_dropped_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_polling, "DROPPED_AT_ONCE", 2)
+    table, peer, other = HeldPulls(10), FakePeer("a"), FakePeer("a")
+    held_by(table, peer, 5)
+    held_by(table, other, 2)
+    table.peer_closed(cast("Peer", peer))
+    assert len(table) == 5
+    await asyncio.sleep(0)
+    assert len(table) == 3
+    await asyncio.sleep(0)
+    assert len(table) == 2

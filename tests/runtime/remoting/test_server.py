@@ -11,7 +11,15 @@ from structlog.testing import capture_logs
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.command import MAX_FRAME, RemotingCommand, encode_frame, request, response
 from rocketmq_runtime.remoting.open_files import raise_file_limit
-from rocketmq_runtime.remoting.server import DEFERRED, REQUESTS_PER_TURN, Answer, Peer, RemotingServer, ServerLimits
+from rocketmq_runtime.remoting.server import (
+    DEFERRED,
+    HELD,
+    REQUESTS_PER_TURN,
+    Answer,
+    Peer,
+    RemotingServer,
+    ServerLimits,
+)
 from tests.runtime.remoting.remoting_kit import RawConnection, Recorder, raw, serving, until
 
 
@@ -161,6 +169,29 @@ async def test_deferred_answers_may_be_given_in_runs() -> None:
             peer = asked[0][1]
             peer.answer_frames([encode_frame(response(request, 0)) for request, _ in asked[count - 2 :]])
             assert [(await connection.receive()).opaque for _ in range(2)] == [count - 1, count]
+
+
+async def test_what_comes_behind_requests_that_are_held_does_not_wait_for_them() -> None:
+    held: list[tuple[RemotingCommand, Peer]] = []
+
+    def hold(asked: RemotingCommand, peer: Peer) -> Answer:
+        if asked.code == 11:
+            held.append((asked, peer))
+            return HELD
+        return response(asked, 0)
+
+    async with serving(Recorder(hold), ServerLimits(max_in_flight=2)) as server, raw(server) as connection:
+        connection.send(*(request(11, opaque=opaque) for opaque in range(1, 10)))
+        await until(lambda: len(held) == 9)
+        connection.send(ask(10))
+        assert (await connection.receive()).opaque == 10
+        call = asyncio.ensure_future(held[0][1].call(ask(0), 20))
+        asked = await connection.receive()
+        connection.send(response(asked, 7))
+        assert (await call).code == 7
+        for pull, peer in held:
+            peer.answer_held(pull, response(pull, 0))
+        assert [(await connection.receive()).opaque for _ in held] == list(range(1, 10))
 
 
 async def test_deferred_answers_to_a_closed_peer_are_dropped() -> None:
