@@ -44,9 +44,14 @@ MAX_REMARK = 1024
 
 
 class Deferred(enum.Enum):
-    """Types of `DEFERRED` and `HELD`."""
+    """Type of `DEFERRED`."""
 
     DEFERRED = "deferred"
+
+
+class Held(enum.Enum):
+    """Type of `HELD`."""
+
     HELD = "held"
 
 
@@ -54,12 +59,12 @@ DEFERRED: Final = Deferred.DEFERRED
 """Answer of a handler that will call `Peer.answer_frame`, `answer_frames` or `answer_later` exactly once for this
 request. Where thousands of requests a second are answered in runs, it saves a future and a callback for each."""
 
-HELD: Final = Deferred.HELD
+HELD: Final = Held.HELD
 """Answer of a handler that will call `Peer.answer_held` once something happens, perhaps in minutes, and bounds how many
 such requests it keeps. They do not count as in flight: else what a peer sends behind them, such as heartbeats and its
 answers to our questions, would wait as long."""
 
-Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | None
+Answer = RemotingCommand | bytes | asyncio.Future[RemotingCommand] | Deferred | Held | None
 """At once (a command, or its whole frame), when the future is done, later through the peer, or never (oneway)."""
 
 
