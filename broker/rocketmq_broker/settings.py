@@ -4,9 +4,10 @@ import socket
 from pathlib import Path
 
 from rocketmq_broker.domain.role import Durability
-from rocketmq_broker.domain.tables.topics import name_problem
+from rocketmq_broker.domain.tables.topics import forbidden_to_producers, name_problem
 from rocketmq_formats.addresses import parse_addresses
 from rocketmq_formats.store.delay_levels import DelayLevelError, parse_levels
+from rocketmq_formats.topics import AUTO_CREATE_TOPIC
 from rocketmq_settings.broker import BrokerKeys
 from rocketmq_settings.checks import check_replica
 from rocketmq_settings.replica import FAST_PORT_DISTANCE, NOT_ACTIVE_MILLIS
@@ -32,13 +33,22 @@ class BrokerSettings(BrokerKeys, frozen=True):
             )
         if self.ha_port in (self.listen_port, self.fast_port):
             raise ValueError(f"haListenPort={self.ha_port} is taken by listenPort={self.listen_port} or its VIP port")
-        if self.trace_topic_enable and (problem := name_problem(self.msg_trace_topic_name)):
-            raise ValueError(f"msgTraceTopicName={self.msg_trace_topic_name!r}: {problem}")
+        if self.trace_topic_enable:
+            self._check_trace_topic()
         hours(self.delete_when)
         try:
             parse_levels(self.message_delay_level)
         except DelayLevelError as error:
             raise ValueError(f"messageDelayLevel: {error}") from error
+
+    def _check_trace_topic(self) -> None:
+        name = self.msg_trace_topic_name
+        problem = name_problem(name)
+        others = (AUTO_CREATE_TOPIC, self.broker_cluster_name, self.name)
+        if problem is None and (forbidden_to_producers(name) or name in others):
+            problem = "this topic has another purpose"
+        if problem is not None:
+            raise ValueError(f"msgTraceTopicName={name!r}: {problem}")
 
     @property
     def name(self) -> str:

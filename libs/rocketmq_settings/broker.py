@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from rocketmq_formats.store.delay_levels import DEFAULT_LEVELS
+from rocketmq_formats.topics import MAX_QUEUES
 from rocketmq_settings.declare import CONNECTIONS, Connections, Count, Millis, key
 from rocketmq_settings.replica import ReplicaKeys
 
@@ -89,7 +90,9 @@ class BrokerKeys(ReplicaKeys, frozen=True):
             group_wide=True,
         ),
     ] = False
-    default_topic_queue_nums: Annotated[Count, key("Queues of a topic that a send creates.")] = 8
+    default_topic_queue_nums: Annotated[
+        int, msgspec.Meta(ge=1, le=MAX_QUEUES), key("Queues of a topic that a send creates.")
+    ] = 8
     trace_on: Annotated[bool, key("Clients trace messages.")] = True
     region_id: Annotated[str, key("Region that clients put into their traces.")] = "DefaultRegion"
     store_reply_message_enable: Annotated[

@@ -1,6 +1,7 @@
 """Checks that several settings classes make, each with the key and the value in its message."""
 
 import ipaddress
+import posixpath
 import re
 from typing import Final
 
@@ -32,9 +33,8 @@ def check_replica(keys: ReplicaKeys, broker_name: str) -> None:
     check_own_host("brokerIP1", keys.broker_ip1)
     check_own_host("brokerIP2", keys.broker_ip2)
     check_addresses("namesrvAddr", keys.namesrv_addr)
-    if "," in keys.store_path_commit_log and not keys.beside_java_broker:
-        # Java's list of folders: as one it would be new and empty
-        raise ValueError(f"storePathCommitLog={keys.store_path_commit_log[:200]}: the log has one folder")
+    if not keys.beside_java_broker:
+        _check_commit_log(keys)
 
 
 def _check_names(keys: ReplicaKeys, broker_name: str) -> None:
@@ -45,6 +45,17 @@ def _check_names(keys: ReplicaKeys, broker_name: str) -> None:
         if not legal.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
             form = f"1 to {MAX_NAME_LENGTH} characters without `#`" if keys.beside_java_broker else NAME_FORM
             raise ValueError(f"{key}={name[:200]!r} is no usable name: {form}")
+
+
+def _check_commit_log(keys: ReplicaKeys) -> None:
+    text, root = keys.store_path_commit_log, keys.store_path_root_dir
+    if "," in text:
+        # Java's list of folders: as one it would be new and empty
+        raise ValueError(f"storePathCommitLog={text[:200]}: the log has one folder")
+    taken = {posixpath.normpath(f"{root}/{folder}") for folder in ("", "config", "consumequeue")}
+    if text and posixpath.normpath(text) in taken:
+        # the log's next start would find files of others, and refuse
+        raise ValueError(f"storePathCommitLog={text[:200]} has other files of the store: the log needs its own folder")
 
 
 def check_addresses(key: str, text: str) -> None:

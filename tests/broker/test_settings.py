@@ -122,6 +122,8 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
         ("storePathRootDir", "~nobody-of-this-name/store"),
         ("storePathCommitLog", "/tmp/a\0b"),
         ("storePathCommitLog", "/data1/commitlog,/data2/commitlog"),
+        *(("storePathCommitLog", path) for path in ("/tmp/x", "/tmp/x/", "/tmp/y/../x/config", "/tmp/x//consumequeue")),
+        ("defaultTopicQueueNums", "65537"),
         ("brokerIP1", "not a host"),
         ("brokerIP2", "127.0.0.1:10912"),
         ("brokerIP1", "300.1.1.1"),
@@ -134,6 +136,13 @@ def test_when_the_master_acknowledges_alone(keys: dict[str, str], *, alone: bool
 def test_wrong_values_are_refused_with_their_key(key: str, value: str) -> None:
     with pytest.raises(SettingsError, match=key):
         build_settings(BrokerSettings, {**JAVA, key: value})
+
+
+@pytest.mark.parametrize("name", ["", "a b", "TBW102", "SCHEDULE_TOPIC_XXXX", "C", "broker-a"])
+def test_a_trace_topic_takes_no_other_topic_s_place(name: str) -> None:
+    with pytest.raises(SettingsError, match="msgTraceTopicName"):
+        build_settings(BrokerSettings, {**JAVA, "traceTopicEnable": "true", "msgTraceTopicName": name})
+    build_settings(BrokerSettings, {**JAVA, "msgTraceTopicName": name})
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def cases() -> list[tuple[type[Settings], str, str]]:
         found += [(spec, "namesrvAddr", text) for text in LISTS]
         found += [(spec, "bindAddress", host) for host in HOSTS]
         found += [(spec, "brokerName", "a" * 128), (spec, "brokerClusterName", "")]
+        found += [(spec, "storePathCommitLog", f"~/store{folder}") for folder in ("", "/config", "/./consumequeue/")]
     found += [(SidecarSettings, "controllerAddr", text) for text in (*LISTS, "")]
     peers = "controllerDLegerPeers"
     found += [(ControllerSettings, peers, f"n0-{text}") for text in LISTS if text not in ("a:1;b", ";")]
