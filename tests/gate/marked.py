@@ -1,5 +1,5 @@
-"""The files that may have tests with certain marks, by phase: `python -m tests.gate.marked together` prints those of `make
-together`, `python -m tests.gate.marked long` those of `make units-long`.
+"""The files that may have tests with the marks of a phase: `python -m tests.gate.marked together` prints those of
+`make together`, `python -m tests.gate.marked long` those of `make units-long`.
 
 To collect all tests takes half a minute in each worker, and these files are a sixth of them. tests/conftest.py refuses
 a marked test in a file that would not be found.
