@@ -137,6 +137,15 @@ class Registry:
                 ha_address=registration.ha_server_addr,
                 topics=len(registration.topics),
             )
+        wiped = registered.first and registration.broker_name in self.tables.wiped
+        if wiped and self.may_log_refusal(f"wiped {registration.broker_name[:200]}", peer):
+            log.warning(
+                "broker gets no sends: wipeWritePerm took its name's write permission off, and only addWritePerm gives"
+                " it back, also to a new group",
+                broker=registration.broker_name,
+                broker_id=registration.broker_id,
+                address=registration.address,
+            )
         group = self.tables.groups.get(registration.broker_name)
         in_two = registered.first and group is not None and group.cluster != registration.cluster_name
         if group is not None and in_two and self.may_log_refusal("two clusters", peer):

@@ -120,6 +120,15 @@ class TestNumberedSemantics:
         register(known, A, 1, acting=acting)
         assert perms(known, "T") == {"g": perm}
 
+    def test_7_a_master_that_returns_is_written_to_again(self) -> None:
+        known = tables()
+        register(known, A, 0, acting=True)
+        routes.unregister(known, broker_name="g", address=A)
+        register(known, B, 1, acting=True)
+        assert perms(known, "T") == {"g": 4}
+        register(known, A, 0, acting=True)
+        assert perms(known, "T") == {"g": 6}
+
     def test_7_an_old_slave_alone_brings_no_topics(self) -> None:
         known = tables()
         register(known, A, 1, acting=None)

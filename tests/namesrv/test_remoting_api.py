@@ -418,6 +418,18 @@ class TestWipedWritePermission:
             assert send_step(after, register("later", body=wrapper([T, U], version(5, 3)))) == 0
             assert writable(after)
 
+    async def test_a_wiped_broker_that_comes_back_is_reported(self, tmp_path: Path) -> None:
+        """It may be a new group of that name, which gets no sends."""
+        door = Door(tmp_path)
+        assert send_step(door, register("r", body=BOTH)) == 0
+        assert (await door.told(205, {"brokerName": "broker-a"})).code == 0
+        with capture_logs() as lines:
+            assert send_step(door, register("again", body=wrapper([T, U], version(2)))) == 0
+        assert lines == [], "it was there"
+        with capture_logs() as lines:
+            assert send_step(Door(tmp_path), register("first", body=BOTH)) == 0
+        assert [line["broker"] for line in lines if "addWritePerm" in line["event"]] == ["broker-a"]
+
     async def test_a_topic_that_a_tool_registers_is_not_written_to(self, door: Door) -> None:
         assert send_step(door, register("r", body=BOTH)) == 0
         assert (await door.told(205, {"brokerName": "broker-a"})).code == 0
