@@ -9,6 +9,7 @@ The owner of the identity writes the files and decides when and in which order.
 Source: rocketmq-all-5.3.3: BrokerMetadata.java, TempBrokerMetadata.java.
 """
 
+import codecs
 from typing import Final
 
 import msgspec
@@ -60,12 +61,13 @@ def encode_identity(identity: BrokerIdentity) -> bytes:
 
 
 def decode_identity(data: bytes) -> BrokerIdentity:
-    """The identity in `data`.
+    """The identity in `data`. What an editor or `echo` adds, a byte order mark and white space at the end, does not
+    count: people repair these files.
 
     Raises:
         IdentityError: not the three parts that `encode_identity` writes.
     """
-    return _identity(_split(data, 3))
+    return _identity(_split(data.removeprefix(codecs.BOM_UTF8).rstrip(), 3))
 
 
 def encode_applied(applied: AppliedIdentity) -> bytes:

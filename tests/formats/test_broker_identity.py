@@ -16,7 +16,7 @@ from rocketmq_formats.broker_identity import (
     encode_identity,
 )
 
-PARTS = st.text(st.characters(exclude_characters="#", exclude_categories=["Cs"]), min_size=1, max_size=50)
+PARTS = st.text(st.characters(exclude_characters="#\ufeff", exclude_categories=["Cs"]), min_size=1, max_size=50)
 IDENTITIES = st.builds(BrokerIdentity, PARTS, PARTS, st.integers(min_value=0, max_value=2**63 - 1))
 
 
@@ -24,6 +24,12 @@ def test_texts_of_a_java_broker() -> None:
     assert encode_identity(BrokerIdentity("C", "broker-a", 2)) == b"C#broker-a#2"
     applied = AppliedIdentity(BrokerIdentity("C", "broker-a", 2), "127.0.0.1:30931;1763712345678")
     assert encode_applied(applied) == b"C#broker-a#2#127.0.0.1:30931;1763712345678"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b" \n"])
+def test_what_an_editor_or_echo_adds_changes_nothing(end: bytes) -> None:
+    text = b"\xef\xbb\xbfC#broker-a#2" + end
+    assert decode_identity(text) == BrokerIdentity("C", "broker-a", 2)
 
 
 @given(IDENTITIES, PARTS)

@@ -31,3 +31,9 @@ def test_a_sidecar_beside_an_official_broker_has_none() -> None:
     keys = {"controllerAddr": "c:1", "brokerEngine": "apache", KEY: "secret"}
     with pytest.raises(SettingsError, match="official broker"):
         build_settings(SidecarSettings, keys)
+
+
+def test_an_editors_mark_is_no_part_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(b"\xef\xbb\xbf0123456789abcdef\r\n")
+    assert read_secret(str(file), KEY) == b"0123456789abcdef"
