@@ -8,7 +8,8 @@ from rocketmq_runtime.config.settings import SettingsError
 
 
 def read_secret(path: str, key: str) -> bytes:
-    """The file's bytes without white space around them, nor an editor's byte order mark; none if `path` is empty. `key` is the setting that names it.
+    """The file's bytes without white space around them, nor an editor's byte order mark; none if `path` is empty.
+    `key` is the setting that names it.
 
     Raises:
         SettingsError: it cannot be read, or is too short.
