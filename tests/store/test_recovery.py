@@ -160,6 +160,16 @@ class TestDamage:
             opened(root, consume_queue_file_size=QUEUE_FILE // 2)
         self.all_there(root)
 
+    def test_a_start_that_is_refused_changes_no_queue(self, root: Path) -> None:
+        """Two queues with one file each are read before the one that has more."""
+        store, _ = opened(root)
+        for topic in (b"A", b"B"):
+            store.append(draft(b"x", topic=topic), 1)
+        abandon(store)
+        with pytest.raises(StoreDamagedError, match="mappedFileSizeConsumeQueue"):
+            opened(root, consume_queue_file_size=QUEUE_FILE * 2)
+        self.all_there(root, confirmed=False)
+
     def test_a_gap_between_files(self, root: Path) -> None:
         log_file(root, FILE).unlink()
         for _ in range(2):  # and again: refused, not repaired into something else

@@ -6,7 +6,7 @@ Used by consume_queues.py, dispatch.py and reading.py.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,10 +80,9 @@ class ConsumeQueue:
 
     # Loading
 
-    def load(self) -> None:
-        """List the files; `recover` then reads them. Raises `StoreDamagedError`, `OSError`."""
-        starts: list[int] = []
-        short: list[int] = []
+    def found(self) -> list[tuple[int, int]]:
+        """Byte offset and length of the files, in order. Raises `StoreDamagedError`, `OSError`."""
+        files: list[tuple[int, int]] = []
         for path in sorted(self._folder.iterdir()):
             try:
                 start = segment_offset(path.name)
@@ -100,10 +99,16 @@ class ConsumeQueue:
                     "set mappedFileSizeConsumeQueue to what the store was made with, or delete the consumequeue "
                     "folder: it is made again from the commit log",
                 )
-            if length < self._files.file_size:  # a crash while it was made or cut; zeros are no units
-                self._files.create(path)
-                short.append(start)
-            starts.append(start)
+            files.append((start, length))
+        return files
+
+    def load(self, found: Sequence[tuple[int, int]]) -> None:
+        """Take over the files that were found, and repair what a crash left; `recover` then reads them. Raises
+        `OSError`."""
+        starts = [start for start, _ in found]
+        short = [start for start, length in found if length < self._files.file_size]
+        for start in short:  # a crash while it was made or cut; zeros are no units
+            self._files.create(self._path(start))
         if short and short[0] != starts[-1]:  # no crash leaves this: what follows is rebuilt from the log, too
             log.warning("short file in a consume queue, newer files dropped", path=str(self._path(short[0])))
             for start in starts[starts.index(short[0]) + 1 :]:

@@ -38,8 +38,13 @@ class ConsumeQueues:
         """Units that were visible were written again, and are not durable."""
 
     def load(self, check: Callable[[], None] = lambda: None) -> None:
-        """Find the queues; `check` is called now and then and may raise. Raises `StoreDamagedError`, `OSError`."""
+        """Find the queues; `check` is called now and then and may raise. Raises `StoreDamagedError`, `OSError`.
+
+        All files are looked at before one is changed: a start that is refused, as with another file size, leaves the
+        store as it is.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
+        found: list[tuple[Key, ConsumeQueue, list[tuple[int, int]]]] = []
         for topic in sorted(self.folder.iterdir()):
             check()
             # lost+found may be read by root alone; .snapshot holds copies
@@ -47,18 +52,23 @@ class ConsumeQueues:
                 log.warning("not a topic of a store, left alone", path=str(topic))
                 continue
             for folder in sorted(topic.iterdir()):
-                self._load(topic.name, folder)
+                queue = self._queue_in(topic.name, folder)
+                if queue is not None:
+                    found.append(((os.fsencode(topic.name), queue.queue_id), queue, queue.found()))
+        for key, queue, files in found:
+            check()
+            queue.load(files)
+            self.table[key] = queue
 
-    def _load(self, topic: str, folder: Path) -> None:
+    def _queue_in(self, topic: str, folder: Path) -> ConsumeQueue | None:
         try:
             queue = ConsumeQueue(topic, queue_id_of(folder.name), folder, self._files)
         except SegmentNameError:
             queue = None
         if queue is None or not folder.is_dir():
             log.warning("not a queue of a store, left alone", path=str(folder))
-            return
-        queue.load()
-        self.table[os.fsencode(topic), queue.queue_id] = queue
+            return None
+        return queue
 
     def recover(self, limit: int) -> None:
         """Only the units of messages that end at or before `limit` stay."""
