@@ -14,6 +14,9 @@ import grpc
 import msgspec
 from grpc import aio
 
+OLDER = "this process does not know this call: it is of an earlier release, upgrade it, or does not offer that"
+"""Instead of gRPC's `Method not found!`."""
+
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """Limit of a message in both directions, as in the servers."""
 
@@ -128,6 +131,8 @@ def _error(
     address: str, status: grpc.StatusCode, details: str | None, pairs: Iterable[tuple[str, str | bytes]]
 ) -> ApiError:
     kind: type[ApiError] = AbortedError
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        details = f"{OLDER} ({details})"
     if status in _NO_ANSWER:
         kind = NoAnswerError
     elif status in _REFUSED:

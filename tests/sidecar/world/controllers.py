@@ -27,6 +27,7 @@ from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
     BrokerHeartbeatRequestHeader,
+    BrokerReplicasInfo,
     ElectMasterRequestHeader,
     GetMetaDataResponseHeader,
     GetNextBrokerIdRequestHeader,
@@ -36,6 +37,7 @@ from rocketmq_formats.remoting.controller import (
 )
 from rocketmq_sidecar.domain.actions import Heartbeat, Request
 from tests.sidecar.world.node import CLUSTER, NAME, Node
+from tests.sidecar.world.releases import as_first_released, replicas_as_first_released
 
 CONTROLLERS = ("10.0.1.1:9878", "10.0.1.2:9878", "10.0.1.3:9878")
 
@@ -53,6 +55,8 @@ class Controllers:
         """controllerDLegerGroup; None: they do not say."""
         self.old = False
         """They are of RocketMQ 5.0.0 or 5.1.0, which assign brokerIds at 1003."""
+        self.older: set[int] = set()
+        """Numbers of the sidecars that are of an earlier release, or all: then the controllers may be."""
         self.java = False
         """They ignore renewEpoch."""
         self.lose: Callable[[Node, Request], bool] = lambda _node, _ask: False
@@ -64,6 +68,9 @@ class Controllers:
         """What the asked one says; None: nothing arrives."""
         if ask.address in self.deaf:
             return None
+        older = node.number in self.older
+        if older and ask.header is not None:
+            ask = msgspec.structs.replace(ask, header=as_first_released(ask.header))
         asked = request(ask.code, ask.header, ask.body)
         leads = ask.address == self.leader
         if ask.code is RequestCode.CONTROLLER_GET_METADATA_INFO:
@@ -78,7 +85,10 @@ class Controllers:
             decision = get_sync_state_data(state, [NAME], self.heartbeats.view(now))
         else:
             decision = self._decide(node, ask, now)
-        body = b"" if decision.body is None else encode_body(decision.body)
+        said_more = decision.body
+        if older and isinstance(said_more, BrokerReplicasInfo):
+            said_more = replicas_as_first_released(said_more)
+        body = b"" if said_more is None else encode_body(said_more)
         if self.lose(node, ask):
             return None
         return response(asked, decision.code, decision.remark, decision.header, body)
@@ -101,6 +111,8 @@ class Controllers:
                 strict_durability=beat.lease is None or None,
                 unproven=beat.unproven or None,
             )
+            if node.number in self.older:
+                header = as_first_released(header)
             heard, view = self.heartbeats.on_heartbeat(header, node.connection, now), self.heartbeats.view(now)
             group = self.group if heard.came_alive and address == self.leader else None
             if group is not None and needs_election(group, view, Options()):
