@@ -43,6 +43,6 @@ class SlowLane(Lane):
                 return self._unreadable(request, error)
 
         try:
-            return self.run(peer, answer)
+            return self.run(peer, answer, host=peer.host)
         except LaneFullError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from error

@@ -213,7 +213,7 @@ class Registry:
 
     def may_log_refusal(self, kind: str, peer: server.Peer) -> bool:
         """Whether a refusal is logged: one line per kind and host in a minute, however often it comes."""
-        return self._may_log(f"{kind} {peer.address.rpartition(':')[0]}")
+        return self._may_log(f"{kind} {peer.host}")
 
     def may_log_event(self, kind: str) -> bool:
         """Whether an event is logged."""

@@ -154,7 +154,7 @@ class RemotingApi:
                 return self._refused(request, peer, error)
 
         try:
-            answer = self._lane.run(peer.address.rpartition(":")[0], rest)
+            answer = self._lane.run(peer.host, rest)
         except LaneFullError as error:
             steps.close()
             return response(request, ResponseCode.SYSTEM_BUSY, str(error), RegisterBrokerResponseHeader())

@@ -59,7 +59,7 @@ async def test_no_more_than_some_wait(tmp_path: Path, monkeypatch: pytest.Monkey
         codes = [(await tool.receive()).code for _ in range(20)]
         assert codes.count(ResponseCode.SYSTEM_BUSY) == 20 - slow_lane.MAX_WAITING_OF_PEER
         assert codes.count(0) == slow_lane.MAX_WAITING_OF_PEER
-        assert not group.app.services.lane._waiting
+        assert not group.app.services.lane.waiting
 
 
 async def test_a_peer_that_does_not_read_gets_no_more_of_them(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class TestRegistrationsOnTheWire:
         assert door.registry.tables.groups == {}
 
     async def test_a_full_table_is_reported(self, tmp_path: Path) -> None:
-        door = Door(tmp_path, maxTopics="2")
+        door = Door(tmp_path, maxTopics="4")
         assert send_step(door, register("r", body=BOTH)) == 0
         more = wrapper([T, U, {**T, "topicName": "V"}], version(2, 1))
         assert send_step(door, register("r", body=more)) == ResponseCode.SYSTEM_BUSY
