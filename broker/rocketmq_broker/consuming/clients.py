@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rocketmq_broker.domain.consuming.members import Client, Consumers, Members
+from rocketmq_broker.domain.consuming.members import Client, Consumers, Members, NoRoomError
 from rocketmq_broker.domain.errors import RequestRefusedError
 from rocketmq_broker.domain.role import ReplicaRole, Role
 from rocketmq_broker.domain.tables.subscription_groups import SubscriptionGroups
@@ -41,12 +41,15 @@ from rocketmq_formats.remoting.client import (
 from rocketmq_formats.remoting.command import RemotingCommand, request, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.topics import RETRY_PREFIX
+from rocketmq_runtime.log_limiter import LogLimiter
 from rocketmq_runtime.remoting.server import Answer, Peer
 
 log = structlog.get_logger(__name__)
 
 EXPIRY_SECONDS = 120.0
 SCAN_SECONDS = 10.0
+LOG_SECONDS = 60.0
+"""Between two lines about refused heartbeats of one host."""
 MAX_GROUPS_PER_HEARTBEAT = 1000
 MAX_SUBSCRIPTIONS = 1000
 """Of one group."""
@@ -73,8 +76,9 @@ class ClientManager:
         self._seen: dict[Peer, float] = {}
         """Loop time of each connection's last heartbeat."""
         self._scan: asyncio.TimerHandle | None = None
-        self.consumers: Consumers[Peer] = Consumers()
-        self.producers: Members[Peer] = Members()
+        self.consumers: Consumers[Peer] = Consumers(_host_of)
+        self.producers: Members[Peer] = Members(_host_of)
+        self._may_log = LogLimiter(self._loop.time, LOG_SECONDS)
         self.on_scan: Callable[[], None] = _nothing
         """Called every 10 s, so that others can expire things too."""
 
@@ -115,10 +119,15 @@ class ClientManager:
         _check_size(data)
         client = Client(data.client_id, command.language, command.version)
         self._seen[peer] = self._loop.time()
-        for consumer in data.consumer_data_set:
-            self._consumer(peer, client, consumer, minimal=data.without_sub)
-        for producer in data.producer_data_set:
-            self.producers.add(producer.group_name, peer, client)
+        try:
+            for consumer in data.consumer_data_set:
+                self._consumer(peer, client, consumer, minimal=data.without_sub)
+            for producer in data.producer_data_set:
+                self.producers.add(producer.group_name, peer, client)
+        except NoRoomError as error:
+            if self._may_log(peer.host):
+                log.warning("heartbeat refused", address=peer.address, client=data.client_id, reason=str(error))
+            raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from error
         return response(command, ResponseCode.SUCCESS, None, HeartbeatResponseHeader())
 
     def _unregister(self, command: RemotingCommand, peer: Peer) -> Answer:
@@ -277,6 +286,10 @@ def _connections(members: Members[Peer], group: str) -> tuple[Connection, ...]:
         )
         for peer, client in members.of(group).items()
     )
+
+
+def _host_of(peer: Peer) -> str:
+    return peer.host
 
 
 def _nothing() -> None:

@@ -46,7 +46,7 @@ class OtherBrokerError(TableRefusedError):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the tables against strangers; of each bound one host gets no more than it leaves (`shares`)."""
+    """Bounds of the tables against strangers; of each one host gets its share only (`rocketmq_formats.shares`)."""
 
     brokers: int = 10_000
     """Broker names."""

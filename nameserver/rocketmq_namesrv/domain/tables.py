@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from rocketmq_formats.remoting.nameserver import MASTER_ID, QueueData, TopicQueueMappingInfo
+from rocketmq_formats.shares import Shares, why_not
 from rocketmq_formats.topics import PERM_READ, PERM_WRITE
 from rocketmq_namesrv.domain.liveness import LiveTable
-from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, Limits
-from rocketmq_namesrv.domain.shares import Shares, check_share
+from rocketmq_namesrv.domain.model import MAX_NAME, InvalidRequestError, Limits, TableFullError
 
 
 class BrokerGroup:
@@ -146,18 +146,18 @@ class RouteTables:
 
     def check_name(self, host: str) -> None:
         """Whether a broker name of `host` finds room."""
-        self._name_shares.check(host, 1)
+        _check(self._name_shares.why_not(host))
 
     def check_member(self, group: BrokerGroup, host: str) -> None:
         """Whether another address of `group` that `host` registers finds room."""
         known = [self.live.get(address) for address in group.addresses.values()]
         of_host = sum(broker is not None and broker.host == host for broker in known)
         what = f"addresses of {group.name}"
-        check_share(self.limits.members, what, total=len(known), of_host=of_host, more=1)
+        _check(why_not(self.limits.members, what, total=len(known), of_host=of_host))
 
     def check_room(self, host: str, *, topics: int, pairs: int) -> None:
-        self._topic_shares.check(host, topics)
-        self._pair_shares.check(host, pairs)
+        _check(self._topic_shares.why_not(host, topics))
+        _check(self._pair_shares.why_not(host, pairs))
 
     def add_group(self, group: BrokerGroup) -> None:
         self.groups[group.name] = group
@@ -223,3 +223,8 @@ class RouteTables:
     def group_changed(self, group: BrokerGroup) -> None:
         for topic in group.queues:
             self.topic_changed(topic)
+
+
+def _check(reason: str | None) -> None:
+    if reason is not None:
+        raise TableFullError(reason)

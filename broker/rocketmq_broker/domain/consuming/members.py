@@ -5,7 +5,7 @@ connection is any hashable key; times are seconds of one clock, given by the cal
 Source: rocketmq-all-5.3.3: ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -18,11 +18,16 @@ from rocketmq_formats.remoting.client import (
     MessageModel,
     SubscriptionData,
 )
+from rocketmq_formats.shares import Shares
 
 MAX_MEMBERSHIPS: Final = 200_000
-"""Connections times groups, of each kind."""
+"""Connections times groups, of each kind; a host gets its share only (`rocketmq_formats.shares`)."""
 
 K = TypeVar("K", bound=Hashable)
+
+
+class NoRoomError(Exception):
+    """One more membership would exceed the limit, or the host's share; the text says which."""
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
@@ -36,12 +41,14 @@ class Client(msgspec.Struct, frozen=True, gc=False):
 class Members(Generic[K]):
     """Connections by group and the other way round."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_of: Callable[[K], str] = str) -> None:
+        """`host_of`: where a connection comes from."""
+        self._host_of = host_of
+        self._shares = Shares(MAX_MEMBERSHIPS, "memberships of groups")
         self._groups: dict[str, dict[K, Client]] = {}
         self._of_key: dict[K, set[str]] = {}
         self._of_id: dict[str, dict[K, None]] = {}
         """By client id its connections, the newest last."""
-        self._count = 0
 
     def groups(self) -> list[str]:
         return list(self._groups)
@@ -60,15 +67,20 @@ class Members(Generic[K]):
         return next(((key, found) for key, found in reversed(members.items()) if found.client_id == client_id), None)
 
     def add(self, group: str, key: K, client: Client) -> bool:
-        """True if the connection is new to the group, or has another client id now."""
+        """True if the connection is new to the group, or has another client id now.
+
+        Raises:
+            NoRoomError: it is not a member then.
+        """
         members = self._groups.get(group)
         before = None if members is None else members.get(key)
         if before == client:
             return False
         if before is None:
-            if self._count >= MAX_MEMBERSHIPS:
-                return False
-            self._count += 1
+            host = self._host_of(key)
+            if (reason := self._shares.why_not(host)) is not None:
+                raise NoRoomError(reason)
+            self._shares.put(host)
         if members is None:
             members = self._groups[group] = {}
         members[key] = client
@@ -84,7 +96,7 @@ class Members(Generic[K]):
         client = None if members is None else members.pop(key, None)
         if members is None or client is None:
             return False
-        self._count -= 1
+        self._shares.remove(self._host_of(key))
         if not members:
             del self._groups[group]
         groups = self._of_key[key]
@@ -123,8 +135,9 @@ class ConsumerGroup(msgspec.Struct):
 class Consumers(Generic[K]):
     """Consumer groups with members; implements `consumer_protocols.ConsumerTable`."""
 
-    def __init__(self) -> None:
-        self.members: Members[K] = Members()
+    def __init__(self, host_of: Callable[[K], str] = str) -> None:
+        """`host_of`: see `Members`."""
+        self.members: Members[K] = Members(host_of)
         self._groups: dict[str, ConsumerGroup] = {}
 
     def get(self, group: str) -> ConsumerGroup | None:
@@ -143,10 +156,12 @@ class Consumers(Generic[K]):
 
     def register(self, key: K, client: Client, data: ConsumerData, *, minimal: bool = False) -> bool:
         """A heartbeat of a member; True if the members or the subscriptions are others now. `minimal`: without
-        subscriptions (RIP-64, heartbeats of version 2), so those that are known stay."""
+        subscriptions (RIP-64, heartbeats of version 2), so those that are known stay.
+
+        Raises:
+            NoRoomError: see `Members.add`.
+        """
         joined = self.members.add(data.group_name, key, client)
-        if key not in self.members.of(data.group_name):
-            return False  # no room
         group = self._groups.get(data.group_name)
         if group is None:
             group = ConsumerGroup(data.consume_type, data.message_model, data.consume_from_where, {})
