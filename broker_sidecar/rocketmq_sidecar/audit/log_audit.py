@@ -192,11 +192,11 @@ class LogAudit:
     async def compare_and_repair(self, link: AuditLink, files: MappedFiles, end: int) -> bool:
         """Compare the last `COMPARED_FIRST` bytes before `end`, and `repair`. The writer lock is held; returns and
         raises what `repair` does."""
-        until = time.monotonic() + COMPARE_SECONDS
+        until = asyncio.get_running_loop().time() + COMPARE_SECONDS
         shared, differs = False, True
         while differs:
             try:
-                async with asyncio.timeout(max(until - time.monotonic(), 0)):
+                async with asyncio.timeout_at(until):
                     await self.compare(link, files, end, start=max(end - COMPARED_FIRST, 0), at_once=True)
                 differs = False
             except DamageFoundError:

@@ -443,7 +443,7 @@ async def _link_open(link: Any) -> Any:
     return connection
 
 
-async def _nothing_compared(_audit: Any, _link: Any, _files: Any, _end: int) -> None:
+async def _nothing_compared(_audit: Any, _link: Any, _files: Any, _end: int, **_options: Any) -> None:
     """Disks that change a byte by themselves are not simulated."""
 
 
