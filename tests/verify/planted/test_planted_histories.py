@@ -210,3 +210,21 @@ def test_a_lagging_replica_hides_no_wrong_table() -> None:
     (_, (_, second)) = made.master.epochs
     made["a"].epochs[-1] = (7, second)
     assert [one.replicas for one in verify(made.replicas).findings if one.severity is Severity.MISMATCH] == [("a", "b")]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_newer_master_that_lacks_what_two_others_confirmed_is_not_verified(strict: bool) -> None:
+    made = Group(3, strict=strict).fill(40)
+    rogue = made["c"]
+    made.connected.discard("c")  # out of the SyncStateSet
+    for _ in range(10):
+        made.put(500)
+    made.copy(made["b"])
+    confirmed = made["b"].confirm
+    assert confirmed > rogue.end
+    made.elect(rogue)
+    run = verify(made.replicas)
+    (lost,) = [one for one in run.findings if one.severity is Severity.UNVERIFIED]
+    assert (lost.kind, lost.replicas, lost.extent) == (Kind.LOST_COPY, ("c",), Extent(rogue.end, confirmed))
+    assert run.verdict.exit_code == 3
+    assert "a and b have noted" in run.verdict.summary

@@ -171,10 +171,12 @@ def longer(
     """Replicas with bytes beyond the end of a log with a newer epoch, whose end does not change.
 
     What a `strict` replica confirmed of them was promised, and the newer master does not have it: lost. That is certain
-    only after two looks, because the replicas are not described at the same instant.
+    only after two looks, because the replicas are not described at the same instant. What two others noted as
+    confirmed was in their SyncStateSet, so a newer master without it was none of that set: nothing is verified then.
     """
     end = max(reference.max_offset, latest[reference.name].max_offset)
     newest = table(reference).last_epoch
+    noted: dict[ReplicaName, int] = {}
     for log in before:
         if log.name in gone or min(log.max_offset, latest[log.name].max_offset) <= end:
             continue
@@ -184,6 +186,21 @@ def longer(
                 yield _lost(log.name, Extent(end, promised), reference)
             if promised < log.max_offset:
                 yield stale_tail(log.name, Extent(max(end, promised), log.max_offset), None, reference.name)
+            note = min(log.confirm_offset, latest[log.name].confirm_offset, log.max_offset)
+            if not promised and note > end and looks > 1:
+                noted[log.name] = note
+    if len(noted) > 1:
+        yield _dropped(reference, Extent(end, sorted(noted.values())[-2]), sorted(noted))
+
+
+def _dropped(reference: ReplicaLog, extent: Extent, names: Sequence[ReplicaName]) -> Finding:
+    return Finding(
+        kind=Kind.LOST_COPY,
+        replicas=(reference.name,),
+        extent=extent,
+        detail=f"{' and '.join(names)} have noted the bytes from {extent.start} to {extent.end} as confirmed; "
+        f"{reference.name}, which has a newer epoch, lacks them: they drop these bytes when they connect to it",
+    )
 
 
 def _lost(replica: ReplicaName, extent: Extent, reference: ReplicaLog) -> Finding:
