@@ -165,8 +165,8 @@ class Kind(StrEnum):
             ends_early=True,
         ),
     )
-    """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old. Or a newer
-    master lacks what two others have noted."""
+    """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old. Or a
+    newer master lacks what two others have noted."""
     LAGGING = (
         "lagging",
         Traits(
