@@ -55,7 +55,8 @@ PAUSE: Final = 0.25
 CUT: Final = "the queue ends before it, though later messages have their units"
 NO_QUEUES: Final = "the store has no consume queues at all"
 MOST_UNITS: Final = 1 << 22
-"""Between a queue's first and last record of one extent; numbers farther apart are damage."""
+"""Between a queue's first and last record of one extent; of numbers farther apart some are damaged, or of a topic that
+was deleted."""
 
 
 def check_queues(
@@ -247,10 +248,8 @@ class _Store:
         nothing = _Reading(None, extent, records, None, -1)
         if not records:
             return nothing
+        records = _together(records)
         first, last = records[0].queue_offset, records[-1].queue_offset
-        if last - first > MOST_UNITS:
-            first = last - MOST_UNITS
-            records = [record for record in records if record.queue_offset >= first]
         try:
             data = _Queue(self._root / FOLDER / topic / str(queue_id)).read(
                 max(first - 1, 0), last + (2 if self._zeroes else 1)
@@ -299,6 +298,20 @@ def _has_record(log: LogFolder, offset: int) -> bool:
     except AbsentError:
         return False
     return magic in MAGICS and place == offset
+
+
+def _together(records: list[Unit]) -> list[Unit]:
+    """Most of these records, with numbers at most MOST_UNITS apart: one number that is damaged does not keep all others
+    from being checked, and its unit leads to a record without that number."""
+    if records[-1].queue_offset - records[0].queue_offset <= MOST_UNITS:
+        return records
+    best, start = (0, 0), 0
+    for end, record in enumerate(records, 1):
+        while record.queue_offset - records[start].queue_offset > MOST_UNITS:
+            start += 1
+        best = max(best, (end - start, -start))
+    count, begin = best
+    return records[-begin : -begin + count]
 
 
 def _plain(units: bytes, start: int, records: list[Unit], extent: Extent) -> bool:

@@ -163,6 +163,19 @@ def test_records_with_one_number_twice_and_one_never_are_faults(group: Group, tm
         ]
 
 
+@pytest.mark.parametrize("number", [7 + (1 << 24), 7 + (1 << 56)])
+def test_a_number_far_away_hides_no_other(group: Group, tmp_path: Path, number: int) -> None:
+    """The same wrong number in all replicas."""
+    stores(group, tmp_path)
+    (made,) = columns(group)
+    numbers = [number if index == 14 else own for index, own in enumerate(made.queue_offset)]
+    wrong = [Batch(made._replace(queue_offset=numbers), group.master.end)]
+    places = [Place(ReplicaName(one.name), f"files:{tmp_path / one.name}") for one in group.replicas]
+    found = check_queues(wrong, Extent(0, group.master.end), places, sleep=lambda _: None)
+    faults = {(one.replica, one.topic): [fault.queue_offset for fault in one.check.faults] for one in found}
+    assert faults == {(name, topic): [7] if topic == TOPIC else [] for name in "abc" for topic in (TOPIC, OTHER)}
+
+
 def test_a_deleted_topic_has_lost_nothing(group: Group, tmp_path: Path) -> None:
     made = stores(group, tmp_path)
     shutil.rmtree(made["a"].parent)

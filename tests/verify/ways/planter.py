@@ -12,11 +12,13 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from struct import pack
 from typing import NamedTuple
+from zlib import crc32
 
 from rocketmq_commitlog import queue_files
 from rocketmq_verify.sources.work import Place
@@ -27,6 +29,14 @@ from tests.verify.ways.ways_kit import MOST, Outcome, Sidecars, sidecars, verify
 UNIT = 20
 HEAD = 88
 """Bytes of a record of these groups before its body."""
+TOPIC_AT = 1
+"""Behind a body: the topic's first byte."""
+PROPERTIES_AT = 9
+"""Behind a body: the first byte of the properties, after the topic and two lengths."""
+UNCHECKED = ("topic", "properties", "time")
+"""Nothing in a log speaks against these if they are wrong alike in all replicas."""
+TABLE = ("epochs",)
+"""Nor against this: all believe it."""
 
 
 class Case(NamedTuple):
@@ -35,11 +45,35 @@ class Case(NamedTuple):
     text: str
     places: tuple[Place, ...]
     guilty: frozenset[str]
+    codes: frozenset[int] = frozenset({1})
+    """Exit codes that are right if there are two replicas and some are guilty."""
 
 
 def plant(seed: int, root: Path) -> Case:
     """The stores of this seed, in `root`."""
     chance = Random(seed)
+    group = _group(chance)
+    places = save_all(group, root)
+    names = [str(replica.name) for replica in group.replicas]
+    kind = chance.choice([*DAMAGES, "nothing"])
+    everywhere = chance.random() < 0.4 and kind not in UNCHECKED + TABLE
+    guilty = names if everywhere else [chance.choice(names)]
+    first = max(group[name].min for name in names)
+    confirmed = min(group[name].confirm for name in names)
+    candidates = [one for one in group.messages if first <= one.offset and one.end <= confirmed]
+    text = f"seed {seed}: {len(names)} replicas, {kind}"
+    if kind == "nothing" or not candidates:
+        return Case(f"{text}: sound", places, frozenset())
+    number = chance.randrange(len(candidates))
+    message = candidates[number]
+    done = [name for name in guilty if _damage(root / name, kind, message, Random(seed))]
+    text = f"{text} of message {number} at {message.offset} in {','.join(done)}"
+    # a tail that others have may be copied again
+    return Case(text, places, frozenset(done), frozenset({1, 3} if kind == "tail" and not everywhere else {1}))
+
+
+def _group(chance: Random) -> Group:
+    """At rest: in sync, or with slaves that lag, or with what an old master had alone."""
     group = Group(chance.randint(1, MOST))
     for _ in range(chance.randint(1, 3)):
         group.fill(chance.randint(10, 40), chance.choice([80, 300, 900]))
@@ -50,42 +84,81 @@ def plant(seed: int, root: Path) -> Case:
     for replica in group.replicas:
         if chance.random() < 0.25 and replica.end > 2 * SEGMENT:
             group.expire(replica)
-    places = save_all(group, root)
-    names = [str(replica.name) for replica in group.replicas]
-    kind = chance.choice([*DAMAGES, "nothing"])
-    everywhere = chance.random() < 0.4
-    guilty = names if everywhere else [chance.choice(names)]
-    first = max(group[name].min for name in names)
-    confirmed = min(group[name].confirm for name in names)
-    candidates = [one for one in group.messages if first <= one.offset and one.end <= confirmed]
-    text = f"seed {seed}: {len(names)} replicas, {kind}"
-    if kind == "nothing" or not candidates:
-        return Case(f"{text}: sound", places, frozenset())
-    number = chance.randrange(len(candidates))
-    message = candidates[number]
-    for name in guilty:
-        _damage(root / name, kind, message, Random(seed))
-    return Case(f"{text} of message {number} at {message.offset} in {','.join(guilty)}", places, frozenset(guilty))
+    for _ in range(chance.choice([0, 0, 5])):
+        group.put(chance.choice([80, 900]))
+    if group.slaves and chance.random() < 0.5:
+        group.copy(chance.choice(group.slaves), chance.randint(1, 3000))
+    if group.slaves and chance.random() < 0.2:
+        group.elect(chance.choice(group.slaves))
+    return group
 
 
-def _damage(store: Path, kind: str, message: Message, chance: Random) -> None:
+def _damage(store: Path, kind: str, message: Message, chance: Random) -> bool:
+    """Whether the store has it now: it may have no such place."""
     log, size = store / "commitlog", SEGMENT
-    data: bytes | None = None
-    if kind == "body":
-        at = message.body_start + chance.randrange(message.body_length)
-    elif kind == "magic":
-        at = message.offset + 4 + chance.randrange(4)
-    elif kind == "place":
-        at = message.offset + 28 + chance.randrange(8)
-    elif kind == "zeros":
-        at, data = message.offset, bytes(chance.randint(HEAD, message.size))
-    else:
+    behind = message.body_start + message.body_length
+    at, data = BYTES[kind](message, chance, behind) if kind in BYTES else (0, None)
+    if kind in BYTES:
+        _overwrite(log, size, at, data)
+    elif kind == "unit":
         log, size = store / "consumequeue" / "Orders" / "3", 200 * UNIT
         at, data = message.queue_offset * UNIT, pack(">qiq", *_unit(chance, message.offset, message.size))
-    _overwrite(log, size, at, data)
+        _overwrite(log, size, at, data)
+    elif kind == "queues":
+        shutil.rmtree(store / "consumequeue")
+    elif kind == "epochs":
+        return _renumber([one / "epochFileCheckpoint" for one in (store, *store.parent.iterdir())], message.offset)
+    elif kind == "tail":
+        for file in sorted(log.iterdir()):
+            start = int(file.name)
+            if start + size > message.offset:
+                whole = file.read_bytes()
+                file.write_bytes(whole[: max(message.offset - start, 0)].ljust(size, b"\0"))
+    else:
+        return _lose(log, kind, chance)
+    return True
 
 
-DAMAGES = ("body", "magic", "place", "zeros", "unit")
+def _renumber(tables: list[Path], offset: int) -> bool:
+    """The epochs of the first table from that of `offset` on are others; False where not all tables have that entry."""
+    own, *others = (set(table.read_bytes().split()[2:]) for table in tables)
+    known = sorted(tuple(map(int, line.split(b"-"))) for line in own)
+    start = max((start for _, start in known if start <= offset), default=-1)
+    if not all(any(line.endswith(b"-%d" % start) for line in table) for table in others):
+        return False
+    lines = b"".join(b"%d-%d\n" % (epoch + 50 * (at >= start), at) for epoch, at in known)
+    tables[0].write_bytes(b"%d\n%d\n%b" % (len(known), crc32(lines) & 0x7FFFFFFF, lines))
+    return True
+
+
+def _lose(log: Path, kind: str, chance: Random) -> bool:
+    """A file between others, whole or its end."""
+    between = sorted(log.iterdir())[1:-1]
+    if not between:
+        return False
+    file = chance.choice(between)
+    if kind == "file":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[: chance.randrange(1, SEGMENT)])
+    return True
+
+
+BYTES: dict[str, Callable[[Message, Random, int], tuple[int, bytes | None]]] = {
+    "body": lambda one, chance, _: (one.body_start + chance.randrange(one.body_length), None),
+    "magic": lambda one, chance, _: (one.offset + 4 + chance.randrange(4), None),
+    "place": lambda one, chance, _: (one.offset + 28 + chance.randrange(8), None),
+    "size": lambda one, chance, _: (one.offset + chance.randrange(4), None),
+    "crc": lambda one, chance, _: (one.offset + 8 + chance.randrange(4), None),
+    "number": lambda one, chance, _: (one.offset + 20 + chance.randrange(8), None),
+    "time": lambda one, chance, _: (one.offset + 62 + chance.randrange(2), None),
+    "topic": lambda one, chance, behind: (behind + TOPIC_AT + chance.randrange(6), None),
+    "properties": lambda one, chance, behind: (behind + PROPERTIES_AT + chance.randrange(20), None),
+    "zeros": lambda one, chance, _: (one.offset, bytes(chance.randint(HEAD, one.size))),
+    "noise": lambda one, chance, _: (one.offset, chance.randbytes(chance.randint(HEAD, one.size))),
+}
+"""Where bytes change, and to what; None: a bit flips."""
+DAMAGES = (*BYTES, "unit", "queues", "epochs", "tail", "file", "cut")
 
 
 def _unit(chance: Random, offset: int, size: int) -> tuple[int, int, int]:
@@ -107,15 +180,15 @@ def _overwrite(folder: Path, size: int, at: int, data: bytes | None) -> None:
 def judge(case: Case, found: Outcome) -> str | None:
     """What is wrong with the verdict; None: nothing."""
     told = {str(name) for finding in found.findings for name in finding.replicas}
-    alarm = found.verdict.exit_code == 1
-    if not case.guilty and alarm:
+    code = found.verdict.exit_code
+    if not case.guilty and code == 1:
         return f"{case.text}: a false alarm: {found.findings}"
     if len(case.places) < 2:
-        return None if found.verdict.exit_code == 3 else f"{case.text}: verified one replica alone"
-    if not case.guilty and found.verdict.exit_code:
+        return None if code == 3 else f"{case.text}: verified one replica alone"
+    if not case.guilty and code:
         return f"{case.text}: not verified: {found.verdict.summary}"
-    if case.guilty and not alarm:
-        return f"{case.text}: a false 'aligned': {found.verdict.summary}"
+    if case.guilty and code not in case.codes:
+        return f"{case.text}: a false 'aligned' ({code}): {found.verdict.summary}"
     if case.guilty and not case.guilty <= told:
         return f"{case.text}: only {told} were told"
     return None
