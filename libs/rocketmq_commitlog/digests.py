@@ -11,7 +11,7 @@ from typing import Final
 
 import xxhash
 
-from rocketmq_commitlog.errors import AbsentError
+from rocketmq_commitlog.errors import AbsentError, UnreadableError
 from rocketmq_commitlog.folder import LogFolder
 
 SIZE: Final = 16
@@ -45,7 +45,7 @@ class DigestJob:
         """Spend about `budget`; the digests that are complete with that. None: the bytes are not there.
 
         Raises:
-            UnreadableError: a disk that does not do its work.
+            UnreadableError: a disk that does not do its work, in the first range that is left.
         """
         digests: list[bytes | None] = []
         until = self.cost + budget
@@ -65,6 +65,12 @@ class DigestJob:
                 digests.append(self._hash.digest())
             except AbsentError:
                 digests.append(None)
+            except UnreadableError:
+                self._hash.reset()
+                self._done_of_first = 0
+                if digests:
+                    return digests  # the next call raises it
+                raise
             self._ranges.popleft()
             self._hash.reset()
             self._done_of_first = 0

@@ -25,7 +25,7 @@ from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan, covered, plan
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
-from rocketmq_verify.domain.planning.table_findings import unreachable
+from rocketmq_verify.domain.planning.table_findings import unreachable, unreadable
 from rocketmq_verify.domain.repair import Repair, repairs
 from rocketmq_verify.domain.verdict import in_order, verdict
 from rocketmq_verify.engine.local import LocalScanner
@@ -221,6 +221,11 @@ class _Job:
     ) -> Run:
         request, failed = self._request, self._replicas.failed
         lost = [unreachable(name, why) for name, why in sorted(failed.items())]
+        lost += [
+            unreadable(name, extents, tally.why[name])
+            for name, extents in sorted(tally.unreadable.items())
+            if name not in failed
+        ]
         findings = in_order((*last.findings, *standing, *lost))
         result = verdict(
             before,

@@ -56,12 +56,14 @@ class Chunk(msgspec.Struct, frozen=True, order=True):
 
 
 class ChunkDigest(msgspec.Struct, frozen=True):
-    """The digest in one replica; None: the bytes are not there (any longer)."""
+    """The digest in one replica; None: the bytes are not there (any longer), or cannot be read."""
 
     replica: ReplicaName
     offset: int
     length: int
     digest: bytes | None
+    error: str = ""
+    """Why they cannot be read: a broken disk."""
 
 
 class ReadRequest(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from rocketmq_formats.soundness import rows
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.queue_states import QueueState
-from rocketmq_verify.domain.model import Chunk, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.queues import QueueResult, check_queues
 from rocketmq_verify.sources.sidecar_source import SidecarSource
@@ -107,9 +107,9 @@ def _digests(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
     size = task.work.plan.segment_size
     chunks = task.chunks()
     while batch := list(islice(chunks, BATCH)):
-        digests: list[bytes | None] = []
+        digests: list[ChunkDigest] = []
         try:
-            digests.extend(digest.digest for digest in source.digests(batch))
+            digests.extend(source.digests(batch))
         except SourceError:
             yield _digest_batch(schema, task, batch[: len(digests)], digests, size)
             raise
@@ -117,7 +117,7 @@ def _digests(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
 
 
 def _digest_batch(
-    schema: pa.Schema, task: Task, chunks: Sequence[Chunk], digests: Sequence[bytes | None], size: int
+    schema: pa.Schema, task: Task, chunks: Sequence[Chunk], digests: Sequence[ChunkDigest], size: int
 ) -> pa.RecordBatch:
     count = len(chunks)
     return pa.RecordBatch.from_arrays(
@@ -127,8 +127,8 @@ def _digest_batch(
             pa.array([chunk.offset for chunk in chunks], pa.int64()),
             pa.array([chunk.length for chunk in chunks], pa.int64()),
             pa.array([chunk.epoch for chunk in chunks], pa.int32()),
-            pa.array(digests, pa.binary()),
-            pa.nulls(count, pa.string()),
+            pa.array([one.digest for one in digests], pa.binary()),
+            pa.array([one.error or None for one in digests], pa.string()),
         ],
         schema=schema,
     )

@@ -120,7 +120,8 @@ def _digests(chunk: Chunk, copies: "Iterable[Row]") -> list[ChunkDigest]:
     found = []
     for copy in copies:
         digest = None if copy["digest"] is None else bytes(copy["digest"])
-        found.append(ChunkDigest(ReplicaName(copy["replica"]), chunk.offset, chunk.length, digest))
+        name, error = ReplicaName(copy["replica"]), copy["error"] or ""
+        found.append(ChunkDigest(name, chunk.offset, chunk.length, digest, error))
     return found
 
 

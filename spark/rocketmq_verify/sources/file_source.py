@@ -2,13 +2,14 @@
 and for running brokers too."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from rocketmq_commitlog.digests import DigestJob
-from rocketmq_commitlog.errors import AbsentError, LogReadError, NoFolderError
+from rocketmq_commitlog.errors import AbsentError, LogReadError, NoFolderError, UnreadableError
 from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import LogPaths, read_state
 from rocketmq_commitlog.token_bucket import TokenBucket
@@ -17,6 +18,8 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.soundness.structure_check import StructureCheck
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import (
+    MOST_UNREADABLE,
+    BrokenError,
     GoneError,
     Opened,
     SourceError,
@@ -47,6 +50,7 @@ class FileSource(Opened):
         self._log: LogFolder | None = None
         self._bucket = TokenBucket(options.bytes_per_second) if options.bytes_per_second else None
         self._now, self._sleep = now, sleep
+        self._unreadable = 0
 
     def describe(self) -> ReplicaLog:
         """See `Source`.
@@ -75,18 +79,33 @@ class FileSource(Opened):
 
     def digests(self, chunks: Sequence[Chunk]) -> Iterator[ChunkDigest]:
         check_chunks(chunks)
-        job = DigestJob(self._folder(), ((chunk.offset, chunk.length) for chunk in chunks))
-        left = iter(chunks)
+        left = deque(chunks)
+        while left:
+            job = DigestJob(self._folder(), ((chunk.offset, chunk.length) for chunk in left))
+            error = yield from self._work(job, left)
+            if error is None:
+                return
+            self._unreadable += 1
+            if self._unreadable > MOST_UNREADABLE:
+                raise SourceError(self.name, str(error)) from error
+            chunk = left.popleft()
+            yield ChunkDigest(self.name, chunk.offset, chunk.length, None, str(error))
+
+    def _work(self, job: DigestJob, left: deque[Chunk]) -> Generator[ChunkDigest, None, UnreadableError | None]:
+        """Take chunks from `left` until all are done, or the first one cannot be read: then the error."""
         while not job.done:
             cost = job.cost
             try:
                 digests = job.work(BITE)
+            except UnreadableError as error:
+                return error
             except LogReadError as error:
                 raise SourceError(self.name, str(error)) from error
             for digest in digests:
-                chunk = next(left)
+                chunk = left.popleft()
                 yield ChunkDigest(self.name, chunk.offset, chunk.length, digest)
             self._rest(job.cost - cost)
+        return None
 
     def read(self, extent: Extent) -> bytes:
         check_extent(extent)
@@ -94,6 +113,8 @@ class FileSource(Opened):
             data = self._folder().read(extent.start, extent.length)
         except AbsentError as error:
             raise GoneError(self.name, str(error)) from error
+        except UnreadableError as error:
+            raise BrokenError(self.name, str(error)) from error
         except LogReadError as error:
             raise SourceError(self.name, str(error)) from error
         self._rest(extent.length)

@@ -5,13 +5,21 @@ read again. Threads are daemons and waits are short, so that Ctrl-C ends a run w
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, Generic, TypeVar
 
 from rocketmq_verify.domain.model import Chunk, ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.source import GoneError, Source, SourceError, SourceOptions, SpecError
+from rocketmq_verify.sources.source import (
+    MOST_UNREADABLE,
+    BrokenError,
+    GoneError,
+    Source,
+    SourceError,
+    SourceOptions,
+    SpecError,
+)
 from rocketmq_verify.sources.work import Place
 
 T = TypeVar("T")
@@ -55,6 +63,7 @@ class Replicas:
         self.failed: dict[ReplicaName, str] = {}
         """Replicas that could not be read, and why."""
         self._described = False
+        self._broken: dict[ReplicaName, int] = {}
         self.travelled = 0
         """Bytes requested from sidecars."""
         self._remote = frozenset(place.name for place in places if not place.has_files)
@@ -101,7 +110,7 @@ class Replicas:
                 answers[index] = digest.digest
             for index in indexes:
                 if not requests[index].digest:
-                    with suppress(GoneError):
+                    with suppress(GoneError), self._bounded(name):
                         answers[index] = source.read(requests[index].extent)
 
         def reading(name: ReplicaName, indexes: list[int]) -> Callable[[], None]:
@@ -119,6 +128,16 @@ class Replicas:
             elif error is not None:
                 raise error
         return answers
+
+    @contextmanager
+    def _bounded(self, name: ReplicaName) -> Iterator[None]:
+        """Bytes that a disk does not return count as not there, up to `MOST_UNREADABLE` reads."""
+        try:
+            yield
+        except BrokenError:
+            self._broken[name] = self._broken.get(name, 0) + 1
+            if self._broken[name] > MOST_UNREADABLE:
+                raise
 
     def close(self) -> None:
         """Close files and connections."""

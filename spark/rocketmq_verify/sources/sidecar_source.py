@@ -23,7 +23,9 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_formats.store.epoch_file import EpochList, EpochOrderError
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, ReplicaName
 from rocketmq_verify.sources.source import (
+    MOST_UNREADABLE,
     UNSERVED,
+    BrokenError,
     GoneError,
     Opened,
     SourceError,
@@ -60,6 +62,7 @@ class SidecarSource(Opened):
         self.name = name
         self._address, self._options = address, options
         self._reader = BlockingLogReader(address, tls=options.tls)
+        self._unreadable = 0
         self._tries = _Tries(name, options.patience, now, sleep, draw)
 
     def describe(self) -> ReplicaLog:
@@ -85,6 +88,12 @@ class SidecarSource(Opened):
                 if done == before:
                     raise NoAnswerError(self._address, grpc.StatusCode.UNAVAILABLE, "no digest came", {})
             except ApiError as error:
+                if error.status is grpc.StatusCode.DATA_LOSS and self._unreadable < MOST_UNREADABLE:
+                    self._unreadable += 1
+                    chunk = chunks[done]
+                    done += 1
+                    yield ChunkDigest(self.name, chunk.offset, chunk.length, None, str(error))
+                    continue
                 self._tries.failed(error)
 
     def read(self, extent: Extent) -> bytes:
@@ -169,6 +178,8 @@ class _Tries:
         """Wait, or raise what the failure means."""
         if error.status is grpc.StatusCode.NOT_FOUND:
             raise GoneError(self._name, str(error)) from error
+        if error.status is grpc.StatusCode.DATA_LOSS:
+            raise BrokenError(self._name, str(error)) from error
         if not _passes(error):
             raise SourceError(self._name, str(error)) from error
         pause = self._pause * (1 + self._draw()) / 2

@@ -23,6 +23,8 @@ from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaLog, Replica
 
 MAX_CHUNK: Final = MAX_RANGE
 """Longest chunk that is digested at once, in bytes."""
+MOST_UNREADABLE: Final = 16
+"""Chunks of one replica that cannot be read before nothing more of it is: a dying disk takes seconds for each."""
 MAX_EXTENT: Final = 1 << 30
 """Longest extent that is read at once."""
 FILES: Final = "files"
@@ -56,6 +58,10 @@ class GoneError(SourceError):
     """The replica can be read, but these bytes of it are not there (any longer)."""
 
 
+class BrokenError(SourceError):
+    """These bytes are there, and the replica's disk does not return them; others can be read."""
+
+
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a replica is read."""
 
@@ -78,13 +84,15 @@ class Source(Protocol):
         """Its log as it is now."""
 
     def digests(self, chunks: Sequence[Chunk]) -> Iterator[ChunkDigest]:
-        """One for each chunk, in their order; a chunk has at most `MAX_CHUNK` bytes."""
+        """One for each chunk, in their order; a chunk has at most `MAX_CHUNK` bytes. At most `MOST_UNREADABLE` chunks
+        that a broken disk does not return have an error."""
 
     def read(self, extent: Extent) -> bytes:
         """Those bytes, at most `MAX_EXTENT`.
 
         Raises:
             GoneError: they are not all there.
+            BrokenError: they are.
         """
 
     def stream(self, extent: Extent) -> Iterator[memoryview]:

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from rocketmq_commitlog import queue_files
+from rocketmq_commitlog.errors import UnreadableError
+from rocketmq_commitlog.folder import LogFolder
 from rocketmq_commitlog.state import NATIVE_IDENTITY
 from rocketmq_formats.store.consume_queue import pack_units
 from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_verify.domain.findings import Kind
 from tests.verify.history.stores import QUEUE, TOPIC, save_all
-from tests.verify.planted.faults import SEGMENT, Group
+from tests.verify.planted.faults import CHUNK, SEGMENT, Group
 from tests.verify.ways.ways_kit import Sidecars, sidecars, verify
 
 pytestmark = pytest.mark.processes
@@ -158,6 +160,34 @@ CASES: list[tuple[Callable[[Group, Path], None], set[Kind]]] = [
     (confirmed_tail_lost_in_all, {Kind.LOST_CONFIRMED}),
     (confirmed_tail_lost_in_one, {Kind.LOST_COPY}),
 ]
+
+
+def test_a_broken_sector_hides_nothing_else(tmp_path: Path, doors: Sidecars, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of b, which has a wrong bit elsewhere, too."""
+    group = Group().fill(60)
+    places = save_all(group, tmp_path)
+    body_of_one(group, tmp_path)
+    bad = group.messages[3].offset
+    whole = LogFolder.read_into
+
+    def broken(self: LogFolder, offset: int, target: memoryview) -> None:
+        if self.path.parent.name == "b" and offset <= bad < offset + len(target):
+            raise UnreadableError(self.path, f"cannot be read at {bad}: Input/output error")
+        whole(self, offset, target)
+
+    monkeypatch.setattr(LogFolder, "read_into", broken)
+    files, through = verify(places), verify(doors.of(places))
+    for found in (files, through):
+        assert {(one.kind, one.replicas) for one in found.findings} == {
+            (Kind.CORRUPT_RECORD, ("b",)),
+            (Kind.UNREACHABLE, ("b",)),
+        }
+        (unread,) = [one for one in found.findings if one.kind is Kind.UNREACHABLE]
+        assert unread.extent.start <= bad < unread.extent.end
+        assert unread.extent.length <= CHUNK
+        assert "Input/output error" in unread.detail
+        assert found.verdict.exit_code == 1
+    assert through.told == files.told
 
 
 def test_only_replicas_that_have_the_bytes_are_named(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ class ChunkResult(msgspec.Struct, frozen=True, kw_only=True):
     groups: Groups
     missing: tuple[ReplicaName, ...]
     """Replicas that should have it and do not: it expired, or a file is missing."""
+    unreadable: dict[ReplicaName, str] = {}
+    """Replicas whose disk does not return it, and why."""
 
     @property
     def differs(self) -> bool:
@@ -53,6 +55,7 @@ def grouped(contents: Mapping[ReplicaName, bytes]) -> Groups:
 
 def compare(chunk: Chunk, digests: Iterable[ChunkDigest], lineage: Lineage) -> ChunkResult:
     """Only replicas whose zone holds the whole chunk take part; a digest of another range counts as none."""
+    digests = list(digests)
     members = {zone.replica for zone in lineage.zones if _inside(chunk.extent, zone.extent)}
     there = {
         answer.replica: answer.digest
@@ -62,7 +65,9 @@ def compare(chunk: Chunk, digests: Iterable[ChunkDigest], lineage: Lineage) -> C
         and answer.offset == chunk.offset
         and answer.length == chunk.length
     }
-    return ChunkResult(chunk=chunk, groups=grouped(there), missing=tuple(sorted(members - there.keys())))
+    unreadable = {answer.replica: answer.error for answer in digests if answer.error and answer.replica in members}
+    missing = members - there.keys() - unreadable.keys()
+    return ChunkResult(chunk=chunk, groups=grouped(there), missing=tuple(sorted(missing)), unreadable=unreadable)
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -102,6 +107,10 @@ class Tally:
         self.rest: dict[Groups, Rest] = {}
         self.missing: dict[ReplicaName, list[Extent]] = {}
         """Neighbours merged, ascending, at most MOST_MISSING; the last ones are joined, with what is between them."""
+        self.unreadable: dict[ReplicaName, list[Extent]] = {}
+        """The same, for bytes that the replica's disk does not return."""
+        self.why: dict[ReplicaName, str] = {}
+        """The first reason for that."""
 
     def add(self, result: ChunkResult) -> None:
         """One more chunk, in any order."""
@@ -110,7 +119,10 @@ class Tally:
         if result.compared:
             self.bytes += result.chunk.length
         for replica in result.missing:
-            self._lacks(replica, result.chunk.extent)
+            self._lacks(self.missing, replica, result.chunk.extent)
+        for replica, why in result.unreadable.items():
+            self._lacks(self.unreadable, replica, result.chunk.extent)
+            self.why.setdefault(replica, why)
         if result.differs:
             self._differs(result)
 
@@ -124,9 +136,11 @@ class Tally:
                 self._differs(result)
         for groups, rest in other.rest.items():
             self.rest[groups] = self.rest.get(groups, Rest()).plus(rest)
-        for replica, extents in other.missing.items():
-            for extent in extents:
-                self._lacks(replica, extent)
+        for mine, others in ((self.missing, other.missing), (self.unreadable, other.unreadable)):
+            for replica, extents in others.items():
+                for extent in extents:
+                    self._lacks(mine, replica, extent)
+        self.why = other.why | self.why
 
     def results(self) -> tuple[ChunkResult, ...]:
         """All differing chunks that were kept, ascending."""
@@ -144,8 +158,9 @@ class Tally:
             last = kept.pop()
             self.rest[result.groups] = self.rest.get(result.groups, Rest()).plus(Rest.of(last.chunk.extent))
 
-    def _lacks(self, replica: ReplicaName, extent: Extent) -> None:
-        found = self.missing.get(replica, [])
+    @staticmethod
+    def _lacks(of: dict[ReplicaName, list[Extent]], replica: ReplicaName, extent: Extent) -> None:
+        found = of.get(replica, [])
         at = bisect_left(found, extent)
         if at and found[at - 1].end >= extent.start:
             at -= 1
@@ -158,7 +173,7 @@ class Tally:
         if len(found) > MOST_MISSING:
             last = found.pop()
             found[-1] = Extent(found[-1].start, last.end)
-        self.missing[replica] = found
+        of[replica] = found
 
 
 def _inside(inner: Extent, outer: Extent) -> bool:

@@ -124,7 +124,7 @@ def advanced(
         suspects: other places that have to be read again.
     """
     again = [result.chunk.extent for result in tally.results()]
-    again += [extent for extents in tally.missing.values() for extent in extents]
+    again += [extent for lacks in (tally.missing, tally.unreadable) for extents in lacks.values() for extent in extents]
     again += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
     again += [finding.extent for finding in unsettled]
     again += suspects

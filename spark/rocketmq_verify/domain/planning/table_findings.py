@@ -20,6 +20,19 @@ def unreachable(name: ReplicaName, why: str) -> Finding:
     )
 
 
+def unreadable(name: ReplicaName, extents: Sequence[Extent], why: str) -> Finding:
+    """For bytes that a replica's disk does not return, while it can be read elsewhere."""
+    first, last = extents[0], extents[-1]
+    more = "" if len(extents) == 1 else f", {len(extents)} places"
+    return Finding(
+        kind=Kind.UNREACHABLE,
+        replicas=(name,),
+        extent=Extent(first.start, last.end),
+        first_difference=first.start,
+        detail=f"{name} could not be read from {first.start} to {last.end}{more}: {why}",
+    )
+
+
 def contradictions(logs: Sequence[ReplicaLog], confirm: int) -> list[Finding]:
     """Epochs with two starts, both confirmed."""
     starts: dict[int, dict[int, list[ReplicaLog]]] = {}
