@@ -1,6 +1,6 @@
-"""Finds words that are not plain English in what people read. `--check` fails on them in what users read and in the
-product's code (make check), `--list PREFIX` shows them in all files below a folder, `--count` gives hits per 10,000
-words, of other projects too.
+"""Finds words that are not plain English in what people read, and cells of tables that are too long. `--check` fails on
+them in what users read and in the product's code (make check), `--list PREFIX` shows them in all files below a folder,
+`--count` gives hits per 10,000 words, of other projects too.
 
 Users read the docs, the CRDs, the chart, the protos, help texts, error messages and log lines; maintainers read
 docstrings and comments. Strings of code are those in product packages only.
@@ -68,6 +68,12 @@ PRODUCT = re.compile(
 )
 
 
+CELL = 190
+"""Characters of a cell that are read as text: without code, targets of links, names of tests and of issues."""
+CELL_SENTENCES = 2
+NO_TEXT = re.compile(r"`[^`]*`|\]\([^)]*\)|\b\w+_\w+\b|[\w.-]+/[\w.-]+#\d+")
+
+
 class Text(NamedTuple):
     """A piece of text that people read."""
 
@@ -129,6 +135,19 @@ def hits(text: Text) -> Iterator[tuple[int, str, str]]:
         yield text.line + text.text.count("\n", 0, found.start()), found[0], ADVICE[number]
 
 
+def long_cells(path: str, content: str) -> Iterator[tuple[int, str]]:
+    """(line, why) of each cell of a page's tables that a reader cannot take in at a glance."""
+    if not path.endswith(".md"):
+        return
+    for text in _lines(path, content):
+        if text.text.startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", text.text):
+                read = NO_TEXT.sub("", cell).strip()
+                sentences = len(re.findall(r"\.(?= [A-Z])", read)) + 1
+                if len(read) > CELL or sentences > CELL_SENTENCES:
+                    yield text.line, f"a cell of {len(read)} characters, sentences: {sentences}: {cell.strip()[:60]!r}"
+
+
 def tracked(root: Path) -> list[str]:
     """The files of a git repository."""
     listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True, check=True)
@@ -161,6 +180,13 @@ def main() -> int:
                 print(f"{root.name:30} {area:12} {words:8} words {banned:6} hits {rate:7.1f} per 10,000")
         return 0
     failed = False
+    for path in tracked(ROOT):
+        if options.list is None or path.startswith(options.list):
+            for line, why in long_cells(
+                path, (ROOT / path).read_text(errors="replace") if path.endswith(".md") else ""
+            ):
+                failed = True
+                print(f"{path}:{line}: {why}: say more in a section")
     for text in texts(ROOT, tracked(ROOT)):
         if options.list is None and text.area != "user" and not PRODUCT.match(text.path):
             continue

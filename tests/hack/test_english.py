@@ -70,3 +70,23 @@ def test_recordings_and_generated_code_are_not_read(tmp_path: Path, name: str) -
 )
 def test_words_that_only_look_like_it(tmp_path: Path, text: str) -> None:
     assert found(tmp_path, "docs/operations.md", text + "\n") == []
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (f"| a | {'word ' * 38}end |", "193 characters, sentences: 1"),
+        ("| One. Two. Three | b |", "sentences: 3"),
+        (
+            f"| [{'word ' * 18}](page.md#{'x' * 200}) `{'code ' * 40}` test_{'x' * 200} owner/name#{'1' * 200} | b |",
+            None,
+        ),
+        ("One. Two. Three. Not a table.", None),
+        ("```\n| One. Two. Three. Four | an example |\n```", None),
+    ],
+)
+def test_a_cell_of_a_table_is_taken_in_at_a_glance(row: str, why: str | None) -> None:
+    found = [why for _line, why in english.long_cells("docs/page.md", f"{row}\n")]
+
+    assert len(found) == (why is not None)
+    assert all(why in cell for cell in found if why)
