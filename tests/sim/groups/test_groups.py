@@ -18,6 +18,7 @@ from rocketmq_controller.domain.requests import elect_master as election
 from rocketmq_controller.domain.requests import policy as elect
 from rocketmq_sidecar.control.meta_files import IdentityFiles, SavedIdentity
 from rocketmq_sidecar.domain.control.holds import Holds
+from rocketmq_sidecar.domain.control.unfollowed import Unfollowed
 from rocketmq_sidecar.domain.replication import ha_slave, mastership
 from rocketmq_sidecar.domain.replication.confirm import offsets
 from rocketmq_sidecar.domain.replication.mastership import CatchUpWatch, Mastership
@@ -87,9 +88,8 @@ def test_the_third_is_elected_when_two_masters_die_one_after_the_other(seed: int
         world.until(lambda: world.master() not in {None, second}, 5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_master_that_no_slave_reaches_makes_room_for_one_of_them(seed: int) -> None:
-    """It and its slaves see the controllers, the slaves see each other."""
+def _no_slave_reaches_the_master(seed: int) -> None:
+    """It and its slaves see the controllers, the slaves see each other: one of them takes its place."""
     with acknowledging(seed) as (world, master, slaves):
         pairs = {(master.name, slave.name) for slave in slaves}
         world.network.block(pairs | {(to, one) for one, to in pairs})
@@ -97,6 +97,18 @@ def test_a_master_that_no_slave_reaches_makes_room_for_one_of_them(seed: int) ->
         acked = len(world.checker.acked)
         world.until(lambda: len(world.checker.acked) > acked, 5)
         world.network.heal()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_master_that_no_slave_reaches_makes_room_for_one_of_them(seed: int) -> None:
+    _no_slave_reaches_the_master(seed)
+
+
+def test_a_master_that_keeps_its_place_without_a_follower_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unfollowed, "step", lambda *_: ())
+    with pytest.raises(Violation) as found:
+        _no_slave_reaches_the_master(0)
+    assert found.value.invariant == "Alive"
 
 
 @pytest.mark.parametrize("seed", range(2))
