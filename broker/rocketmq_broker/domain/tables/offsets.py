@@ -53,6 +53,7 @@ class ConsumerOffsets:
         self._resets = Resets()
         self.pending_resets = PendingResets()
         self._table: dict[str, dict[int, int]] = {}
+        self._of_topic, self._of_group = _Keys(), _Keys()
         self._pulled: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue; of this process alone."""
         self._texts: dict[str, bytes] = {}
@@ -64,6 +65,8 @@ class ConsumerOffsets:
         self._count = 0
         self._changed: dict[str, int] = {}
         """Key -> `changes` when it changed last, in this order; removed keys too."""
+        self._gone: dict[str, None] = {}
+        """Removed keys in `_changed`."""
         self.floor = 0
         """Removals before this number of `changes` are no longer known."""
         self.version = DataVersion()
@@ -92,12 +95,12 @@ class ConsumerOffsets:
     def topics_of(self, group: str) -> list[str]:
         """Topics of which the group has committed offsets."""
         suffix = TOPIC_GROUP_SEPARATOR + group
-        return [key.removesuffix(suffix) for key in self._table if key.endswith(suffix)]
+        return [key.removesuffix(suffix) for key in self._of_group.get(group)]
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have committed offsets of the topic."""
         prefix = topic + TOPIC_GROUP_SEPARATOR
-        return [key.removeprefix(prefix) for key in self._table if key.startswith(prefix)]
+        return [key.removeprefix(prefix) for key in self._of_topic.get(topic)]
 
     def texts(self) -> Steps[dict[str, bytes]]:
         """Every key with its numbers, `0:12,1:7` (the inside of a fastjson map with bare integer keys), in any order.
@@ -239,10 +242,9 @@ class ConsumerOffsets:
     def remove(self, *, groups: AbstractSet[str] = frozenset(), topics: AbstractSet[str] = frozenset()) -> None:
         """Forget where these groups are in every topic, and where every group is in these topics."""
         self.pending_resets.remove(groups=groups, topics=topics)
-        # one pass over up to a million keys, at the pace of C
-        heads = tuple(topic + TOPIC_GROUP_SEPARATOR for topic in topics)
-        tails = tuple(TOPIC_GROUP_SEPARATOR + group for group in groups)
-        self._remove([key for key in self._table if key.startswith(heads) or key.endswith(tails)])
+        of_topics = (key for topic in topics for key in self._of_topic.get(topic))
+        of_groups = (key for group in groups for key in self._of_group.get(group))
+        self._remove(dict.fromkeys((*of_topics, *of_groups)))
 
     def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
         own = self._find(key, commit.queue_id)
@@ -271,6 +273,9 @@ class ConsumerOffsets:
             self._resets.note(key, queue_id, self.version)
         if queues is None:
             queues = self._table[key] = {}
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            self._of_topic.add(topic, key)
+            self._of_group.add(group, key)
         queues[queue_id] = offset
         self._mark_changed(key)
         return True
@@ -278,22 +283,48 @@ class ConsumerOffsets:
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._count -= len(self._table.pop(key))
+            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+            self._of_topic.remove(topic, key)
+            self._of_group.remove(group, key)
             self._resets.note_removal(key, self.version)
             self._mark_changed(key)
-        if len(self._changed) - len(self._table) > MAX_REMOVED:
-            self._changed = {key: number for key, number in self._changed.items() if key in self._table}
+        if len(self._gone) > MAX_REMOVED:
+            for key in self._gone:
+                del self._changed[key]
+            self._gone.clear()
             self.floor = self.changes
 
     def _mark_changed(self, key: str) -> None:
         self._texts.pop(key, None)
         if key in self._table:
             self._outdated[key] = None
+            self._gone.pop(key, None)
         else:
             self._outdated.pop(key, None)
+            self._gone[key] = None
         self.changes += 1
         self._changed.pop(key, None)
         self._changed[key] = self.changes
         self.on_change()
+
+
+class _Keys:
+    """The keys of each topic, or of each group: a table has a million, and what concerns one must not pass over all."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[str, None]] = {}
+
+    def get(self, name: str) -> Iterable[str]:
+        return self._by_name.get(name, ())
+
+    def add(self, name: str, key: str) -> None:
+        self._by_name.setdefault(name, {})[key] = None
+
+    def remove(self, name: str, key: str) -> None:
+        keys = self._by_name[name]
+        del keys[key]
+        if not keys:
+            del self._by_name[name]
 
 
 def _is_key(key: str) -> bool:
