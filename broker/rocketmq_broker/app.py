@@ -117,6 +117,12 @@ class BrokerApp:
             confirm_offset=recovered.confirm_offset,
             clean=recovered.clean,
         )
+        if recovered.max_offset > recovered.min_offset and self.core.without_tables:
+            log.warning(
+                "the log has messages, and tables are missing: if this replica becomes master, its slaves lose theirs"
+                " too; stop it and copy the folder from another replica",
+                folder=str(self.settings.root / "config"),
+            )
         self._opened = True
         await self.tables.log_cut(recovered.max_offset)
         self.flusher.start()

@@ -75,14 +75,17 @@ class BrokerCore:
         self.held = HeldPulls(settings.pull_thread_pool_queue_capacity)
         self.client = RemotingClient()
         self.processor_table = ProcessorTable()
+        self.without_tables = False
+        """The store had no topics.json, which every broker with a message has."""
 
     def load_tables(self) -> None:
-        """Read topics, groups, offsets and what a tool has set brokerPermission to.
+        """Read topics, groups, offsets and what a tool has set brokerPermission to. `without_tables` is known then.
 
         Raises:
             TableDamagedError, OSError: see `load_table`.
         """
         file = load_table(self.settings.root / "config" / TOPICS_FILE, TopicsFile)
+        self.without_tables = file is None
         if file is not None:
             report_bounded(file.topic_config_table)
             self.topics.load(file.data_version, file.topic_config_table)

@@ -197,3 +197,13 @@ async def test_odd_numbers_of_queues_do_not_keep_a_slave_from_copying(tmp_path: 
         assert odd is not None
         assert (odd.read_queue_nums, odd.write_queue_nums) == (0, 65_536)
         assert "T" in slave.app.topics.table
+
+
+async def test_a_slave_copies_topics_with_attributes(tmp_path: Path) -> None:
+    official = Official()
+    topic = b'"T":{"topicName":"T","attributes":{"message.type":"FIFO","of.java":"1"}}'
+    official.put(21, b'{"dataVersion":{"counter":1},"topicConfigTable":{%b}}' % topic)
+    async with official.listening(), running(tmp_path, master=False) as slave:
+        await follow(slave, official.address)
+        await until(lambda: "T" in slave.app.topics.table)
+        assert slave.app.topics.table["T"].attributes == {"message.type": "FIFO", "of.java": "1"}

@@ -1,8 +1,10 @@
 """Files of tables at a start: what cannot be read costs no more than itself."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rocketmq_broker.tables import table_file
 from rocketmq_broker.tables.table_file import TableDamagedError, load_table
@@ -69,3 +71,18 @@ async def test_a_damaged_history_of_delays_is_named(tmp_path: Path, field: bytes
     with pytest.raises(TableDamagedError, match=r"delayOffset\.json: delay offsets: .*put back a good copy"):
         async with running(tmp_path):
             pass
+
+
+async def test_a_log_without_tables_is_reported(tmp_path: Path) -> None:
+    """As slaves copy what their master has, it would cost them their tables too."""
+    with capture_logs() as lines:
+        async with running(tmp_path) as group:
+            await group.send()
+        async with running(tmp_path):
+            pass
+    assert not [line for line in lines if "tables are missing" in line["event"]], "a new store, and a whole one"
+    shutil.rmtree(tmp_path / "config")
+    with capture_logs() as lines:
+        async with running(tmp_path):
+            pass
+    assert [line["folder"] for line in lines if "tables are missing" in line["event"]] == [str(tmp_path / "config")]
