@@ -1,4 +1,4 @@
-"""Expired locks of queues are removed, a slice at a time."""
+"""Expired locks of queues are removed, a slice at a time; hosts share their number."""
 
 import pytest
 
@@ -15,15 +15,30 @@ def queues(count: int) -> list[MessageQueue]:
 def test_expired_locks_are_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "SLICE", 10)
     held = QueueLocks()
-    held.lock("G", "c", queues(35), 0.0)
-    held.lock("H", "c", queues(5), 0.0)
+    held.lock("G", "c", queues(35), 0.0, host="h")
+    held.lock("H", "c", queues(5), 0.0, host="h")
     steps = held.expire(LOCK_SECONDS + 1)
     next(steps)
     assert len(held) == 30
-    held.lock("G", "d", queues(20)[10:], LOCK_SECONDS + 1)  # taken over meanwhile
-    held.lock("G", "d", queues(1), LOCK_SECONDS + 1)
+    held.lock("G", "d", queues(20)[10:], LOCK_SECONDS + 1, host="i")  # taken over meanwhile
+    held.lock("G", "d", queues(1), LOCK_SECONDS + 1, host="i")
     finish(steps)
     assert len(held) == 11
     assert held.any_held("G", LOCK_SECONDS + 2)
     finish(held.expire(2 * LOCK_SECONDS + 2))
+    assert len(held) == 0
+
+
+def test_one_host_does_not_take_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "MAX_LOCKS", 10)
+    held = QueueLocks()
+    taken = held.lock("made up", "s", queues(10), 0.0, host="s")
+    assert len(taken.held) == 5
+    assert held.lock("G", "a", queues(2), 0.0, host="a").held == {*queues(2)}
+    held.unlock("made up", "s", queues(3))
+    assert len(held.lock("made up", "t", queues(3), 0.0, host="t").held) == 3
+    late = held.lock("made up", "a", queues(5), LOCK_SECONDS + 1, host="a")
+    assert late.held == {*queues(5)}, "all of them had expired"
+    held.give_back("made up", late, queues(5))
+    held.unlock("G", "a", queues(2))
     assert len(held) == 0

@@ -73,11 +73,11 @@ class LockApi:
         """Whether a client of the group holds a queue: the group consumes in order."""
         return self._locks.any_held(group, self._clock())
 
-    def _lock(self, request: RemotingCommand, _peer: Peer) -> Answer:
+    def _lock(self, request: RemotingCommand, peer: Peer) -> Answer:
         body, now, group = _decode(request), self._clock(), self._group
         addresses = [] if group is None or body.only_this_broker else group.addresses()
         asked = self._of_this_group(body) if body.only_this_broker else body.mq_set
-        own = self._locks.lock(body.consumer_group, body.client_id, asked, now)
+        own = self._locks.lock(body.consumer_group, body.client_id, asked, now, host=peer.host)
         if group is None or body.only_this_broker:
             return _answer(request, own.held)
         candidates = own.held if self._locks.grants(now) else body.mq_set

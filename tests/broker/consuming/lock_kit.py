@@ -16,6 +16,13 @@ from rocketmq_runtime.remoting.server import Peer
 GROUP = "broker-a"
 
 
+class _From:
+    host = "10.0.0.1"
+
+
+PEER = cast("Peer", _From())
+
+
 def queues(*numbers: int) -> frozenset[MessageQueue]:
     return frozenset(MessageQueue(topic="T", broker_name=GROUP, queue_id=number) for number in numbers)
 
@@ -75,7 +82,7 @@ class LockGroup:
     async def handle(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """What the broker at `address` answers; a test replaces it to have one answer otherwise."""
         try:
-            answer = self.brokers[address].processors[command.code](command, cast("Peer", None))
+            answer = self.brokers[address].processors[command.code](command, PEER)
         except RequestRefusedError as error:
             return response(command, error.code, str(error))
         return await answer if isinstance(answer, asyncio.Future) else cast("RemotingCommand", answer)
@@ -100,9 +107,7 @@ class LockGroup:
     def votes(self, address: str, client: str, wanted: frozenset[MessageQueue]) -> frozenset[MessageQueue]:
         """Which of `wanted` this member alone gives to the client; it holds them then."""
         command = request(RequestCode.LOCK_BATCH_MQ, None, lock_body(client, wanted, only=True))
-        return held(
-            cast("RemotingCommand", self.brokers[address].processors[command.code](command, cast("Peer", None)))
-        )
+        return held(cast("RemotingCommand", self.brokers[address].processors[command.code](command, PEER)))
 
 
 class Caller(RemotingClient):

@@ -12,16 +12,19 @@ from typing import Final, NamedTuple
 import msgspec
 
 from rocketmq_formats.remoting.client import MessageQueue
+from rocketmq_formats.shares import Shares
 from rocketmq_formats.steps import Steps
 
 LOCK_SECONDS: Final = 60.0
 MAX_LOCKS: Final = 500_000
+"""A host gets its share only (`rocketmq_formats.shares`)."""
 SLICE: Final = 1000
 """Locks examined in one step; takes 8 ms."""
 
 
 class _Lock(msgspec.Struct, gc=False):
     client_id: str
+    host: str
     renewed: float
     request: int
     """That took or renewed it."""
@@ -45,18 +48,18 @@ class QueueLocks:
         cannot tell of any more."""
         self._grants_from = grants_from
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
-        self._count = 0
+        self._shares = Shares(MAX_LOCKS, "locks")
         self._requests = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self._shares.total
 
     def grants(self, now: float) -> bool:
         """Whether anybody can get a lock yet."""
         return now >= self._grants_from
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float) -> Locked:
-        """Take or renew what is free, expired or the client's own."""
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float, *, host: str) -> Locked:
+        """Take or renew what is free, expired or the client's own; nothing new for which `host` has no room."""
         self._requests += 1
         held: list[MessageQueue] = []
         new: list[MessageQueue] = []
@@ -65,13 +68,13 @@ class QueueLocks:
             for queue in queues:
                 lock = locks.get(queue)
                 if lock is None:
-                    if self._count >= MAX_LOCKS:
+                    if self._shares.why_not(host) is not None:
                         continue
-                    locks[queue] = _Lock(client_id, now, self._requests)
-                    self._count += 1
+                    self._put(locks, queue, _Lock(client_id, host, now, self._requests))
                     new.append(queue)
                 elif now - lock.renewed > LOCK_SECONDS:
-                    lock.client_id, lock.renewed, lock.request = client_id, now, self._requests
+                    self._remove(locks, queue)
+                    self._put(locks, queue, _Lock(client_id, host, now, self._requests))
                     new.append(queue)
                 elif lock.client_id == client_id:
                     lock.renewed, lock.request = now, self._requests
@@ -89,8 +92,7 @@ class QueueLocks:
         for queue in taken.new.intersection(queues):
             lock = locks.get(queue)
             if lock is not None and lock.request == taken.request:
-                del locks[queue]
-                self._count -= 1
+                self._remove(locks, queue)
         if not locks:
             self._groups.pop(group, None)
 
@@ -100,8 +102,7 @@ class QueueLocks:
         for queue in queues:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
-                del locks[queue]
-                self._count -= 1
+                self._remove(locks, queue)
         if not locks:
             self._groups.pop(group, None)
 
@@ -117,8 +118,7 @@ class QueueLocks:
         for group in groups:
             locks = self._groups[group]
             for queue in [queue for queue in locks if goes(queue)]:
-                del locks[queue]
-                self._count -= 1
+                self._remove(locks, queue)
             if not locks:
                 del self._groups[group]
 
@@ -133,8 +133,14 @@ class QueueLocks:
             for first in range(0, len(entries), SLICE):
                 for queue, lock in entries[first : first + SLICE]:
                     if now - lock.renewed > LOCK_SECONDS and locks.get(queue) is lock:
-                        del locks[queue]
-                        self._count -= 1
+                        self._remove(locks, queue)
                 if not locks and self._groups.get(group) is locks:
                     del self._groups[group]
                 yield
+
+    def _put(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue, lock: _Lock) -> None:
+        locks[queue] = lock
+        self._shares.put(lock.host)
+
+    def _remove(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue) -> None:
+        self._shares.remove(locks.pop(queue).host)
