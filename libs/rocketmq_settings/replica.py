@@ -120,7 +120,7 @@ class ReplicaKeys(Settings, frozen=True):
         msgspec.Meta(ge=0, le=86_400_000, extra={"unit": "ms"}),
         key(
             "Silence after which a name server forgets this broker, and a slave does not count on its master (there at "
-            "least two haSendHeartbeatInterval). If set, heartbeats go to the name servers always.",
+            "least two haSendHeartbeatInterval). If set, name servers always get heartbeats.",
             default="10000 ms; for the name servers without enableSlaveActingMaster their 120000 ms",
         ),
     ] = 0

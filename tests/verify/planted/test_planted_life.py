@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.model import ReadRequest
 from rocketmq_verify.domain.verdict import Result
 from tests.verify.planted.faults import Group, Replica, verify
 from tests.verify.planted.planted_kit import deterministic, group, kinds
@@ -165,3 +166,27 @@ def test_what_expires_while_it_is_read_is_not_missing() -> None:
     made = group(messages=200)
     run = verify(made.replicas, meanwhile=lambda: made.expire(made["a"]), every=5)
     assert run.findings == ()
+
+
+def test_a_byte_that_changes_at_each_read_is_named() -> None:
+    made = Group(3).fill(40)
+    replica, message = made["b"], made.messages[20]
+    reads = 0
+
+    def answer(request: ReadRequest) -> bytes | None:
+        """The first read of this byte is wrong, the next ones that narrow it down are right, and then every second."""
+        nonlocal reads
+        if request.extent.start <= message.body_start < request.extent.end:
+            reads += 1
+        wrong = reads == 1 or (reads > 2 and reads % 2 == 0)
+        replica.data[message.body_start] ^= wrong
+        data = Replica.answer(replica, request)
+        replica.data[message.body_start] ^= wrong
+        return data
+
+    replica.answer = answer  # type: ignore[method-assign]
+    run = verify(made.replicas)
+    (found,) = run.findings
+    assert (found.kind, found.replicas, run.verdict.exit_code) == (Kind.UNREACHABLE, ("b",), 3)
+    assert found.extent.start <= message.body_start < found.extent.end
+    assert "its reads of these bytes differ from each other" in run.verdict.summary

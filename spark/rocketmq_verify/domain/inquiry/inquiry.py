@@ -5,9 +5,10 @@ In this order:
    is left out from there on, or it would hide what else differs in the same chunks;
 2. the other differences, by the way in which replicas differ, so that a replica which is wrong everywhere does not use
    up the reads for one that has lost a bit: down to bytes, records, and which copy is right;
-3. what should be there and is not: read it again;
-4. where a log ends before others do: is that its end, or damage?
-5. where epoch tables contradict each other: do they describe the same bytes?
+3. what differed and then did not: do the reads of one replica differ from each other?
+4. what should be there and is not: read it again;
+5. where a log ends before others do: is that its end, or damage?
+6. where epoch tables contradict each other: do they describe the same bytes?
 However much differs, findings are bounded; the last of a kind counts the rest.
 """
 
@@ -29,7 +30,7 @@ from rocketmq_verify.domain.inquiry.windows import Found, agreed, contents_of, l
 from rocketmq_verify.domain.model import ReadRequest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import common, without
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.domain.planning.table_findings import missing_segment
+from rocketmq_verify.domain.planning.table_findings import missing_segment, unreadable
 
 MOST_NAMED: Final = 16
 """Records reported one by one for each way in which replicas differ at their place."""
@@ -37,6 +38,10 @@ BATCH: Final = 16
 """Chunks narrowed at once."""
 MOST_EXAMINED: Final = 64
 """Chunks of one way with three and more contents, when enough was named."""
+MOST_UNSTEADY: Final = 16
+"""Chunks that are read again because they differed once."""
+READS: Final = 4
+"""Times that each of them is read again."""
 _BLANK_HEAD: Final = 8
 
 
@@ -51,10 +56,12 @@ def inquire(lineage: Lineage, tally: Tally) -> Requests[tuple[Finding, ...]]:
         if len(groups) > 1:
             by_groups.setdefault(groups, []).append(result)
     done: set[int] = set()
+    differing_now = [(result.chunk.extent, _all(groups)) for groups, found in by_groups.items() for result in found]
     for groups, differing in sorted(by_groups.items(), key=lambda item: item[1][0].chunk):
         rest = Rest() if any(replica in tails for replica in _all(groups)) else tally.rest.get(groups, Rest())
         found = yield from _records(lineage, groups, differing, rest, done)
         findings += found
+    findings += yield from _unsteady(differing_now, findings)
     findings += yield from _missing(lineage, tally)
     findings += yield from _ends(lineage, findings)
     findings += yield from wrong_tables(lineage)
@@ -286,6 +293,30 @@ def _outside(way: Groups) -> tuple[ReplicaName, ...]:
     largest, *others = way
     outside = _all(tuple(others))
     return outside if len(largest) > len(outside) else _all(way)
+
+
+def _unsteady(
+    differing: Sequence[tuple[Extent, Sequence[ReplicaName]]], found: Sequence[Finding]
+) -> Requests[list[Finding]]:
+    """Replicas that return other bytes at each read, of chunks that differed and then did not."""
+    left = [
+        (extent, replicas)
+        for extent, replicas in sorted(differing)
+        if not any(one.kind.traits.explains_difference and one.extent.meet(extent).length for one in found)
+    ][:MOST_UNSTEADY]
+    requests = tuple(ReadRequest(replica, extent, digest=True) for extent, replicas in left for replica in replicas)
+    seen: list[set[bytes]] = [set() for _ in requests]
+    for _ in range(READS if requests else 0):
+        answers = yield requests
+        for own, answer in zip(seen, answers, strict=True):
+            if answer is not None:
+                own.add(answer)
+    why = "its reads of these bytes differ from each other; check its disk, memory and kernel log"
+    return [
+        unreadable(request.replica, [request.extent], why)
+        for request, own in zip(requests, seen, strict=True)
+        if len(own) > 1
+    ]
 
 
 def _missing(lineage: Lineage, tally: Tally) -> Requests[list[Finding]]:
