@@ -190,3 +190,26 @@ def test_a_byte_that_changes_at_each_read_is_named() -> None:
     assert (found.kind, found.replicas, run.verdict.exit_code) == (Kind.UNREACHABLE, ("b",), 3)
     assert found.extent.start <= message.body_start < found.extent.end
     assert "its reads of these bytes differ from each other" in run.verdict.summary
+
+
+def test_a_log_that_is_copied_again_during_the_reads_is_not_named() -> None:
+    made = Group(3).fill(40)
+    replica, message = made["b"], made.messages[20]
+    reads = 0
+
+    def answer(request: ReadRequest) -> bytes | None:
+        """Some bytes more at each read; all of them at the one that narrows it down."""
+        nonlocal reads
+        if request.extent.start <= message.body_start < request.extent.end:
+            reads += 1
+        whole = bytes(replica.data)
+        if reads != 2:
+            begin = message.body_start + min(20 * reads, 100)
+            replica.data[begin : message.body_start + 100] = bytes(message.body_start + 100 - begin)
+        data = Replica.answer(replica, request)
+        replica.data[:] = whole
+        return data
+
+    replica.answer = answer  # type: ignore[method-assign]
+    run = verify(made.replicas)
+    assert (run.findings, run.verdict.exit_code) == ((), 0)
