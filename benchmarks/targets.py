@@ -82,6 +82,10 @@ TARGETS = {
     "verify_scan": Target("then: 3 logs of 1 GiB digested and compared in chunks of 1 MiB", "s", False, bound=2.0),
     "verify_plain": Target("for comparison: xxh3 of the same files, one process, one after the other", "s", False),
     "verify_of_plain": Target("digests of all chunks in one process, as a multiple of that", "x", False, bound=2.0),
+    "verify_local": Target("the same by hand without Spark, from the start of the process", "s", False, bound=2.0),
+    "verify_local_of_plain": Target(
+        "its CPU seconds, as a multiple of a process that hashes these files", "x", False, bound=1.5
+    ),
     "verify_growth": Target("logs of 20 GiB instead of 1: seconds per GiB, as a multiple", "x", False, bound=1.2),
     "verify_structure": Target("structural check of 1 KiB messages, one process", "MB/s", True, bound=400.0),
     "verify_structure_spark": Target("the same as a job of Spark with 2 tasks", "MB/s", True),

@@ -5,7 +5,9 @@ The start of Spark, its first (empty) query and the scan are measured separately
 
 import asyncio
 import json
+import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -31,7 +33,7 @@ from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
-from rocketmq_verify.run import Request, Run
+from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.work import Place
 
@@ -51,6 +53,17 @@ WARM_UP = 2.0
 SETTLE = 3.0
 IN_FLIGHT = 16
 NICE = ("nice", "-n", "19")
+_HASHER = """
+import sys, xxhash
+from pathlib import Path
+buffer = memoryview(bytearray(1 << 20))
+for root in sys.argv[1:]:
+    for path in sorted((Path(root) / "commitlog").iterdir()):
+        digest = xxhash.xxh3_128()
+        with path.open("rb", buffering=0) as file:
+            while count := file.readinto(buffer):
+                digest.update(buffer[:count])
+"""
 _READER = """
 import sys, threading
 from itertools import cycle, islice
@@ -107,6 +120,8 @@ def _files(folder: Path) -> list[Figures]:
                             "verify_queues": run.timings.queues,
                         }
                     )
+            if files == SMALL:
+                found += [_by_hand(roots) for _ in range(ROUNDS)]
             shutil.rmtree(folder)
         found.append({"verify_growth": seconds[LARGE] / seconds[SMALL] / (LARGE / SMALL)})
         return found
@@ -114,8 +129,31 @@ def _files(folder: Path) -> list[Figures]:
         engine.stop()
 
 
+def _by_hand(roots: Sequence[Path]) -> Figures:
+    """The command without Spark, and a process that only hashes the same files: seconds, and CPU seconds with the start
+    of Python."""
+    replicas = [part for root in roots for part in ("--replica", f"{root.name}={root}")]
+    verify = ["-m", "rocketmq_verify", "-q", "--engine", "local", "--no-structure", "--no-queues", *replicas]
+    seconds, cpu = _spent(verify)
+    _, plain = _spent(["-c", _HASHER, *(str(root) for root in roots)])
+    return {"verify_local": seconds, "verify_local_of_plain": cpu / plain}
+
+
+def _spent(arguments: Sequence[str]) -> tuple[float, float]:
+    """Seconds, and CPU seconds, of a process of Python."""
+    before, began = os.times(), time.perf_counter()
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{arguments[:2]}: {done.stdout[:500]}{done.stderr[-500:]}")
+    after = os.times()
+    cpu = after.children_user - before.children_user + after.children_system - before.children_system
+    return time.perf_counter() - began, cpu
+
+
 def _run(engine: Engine, places: tuple[Place, ...], *, checks: bool) -> Run:
-    request = Request(group=Group("bench", "files"), places=places, structure=checks, queues=checks)
+    request = Request(
+        group=Group("bench", "files"), places=places, structure=checks, queues=checks, engine=EngineKind.SPARK
+    )
     run = job.run(request, engine, NoProgress())
     if run.verdict.result is not Result.ALIGNED:
         raise BenchError(f"a false alarm: {run.verdict.summary}")

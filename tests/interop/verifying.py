@@ -25,7 +25,7 @@ from rocketmq_verify.history.rows import Group
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.report import json_report
 from rocketmq_verify.report.json_report import StructureReport
-from rocketmq_verify.run import QueueSummary, Request
+from rocketmq_verify.run import EngineKind, QueueSummary, Request
 from rocketmq_verify.sources.source import SIDECAR
 from rocketmq_verify.sources.work import parse_place
 from tests.gate.patience import patient
@@ -54,7 +54,7 @@ def verify(
     served = [f"{name}={address}" for name, address in (sidecars or {}).items()]
     if engine is not None:
         parsed = (*(parse_place(one) for one in places), *(parse_place(one, SIDECAR) for one in served))
-        run = job.run(Request(group=Group("", ""), places=parsed), engine, NoProgress())
+        run = job.run(Request(group=Group("", ""), places=parsed, engine=EngineKind.SPARK), engine, NoProgress())
         return run.verdict.exit_code, msgspec.json.decode(json_report.encode(run, plan=False), type=Said)
     command = [sys.executable, "-m", "rocketmq_verify", "--quiet", "--output", "json"]
     command += [part for one in places for part in ("--replica", one)]

@@ -26,7 +26,7 @@ from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine
 from rocketmq_verify.history.rows import Group as HistoryGroup
 from rocketmq_verify.progress import NoProgress
-from rocketmq_verify.run import Request, Run
+from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place, parse_place
 from tests.interop.verifying import Store, assert_names
@@ -103,6 +103,7 @@ class Live:
             sample=sample,
             full=full,
             history_path=str(self._history),
+            engine=EngineKind.SPARK,
         )
         began = time.monotonic()
         run = await asyncio.to_thread(job.run, asked, self._engine, NoProgress())
