@@ -16,6 +16,8 @@ SEED ?= $(shell date +%s)
 CAMPAIGN_ARGS ?=
 FRAMES ?= 100000
 IDLE ?= 5000
+# Images of containers often set it. Then each pytest would compile all test modules again.
+export PYTHONDONTWRITEBYTECODE :=
 DETERMINISTIC := not processes and not interop and not java
 BY_TEST := -n auto --dist worksteal
 BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder

@@ -67,7 +67,8 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What is there before the first test is not looked at again: with ten thousand tests that takes 0.3 s a time."""
+    """Modules and tests live to the end. Without this each file's collection of garbage goes through all of them, which
+    takes a quarter of a second of a processor when all tests were collected."""
     gc.collect()
     gc.freeze()
 

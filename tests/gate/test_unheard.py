@@ -90,6 +90,10 @@ HEARD = {
     ),
 }
 NOT_HEARD = {
+    "a module, which no collection of garbage looks at again": """
+        async def test_it():
+            assert gc.get_freeze_count() > 10_000
+        """,
     "awaited": """
         async def test_it():
             with pytest.raises(ValueError):
