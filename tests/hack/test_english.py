@@ -86,7 +86,7 @@ def test_words_that_only_look_like_it(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_a_cell_of_a_table_is_taken_in_at_a_glance(row: str, why: str | None) -> None:
-    found = [why for _line, why in english.long_cells("docs/page.md", f"{row}\n")]
+    found = [why for _line, why in english.long_cells("docs/operations.md", f"{row}\n")]
 
     assert len(found) == (why is not None)
     assert all(why in cell for cell in found if why)

@@ -126,8 +126,8 @@ class Failover(msgspec.Struct, frozen=True, rename="camel"):
     lease_timeout_ms: Annotated[
         LeaseMillis,
         field(
-            "How long a master needs no further answer from the controllers. For engine native. With durability relaxed "
-            "it then refuses messages; with strict it continues as long as every member of the SyncStateSet "
+            "How long a master needs no further answer from the controllers. For engine native. With durability "
+            "relaxed it then refuses messages; with strict it continues as long as every member of the SyncStateSet "
             "acknowledges. It should be less than the controllers' brokerSuspectTimeoutMs, and is at most "
             f"{LONGEST_WRITE_LEASE_MS} with durability relaxed."
         ),

@@ -164,8 +164,8 @@ class ControllerClusterSpec(Spec, frozen=True, rename="camel", kw_only=True):
     raft_secret_name: Annotated[
         ObjectName | None,
         field(
-            "Secret of this namespace with the key raft.secret, which all members share; absent means that the operator "
-            "creates one. Cannot change."
+            "Secret of this namespace with the key raft.secret, which all members share; absent means that the "
+            "operator creates one. Cannot change."
         ),
     ] = None
     grpc_tls_secret_name: Annotated[
