@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 import grpc
 import msgspec
@@ -108,6 +109,34 @@ def open_blocking_channel(address: str, tls: ClientTls | None) -> grpc.Channel:
     if tls is None:
         return grpc.insecure_channel(address, OPTIONS)
     return grpc.secure_channel(address, _credentials(tls), (*OPTIONS, *_override(tls)))
+
+
+class SidecarChannel:
+    """The channel of a client of one sidecar; it connects at the first call."""
+
+    def __init__(self, address: str, tls: ClientTls | None = None) -> None:
+        """
+        Args:
+            address: `host:port` of its gRPC port (10920).
+            tls: files for mutual TLS; None: plaintext.
+
+        Raises:
+            OSError: a TLS file cannot be read.
+        """
+        self.address = address
+        self._channel = open_channel(address, tls)
+
+    async def close(self) -> None:
+        """Cancel running calls and disconnect."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 def _credentials(tls: ClientTls) -> grpc.ChannelCredentials:

@@ -6,8 +6,7 @@ answered (see the .proto): compare how many digests came.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import grpc
 import msgspec
@@ -16,10 +15,10 @@ from rocketmq_api import log_reader_pb2 as pb
 from rocketmq_api.channels import (
     ApiError,
     ClientTls,
+    SidecarChannel,
     blocking_errors,
     call,
     open_blocking_channel,
-    open_channel,
     typed_errors,
 )
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
@@ -54,20 +53,12 @@ class BadAnswerError(ApiError):
         super().__init__(address, grpc.StatusCode.INTERNAL, reason, {})
 
 
-class LogReaderClient:
-    """One sidecar; connects at the first call. Calls raise `rocketmq_api.channels.ApiError`, one of its kinds."""
+class LogReaderClient(SidecarChannel):
+    """One sidecar. Calls raise `rocketmq_api.channels.ApiError`, one of its kinds."""
 
     def __init__(self, address: str, *, tls: ClientTls | None = None) -> None:
-        """
-        Args:
-            address: `host:port` of its gRPC port (10920).
-            tls: files for mutual TLS; None: plaintext.
-
-        Raises:
-            OSError: a TLS file cannot be read.
-        """
-        self.address = address
-        self._channel = open_channel(address, tls)
+        """As `SidecarChannel`."""
+        super().__init__(address, tls)
         self._stub = LogReaderStub(self._channel)
 
     async def get_log(self, *, timeout: float = TIMEOUT) -> LogView:  # noqa: ASYNC109 - gRPC's own deadline
@@ -100,18 +91,6 @@ class LogReaderClient:
             async for answer in self._stub.Read(pb.ReadRequest(offset=offset, length=length), timeout=timeout):
                 data += answer.data
         return _all(self.address, data, length)
-
-    async def close(self) -> None:
-        """Cancel running calls and disconnect."""
-        await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class BlockingLogReader:

@@ -1,10 +1,7 @@
 """Calls to one replica's sidecar (sidecar_admin.proto). Used by the operator and the kubectl plugin."""
 
-from types import TracebackType
-from typing import Self
-
 from rocketmq_api import sidecar_admin_pb2 as pb
-from rocketmq_api.channels import ClientTls, call, open_channel
+from rocketmq_api.channels import ClientTls, SidecarChannel, call
 from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, ReplicaView
 from rocketmq_api.sidecar_admin_pb2_grpc import SidecarAdminStub
 
@@ -21,8 +18,8 @@ ROLE_OF = {
 }
 
 
-class SidecarClient:
-    """One sidecar; connects at the first call. Every call raises `rocketmq_api.channels.ApiError`, one of its kinds."""
+class SidecarClient(SidecarChannel):
+    """One sidecar. Every call raises `rocketmq_api.channels.ApiError`, one of its kinds."""
 
     def __init__(self, address: str, *, tls: ClientTls | None = None, timeout: float = TIMEOUT) -> None:
         """
@@ -34,9 +31,8 @@ class SidecarClient:
         Raises:
             OSError: a TLS file cannot be read.
         """
-        self.address = address
+        super().__init__(address, tls)
         self._timeout = timeout
-        self._channel = open_channel(address, tls)
         self._stub = SidecarAdminStub(self._channel)
 
     async def get_replica(self) -> ReplicaView:
@@ -56,18 +52,6 @@ class SidecarClient:
         request = pb.HandOverRequest(broker_id=broker_id, timeout_millis=round(1000 * seconds))
         answer = await call(self.address, self._stub.HandOver(request, timeout=seconds + HAND_OVER_MARGIN))
         return NewMaster(answer.master_broker_id, answer.master_epoch)
-
-    async def close(self) -> None:
-        """Cancel running calls and disconnect."""
-        await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def view_of(replica: pb.Replica) -> ReplicaView:
