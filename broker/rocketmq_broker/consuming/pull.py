@@ -237,7 +237,7 @@ class PullProcessor:
                 self._wake(pull)
             else:
                 self._wait_for(pull.peer)
-        self._last = None
+        self._last = None  # up to the largest pull in bytes, which must not stay until the next message comes
         if pulls is not self._ripe:
             for peer in {pull.peer for pull in pulls}:
                 self._wait_for(peer)
@@ -283,6 +283,7 @@ class PullProcessor:
             header.max_msg_bytes,
             pull.tag_codes,
         )
+        # consumers of several groups often wait for the same messages: these are read and joined once
         if self._last is None or self._last[0] != asked:
             result = self._get(header, pull.scan_from, pull.tag_codes)
             self._last = (asked, result, b"".join(result.records))

@@ -90,12 +90,14 @@ class WaitingSends:
         now = self._loop.time()
         answers: dict[Peer, list[bytes]] = {}
         waits: list[float] = []
+        # in the order of the log: behind the first that must wait, all others must too
         while queue and queue[0].end <= until:
             send = queue.popleft()
             answers.setdefault(send.peer, []).append(send.frame)
             waits.append(now - send.since)
         if waits:
             self._traffic.answered(waits)
+            # one write for each connection, because a call of the kernel costs more than making the answer
             for peer, frames in answers.items():
                 peer.answer_frames(frames)
             self._check_drained()

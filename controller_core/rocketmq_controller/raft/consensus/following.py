@@ -48,6 +48,7 @@ class Following(Elections):
         self.remember_commit(message.commit)
         if last_verified is not None:
             self.verified_up_to(last_verified)
+            # what our log has behind that may be of an older term, and not the entries that the leader has committed
             self.commit_up_to(min(message.commit, last_verified))
 
     def enter_term_of_leader(self) -> None:
@@ -91,6 +92,7 @@ class Following(Elections):
                     f"leader {self.leader} of term {self.term} has term {message.prev_term} at committed index {prev}, "
                     f"we have {self.term_at(prev)} (commit {self.commit_index}, applied {self.last_applied})"
                 )
+            # the leader goes back by a whole term: entry by entry would be a round trip for each
             due.rejected = (prev, self._start_of_term_at(prev))
             return None
         else:
@@ -100,6 +102,7 @@ class Following(Elections):
         for position, (term, command) in enumerate(entries):
             index = prev + 1 + position
             if index <= last:
+                # the same entry; a message that comes late must not cut off what came after it
                 if self.term_at(index) == term:
                     continue
                 self._cut_conflict(index, term)
