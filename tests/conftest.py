@@ -24,7 +24,7 @@ MEASURED = pytest.StashKey[list[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Without the second line, looptime's look at the current event loop makes asyncio create one before each
-    synchronous test, which nobody closes; the warning then hits whatever test runs when it is collected."""
+    synchronous test, which no one closes; the warning then hits whatever test runs when it is collected."""
     config.stash[MEASURED] = []
     asyncio.set_event_loop(None)
     unheard.register(config)

@@ -20,13 +20,13 @@ OTHER = "another controller's"
 
 
 class Controller(Recorder):
-    """Names the leaders in `leaders`, one per question, the last for ever; itself it leads if `leading`."""
+    """Names the leaders in `leaders`, one per question, the last forever; itself it leads if `leading`."""
 
     def __init__(self) -> None:
         super().__init__(self._respond)
         self.leaders: list[str | None] = [None]
         self.leading: list[bool | None] = [True]
-        """One per request for the leader, the last for ever. None: no answer."""
+        """One per request for the leader, the last forever. None: no answer."""
         self.hung = False
         self.said: str | None = None
         """The address that it says of itself; None: the one that reaches it."""

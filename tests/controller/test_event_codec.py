@@ -31,7 +31,7 @@ any_event = st.one_of(
     st.builds(events.MasterRestarted, names, ids, epochs.map(MasterEpoch)),
 )
 
-# What version 1 looks like in journals out there: these bytes must decode for ever.
+# What version 1 looks like in journals out there: these bytes must decode forever.
 GOLDEN_EVENTS = (
     events.ApplyBrokerId("b", "C", "h:1", BrokerId(1), "h:1;2"),
     events.ElectMaster("b", BrokerId(1), MasterEpoch(1), SyncStateSetEpoch(1), frozenset({BrokerId(1)}), strict=True),

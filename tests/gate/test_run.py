@@ -178,7 +178,7 @@ def until(happened: Callable[[], bool]) -> None:
 
 
 def runs(process: str) -> bool:
-    """It has not ended, even if nobody has taken its exit code."""
+    """It has not ended, even if no one has taken its exit code."""
     try:
         return " Z " not in Path(f"/proc/{process}/stat").read_text()
     except OSError:

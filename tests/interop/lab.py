@@ -32,7 +32,7 @@ FILE_SIZE = 2 * servers.MIB
 QUIET = {"timerWheelEnable": False, "haSendHeartbeatInterval": 1}
 """So that official brokers of a test leave the processors to the others.
 
-The wheel is for messages with a time of delivery of their own, which nobody sends: it costs 1.6 s of processor time at
+The wheel is for messages with a time of delivery of their own, which no one sends: it costs 1.6 s of processor time at
 each start, a tenth of a core for good, and 0.2 s for each question about the broker.
 
 ReputMessageService of 5.3.3 spins from a message that arrives before the confirm offset of the one before it, until the

@@ -34,7 +34,7 @@ class Member:
         self.client = SidecarClient(format_address(replica.host, grpc_port), timeout=20.0)
 
     async def view(self) -> ReplicaView | None:
-        """What its sidecar says; None: nobody answers."""
+        """What its sidecar says; None: no one answers."""
         try:
             return await self.client.get_replica()
         except ApiError:
@@ -96,7 +96,7 @@ class Group:
         return [one for one in self.members if one is not member]
 
     def lose(self, member: Member) -> None:
-        """`member` and the controllers are killed: if it was master, nobody is elected."""
+        """`member` and the controllers are killed: if it was master, no one is elected."""
         assert self.controllers is not None
         self.controllers.close()
         member.kill()

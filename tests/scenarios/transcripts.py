@@ -5,7 +5,7 @@
     ----
     the expected transcript
 
-Blocks are separated by blank lines. With ROCKETMQ_HA_REWRITE=1 the transcripts are written anew: commit the difference
+Blocks are separated by blank lines. With ROCKETMQ_HA_REWRITE=1 the transcripts are written again: commit the difference
 only if you understand each line of it.
 """
 

@@ -138,7 +138,7 @@ async def test_a_requester_that_never_answers_is_waited_for_a_bounded_time(
         push = await asker.asked(PUSH)
         answer = await asker.answered(sent)
         assert answer.remark == "push reply message to asker@1fail."
-        asker.answer(push)  # too late: for nobody
+        asker.answer(push)  # too late: for no one
         assert (await asker.call(reply_request(to="gone"))).remark is not None
 
 

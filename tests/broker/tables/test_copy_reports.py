@@ -1,4 +1,4 @@
-"""Reports about copied tables (COPY_TABLES, 990001) that no replica sent: they acknowledge nothing and keep nobody out.
+"""Reports about copied tables (COPY_TABLES, 990001) that no replica sent: they acknowledge nothing and keep no one out.
 Honest slaves work with and without the group's secret."""
 
 import asyncio

@@ -177,7 +177,7 @@ def test_of_two_brokers_with_the_same_next_id_one_gets_it() -> None:
 
 
 def test_groups_are_bounded_and_known_ones_grow_on() -> None:
-    """Anybody may ask for ids, and what has been given is remembered for ever."""
+    """Anybody may ask for ids, and what has been given is remembered forever."""
     full = apply_broker_id(None, apply_id(1), groups=10, max_groups=10)
     assert (full.code, full.events) == (ResponseCode.SYSTEM_BUSY, ())
     assert full.remark is not None
@@ -210,7 +210,7 @@ def test_differs_from_5_3_3_a_cleaned_id_is_never_given_again(group: BrokerGroup
 
 @pytest.mark.parametrize("broker_id", [5, 7, MAX_BROKER_ID - 1])
 def test_differs_from_5_3_3_only_the_next_id_is_given(broker_id: int) -> None:
-    """Java takes any number and adds one: after 7 it offers 5, 6, and then 7, which is refused for ever. Numbers
+    """Java takes any number and adds one: after 7 it offers 5, 6, and then 7, which is refused forever. Numbers
     skipped here would be lost: one request could use up all that a group will ever have."""
     decision = apply_broker_id(make_group(), apply_id(broker_id))
     assert (decision.code, decision.remark, decision.events) == (

@@ -136,13 +136,13 @@ def test_differs_from_5_3_3_a_member_that_stays_need_not_be_alive(strict: bool) 
 
 
 def test_a_relaxed_master_that_is_dead_cannot_leave_itself_alone_in_the_set() -> None:
-    """Nobody could be elected."""
+    """No one could be elected."""
     decision = alter_sync_state_set(make_group(), alter(), sync_set(1), StaticView({2, 3}))
     assert decision.code == ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
 
 
 def test_differs_from_5_3_3_the_present_set_can_get_a_new_epoch() -> None:
-    """A master that cannot know whether an earlier request is still on its way makes it void. Nobody else can."""
+    """A master that cannot know whether an earlier request is still on its way makes it void. No one else can."""
     group = make_group(in_sync=(1, 2))
     renew = msgspec.structs.replace(alter(), renew_epoch=True)
     decision = alter_sync_state_set(group, renew, sync_set(1, 2), StaticView({1}))

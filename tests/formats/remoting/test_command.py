@@ -240,7 +240,7 @@ def test_damaged_json_headers_are_refused(header: bytes) -> None:
 
 
 INT32 = (-(2**31), -1, 2**31 - 1)
-# Negative lengths that would fit if offsets were allowed to run backwards; the first two would loop for ever.
+# Negative lengths that would fit if offsets were allowed to run backwards; the first two would loop forever.
 BACKWARDS = {
     "a key that ends before itself": binary(ext=field(b"k", b"\0\0\0\0") + struct.pack(">h", -6) + bytes(4)),
     "a value that ends at its key": binary(ext=field(b"k", b"", value_length=-7)),

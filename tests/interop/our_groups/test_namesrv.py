@@ -182,7 +182,7 @@ def test_permission_configuration_and_kv_by_tools(world: World) -> None:
 
 def test_a_failover_is_routed_and_nothing_is_lost(world: World) -> None:
     world.wait("the topic's route", lambda: _brokers(world.route("made")) == {GROUP, PLAIN}, 30)
-    world.wait("both replicas in sync", lambda: world.count_in_sync() == 2)  # else nobody can be elected
+    world.wait("both replicas in sync", lambda: world.count_in_sync() == 2)  # else no one can be elected
     old = world.members(0, GROUP)[0]
     master = next(broker for label, broker in world.brokers.items() if f":{broker.ports[1]}" == old[-6:])
     with ledger.Ledger(world.folder / "ledger", nameservers=world.addresses, topic="made", seconds=60) as sender:

@@ -14,7 +14,7 @@ from tests.operator.model.api import Body, FakeApi, merged
 
 
 class Server(FakeApi):
-    """Objects, and events that nobody has received yet."""
+    """Objects, and events that no one has received yet."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """`changed` is called after every change."""

@@ -187,7 +187,7 @@ def test_the_silent_master_of_a_paused_group_is_asked_soon(world: World) -> None
 
 
 def test_a_master_whose_sidecar_is_silent_is_asked_soon(world: World) -> None:
-    """Nobody else waits for a slave's."""
+    """No one else waits for a slave's."""
     observed = world.observe()
     assert plan_group(silent(observed), PlanSettings(), NOW).requeue == REQUEUE_SECONDS
     master = {master_uid(observed): observed.sidecars[master_uid(observed)]}

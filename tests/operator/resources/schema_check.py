@@ -1,7 +1,7 @@
 """What the API server would drop from a resource, or refuse in it, by the schemas of crds/: for tests of what we write.
 
 A status with a field that no schema knows is stored without it, so that the next reconcile finds it missing and writes
-it again, for ever.
+it again, forever.
 """
 
 import functools

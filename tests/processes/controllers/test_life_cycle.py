@@ -244,7 +244,7 @@ def test_metrics_carry_the_java_names_and_labels(cluster: ControllerCluster) -> 
     replica_info(cluster, "m")
     wait_until(lambda: sorted(map(role, cluster)) == [2, 2, 3], "one leader and two followers")
     number, first = next((number, process) for number, process in enumerate(cluster) if role(process) == 2)
-    # A controller that answered an election counts its broker as alive. Nobody has elected a broker of this group.
+    # A controller that answered an election counts its broker as alive. No one has elected a broker of this group.
     beat = BrokerHeartbeatRequestHeader(cluster_name="C", broker_addr="a:1", broker_name="not-elected", broker_id=2)
     with socket.create_connection((HOST, first.port), timeout=PATIENCE) as connection:
         connection.sendall(encode_frame(request(RequestCode.BROKER_HEARTBEAT, beat)))

@@ -23,7 +23,7 @@ async def test_each_question_gets_its_own_answer() -> None:
         peer = await accepted(handler, connection)
         calls = [asyncio.ensure_future(peer.call(request(326, body=b"%d" % number), 20)) for number in range(3)]
         asked = [await connection.receive() for _ in calls]
-        connection.send(response(request(0, opaque=77), 0))  # to a question that nobody asked
+        connection.send(response(request(0, opaque=77), 0))  # to a question that no one asked
         connection.send(*(response(command, 0, body=command.body) for command in reversed(asked)))
         assert [answer.body for answer in await asyncio.gather(*calls)] == [b"0", b"1", b"2"]
         assert len(handler.requests) == 1, "answers are no requests"

@@ -117,7 +117,7 @@ async def test_a_follower_without_a_connection_reports_it_until_it_is_stopped(
 
 @pytest.mark.timeout(20)
 async def test_a_follower_that_is_stopped_in_the_turn_it_was_woken_stops(tmp_path: Path) -> None:
-    # Found by the simulation: it continued for ever, with the writer lock, and no broker could start.
+    # Found by the simulation: it continued forever, with the writer lock, and no broker could start.
     lock = WriterLock(tmp_path / "writer.lock")
     one = follower(lock, lambda _: None)
     one.follow(1, 1, "10.0.0.1:10911")

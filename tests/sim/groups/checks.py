@@ -189,7 +189,7 @@ class GroupChecker:
             raise Violation(f"OneMasterPerEpoch: epoch {epoch} was granted to {first} and {replica.name}")
 
     def identity_forever(self, replica: SimReplica) -> None:
-        """An id is one replica's, and a replica's id is for ever."""
+        """An id is one replica's, and a replica's id is forever."""
         broker_id = replica.broker_id
         if broker_id is None:
             return

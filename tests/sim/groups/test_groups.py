@@ -177,7 +177,7 @@ def test_a_power_cut_of_the_slaves_takes_nothing_from_a_master_that_was_only_kil
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nor_where_relaxed_replicas_acknowledge_what_all_in_sync_have(seed: int) -> None:
-    """The controllers miss the slaves first: a relaxed election leaves nobody but the elected one in the set, so it
+    """The controllers miss the slaves first: a relaxed election leaves no one but the elected one in the set, so it
     must not elect one that has lost power and was not missed yet."""
     _cut_slaves(
         seed,

@@ -28,7 +28,7 @@ from tests.sim.stories import run_all
 CHUNKS, SEEDS = 4, 12
 SECONDS = 10.0
 FOUND = (24001752,)
-"""Of 10,000: nobody heard of an election but who was elected, and a slave followed the old master until the controllers
+"""Of 10,000: no one heard of an election but who was elected, and a slave followed the old master until the controllers
 were back."""
 PATIENCE = 240
 """Seeds within which a defect has to be found."""

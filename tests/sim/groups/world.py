@@ -338,7 +338,7 @@ class GroupWorld:
 
     def well(self) -> bool:
         """One accepts, everybody else follows it, and all are in sync. Who has lost its log is a member for some time
-        before the master notices, and follows nobody; who follows in a past epoch is one until controllers are back."""
+        before the master notices, and follows no one; who follows in a past epoch is one until controllers are back."""
         group = self.checker.group
         if any(len(r.halves) < 2 or r.broker is None or any(half.paused for half in r.halves) for r in self.replicas):
             return False

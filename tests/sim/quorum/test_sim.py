@@ -275,7 +275,7 @@ def test_a_copy_of_a_store_waits_like_a_new_one_whoever_remembers(seed: int) -> 
 
 
 def test_the_copy_of_a_quorum_of_one_goes_on() -> None:
-    """Nobody else can have gone on, and nobody could admit it."""
+    """No one else can have gone on, and no one could admit it."""
     world = World(next(seed for seed in range(100) if len(World(seed).members) == 1))
     (only,) = world.members.values()
     world.after(0.0, world.client)

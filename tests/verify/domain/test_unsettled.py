@@ -1,4 +1,4 @@
-"""What differs and cannot be settled is not aligned, and not for ever without a word."""
+"""What differs and cannot be settled is not aligned, and not forever without a word."""
 
 from __future__ import annotations
 

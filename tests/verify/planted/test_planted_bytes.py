@@ -249,7 +249,7 @@ def topic_start(made: Group, index: int) -> int:
 
 
 def test_most_copies_without_a_checksum_are_counted_and_not_called_right() -> None:
-    """The same wrong field in two of three: nobody can know."""
+    """The same wrong field in two of three: no one can know."""
     made = group()
     message = made.messages[20]
     for name in "bc":

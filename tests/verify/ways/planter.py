@@ -40,7 +40,7 @@ TABLE = ("epochs",)
 
 
 class Case(NamedTuple):
-    """What was planted; `guilty`: the replicas that have it, nobody in a sound group."""
+    """What was planted; `guilty`: the replicas that have it, no one in a sound group."""
 
     text: str
     places: tuple[Place, ...]

@@ -285,7 +285,7 @@ def test_a_store_with_the_same_configured_members_waits_for_no_entry() -> None:
 
 
 def test_a_store_counts_in_a_lineage_only() -> None:
-    """An introduction without one makes nobody a member of a quorum, whatever its sender's later messages say."""
+    """An introduction without one makes no one a member of a quorum, whatever its sender's later messages say."""
     lone = Lone(introduced=False)
     lone.log.standing = Standing()
     new = messages.Introduction(0, None, False, True, None, 1, 0, b"")

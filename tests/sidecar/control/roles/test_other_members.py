@@ -47,7 +47,7 @@ def test_the_living_are_named_those_in_sync_first() -> None:
 
 
 def test_a_member_that_a_new_leading_controller_has_not_heard_is_named_too() -> None:
-    """It may have acted as master, and have offsets that nobody else has. One that is dead costs a little patience."""
+    """It may have acted as master, and have offsets that no one else has. One that is dead costs a little patience."""
     members = members_in(2)
     said = answer(2, [replica(3, alive=False, unheard=True), replica(4, alive=False)], [replica(1)])
     assert members.on_answer(said, 2, 0.0) == Others(2, ("10.0.0.1:1", "10.0.0.3:1"))

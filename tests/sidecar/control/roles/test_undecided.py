@@ -1,4 +1,4 @@
-"""A strict master that waits for a replica of which nobody can say whether it is a member: another one is elected."""
+"""A strict master that waits for a replica of which no one can say whether it is a member: another one is elected."""
 
 import pytest
 
