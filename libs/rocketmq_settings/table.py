@@ -1,6 +1,7 @@
 """The declarations read back, one row per key."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -33,6 +34,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     zero_is_one: bool = False
 
 
+@cache
 def rows(spec: type[Settings]) -> tuple[Row, ...]:
     """The keys of a settings class, in the order of their declaration.
 
