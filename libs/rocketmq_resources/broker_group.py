@@ -185,7 +185,6 @@ def _check_engine(group: BrokerGroup) -> None:
             "they do not know each other",
         )
 
-
     if is_true(spec.config.get("enableBuildConsumeQueueConcurrently")):
         raise SpecError(
             "spec.config.enableBuildConsumeQueueConcurrently",

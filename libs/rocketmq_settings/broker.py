@@ -202,8 +202,8 @@ class BrokerKeys(ReplicaKeys, frozen=True):
     total_replicas: Annotated[
         Count,
         key(
-            "Replicas of the group, for lockInStrictMode, if name servers do not know more members. With 1 the mode has "
-            "no effect until they do.",
+            "Replicas of the group, for lockInStrictMode, if name servers do not know more members. With 1 the mode "
+            "has no effect until they do.",
             set_by="spec.replicas",
             zero_is_one=True,
         ),

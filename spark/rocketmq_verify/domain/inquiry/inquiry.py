@@ -189,8 +189,11 @@ def _ends(lineage: Lineage, reported: Sequence[Finding]) -> Requests[list[Findin
 
 
 def _differs(found: Found, lineage: Lineage) -> bool:
-    """Whether the copies still differ, now that they were read. A log that was cut and is copied again was not equal for
-    a while; the place stays a suspect, and the next run reads it."""
+    """Whether the copies still differ, now that they were read.
+
+    A log that was cut and is copied again was not equal for a while. The place stays a suspect, and the next run reads
+    it.
+    """
     contents, compared = contents_of(found, lineage)
     return len(grouped({replica: data[:compared] for replica, data in contents.items()})) > 1
 
