@@ -46,7 +46,8 @@ log = structlog.get_logger()
 PUT_ASIDE: Final = "commitlog.aside-"
 """Beside the log's folder, with the offsets of the first byte and of the end behind it."""
 WITHOUT_ENDS: Final = 64 * 1024 * 1024
-"""Bytes at the log's end whose messages are checked in the queues, if the queues' ends are not recorded."""
+"""Bytes at the log's end whose messages are checked in the queues, if the queues' ends were never recorded: another
+engine used the store."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -99,6 +100,7 @@ def recover(
     commit_log.flushed_offset = start if start == trusted else commit_log.min_offset
     if not clean:
         files.rewrite(start, end, check)
+    ends_lost = ends is None and trusted > 0  # this engine records them, and was the last one that used the store
     if ends is not None and not commit_log.min_offset <= ends.position <= end:
         ends = None  # it belongs to another log, or its part has expired
     # units up to `ends.position` were durable before `ends` was written
@@ -110,8 +112,8 @@ def recover(
             count = len(ends.queues)
             log.error("all consume queues have lost units; they are made again from the commit log", count=count)
         dispatch_from = commit_log.min_offset
-    elif ends is None:  # these messages reveal recently written queues that have lost units
-        dispatch_from = min(dispatch_from, _first_dispatched(commit_log, queues, end - WITHOUT_ENDS))
+    elif ends is None:
+        dispatch_from = min(dispatch_from, _complete_without_ends(commit_log, queues, end, lost=ends_lost))
     else:
         complete_to = check_ends(queues, ends, commit_log.min_offset)
         if start == trusted or complete_to < ends.position:
@@ -186,6 +188,15 @@ def _start(
         if isinstance(record, Record) and 0 < record.store_timestamp <= checkpoint.java.min_timestamp:
             return start, True
     return starts[0], True
+
+
+def _complete_without_ends(commit_log: CommitLog, queues: ConsumeQueues, end: int, *, lost: bool) -> int:
+    """Where the messages begin that reveal queues that have lost units: recently written ones; all, if the recorded
+    ends were lost, and maybe queues with them."""
+    if not lost:
+        return _first_dispatched(commit_log, queues, end - WITHOUT_ENDS)
+    log.error("the ends of the consume queues are lost: all queues are compared with the log", end=end)
+    return commit_log.min_offset
 
 
 def _first_dispatched(commit_log: CommitLog, queues: ConsumeQueues, offset: int) -> int:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from rocketmq_formats.store.consume_queue import UNIT_SIZE
 from rocketmq_runtime.files.filesystem import DiskFullError
+from rocketmq_store import recovery
 from rocketmq_store.errors import QueueIllegalError, StoreFullError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.queues import queue_ends
@@ -121,6 +122,20 @@ def test_without_the_file_the_last_file_of_the_log_shows_what_is_missing(tmp_pat
     whole(store, 1)
     whole(store, 2)
     assert (tmp_path / ".queue.ends").stat().st_size > 30
+
+
+def test_without_the_file_older_queues_that_this_engine_lost_are_made_again_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has used the store before, so the file and the queue were lost together."""
+    monkeypatch.setattr(recovery, "WITHOUT_ENDS", 200)
+    store = filled(tmp_path)
+    put(store, *[b"more"] * 5, queue_id=2)
+    store.close()
+    (tmp_path / ".queue.ends").unlink()
+    shutil.rmtree(tmp_path / "consumequeue" / "T" / "1")
+    store, _ = opened(tmp_path)
+    whole(store, 1)
 
 
 def test_offsets_of_expired_messages_are_not_given_out_again(tmp_path: Path) -> None:
