@@ -65,8 +65,8 @@ units-long: $(VERIFY)
 quick: check ## make check, and the deterministic tests of the packages that differ from BASE (the last commit)
 	$(BIN)/pytest $(BY_TEST) -m "$(DETERMINISTIC)" $$($(BIN)/python -m tests.gate.touched $(or $(BASE),HEAD))
 
-plant: $(STAMP) ## damage stores at random and verify them (COUNT=10000, SEED=7)
-	$(BIN)/python -m tests.verify.ways.planter $(COUNT) $(SEED)
+plant: $(STAMP) ## damage stores at random and verify them (COUNT=10000, SEED=7, WAY=--sidecars)
+	$(BIN)/python -m tests.verify.ways.planter $(COUNT) $(SEED) $(WAY)
 
 sim: $(STAMP) ## simulate quorums, controllers, changes of members and groups from other seeds (COUNT=1000 of each, SEED=7)
 	$(BIN)/python -m tests.sim --kind quorum controllers members groups outages --seed $(SEED) --count $(COUNT)
