@@ -105,7 +105,7 @@ class Shop:
         )
         group = Group(CLUSTER, BROKER_GROUP)
         request = Request(
-            group=group, places=places, full=full, sample=0.2, history_path=str(self.folder / "history"),
+            group=group, places=places, full=full, history_path=str(self.folder / "history"),
             broker_group="broker-a",
         )  # fmt: skip
         return job.run(request, spark, NoProgress())

@@ -68,7 +68,11 @@ STRUCTURE = (
     Refused("BrokerGroup", {"podTemplate": {"env": [{"name": "A"}, {"name": "A"}]}}, "Duplicate value"),
     Refused("BrokerGroup", {"verification": {}}, "spec.verification.schedule: Required value"),
     Refused("BrokerGroup", {"verification": {"schedule": "daily"}}, "spec.verification.schedule in body should match"),
-    Refused("BrokerGroup", {"verification": {"schedule": "@daily", "sample": 2}}, "should be less than or equal to 1"),
+    Refused(
+        "BrokerGroup",
+        {"verification": {"schedule": "@daily", "rereadDays": 366}},
+        "should be less than or equal to 365",
+    ),
     Refused(
         "BrokerGroup", {"verification": {"schedule": "@daily", "chunkSize": "3Mi"}}, "chunkSize in body should match"
     ),
@@ -315,7 +319,7 @@ ACCEPTED = (
     Accepted("BrokerGroup", {"config": {"lockInStrictMode": "true"}}),
     Accepted("BrokerGroup", {"replicas": 5, "priorities": [3, 2, 1], "minInSyncReplicas": 3}),
     Accepted("BrokerGroup", {"verification": {"schedule": "*/5 3-6 * * MON,FRI"}}),
-    Accepted("BrokerGroup", {"verification": {**_DAILY, "fullSchedule": "@weekly", "sample": 0}}, name="x" * 40),
+    Accepted("BrokerGroup", {"verification": {**_DAILY, "fullSchedule": "@weekly", "rereadDays": 365}}, name="x" * 40),
     Accepted("BrokerGroup", {"verification": {**_DAILY, "history": {"path": "s3a://b/h"}}}),
     Accepted("BrokerGroup", {"verification": {**_DAILY, "maxExecutors": 8}}),
     Accepted(

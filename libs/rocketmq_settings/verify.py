@@ -11,9 +11,9 @@ import msgspec
 from rocketmq_api.log_view import MAX_RANGE
 from rocketmq_settings.declare import LogFormat, LogLevel, Settings, key
 
-Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Days = Annotated[int, msgspec.Meta(ge=0, le=365)]
 Engine = Literal["auto", "local", "spark"]
-SAMPLE: Final = 0.01
+REREAD_DAYS: Final = 7
 
 SMALLEST_CHUNK_SIZE: Final = 4 << 10
 LARGEST_CHUNK_SIZE: Final = MAX_RANGE
@@ -43,9 +43,13 @@ class VerifyKeys(Settings, frozen=True):
     chunk_size: Annotated[
         str, key(f"Bytes that share a digest: {CHUNK_SIZE_FORM}.", set_by="spec.verification.chunkSize")
     ] = CHUNK_SIZE
-    sample: Annotated[
-        Fraction, key("Part of what earlier runs compared that is read again.", set_by="spec.verification.sample")
-    ] = SAMPLE
+    reread_days: Annotated[
+        Days,
+        key(
+            "Within this time every byte is read again, the oldest first; 0: everything in every run.",
+            set_by="spec.verification.rereadDays",
+        ),
+    ] = REREAD_DAYS
     full: Annotated[bool, key("Everything is read again.")] = False
     structure: Annotated[bool, key("Checks that new bytes are a chain of sound records.")] = True
     queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True

@@ -246,4 +246,4 @@ def _verification(cache: Cache, group: BrokerGroup) -> Verification | None:
     if not last.result and due is None:
         return None
     result = last.result if known_difference(group) is None else "Different"
-    return Verification(result, last.ended, due, last.aligned_up_to)
+    return Verification(result, last.ended, due, last.aligned_up_to, last.oldest_read)

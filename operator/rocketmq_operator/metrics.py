@@ -38,6 +38,8 @@ class Verification(msgspec.Struct, frozen=True):
     due: float | None = None
     """When the next one should have ended; None: no comparison is expected."""
     aligned_up_to: int | None = None
+    oldest_read: float | None = None
+    """Every byte that can be compared was read at this time or later."""
 
 
 RESULTS = ("Aligned", "Different", "Failed")
@@ -200,7 +202,12 @@ class _Verifications:
             "Offset below which the replicas' logs were found equal",
             labels=labels,
         )
-        self.families = (self._result, self._ended, self._due, self._offset)
+        self._oldest = GaugeMetricFamily(
+            "rocketmq_operator_verification_oldest_read_timestamp_seconds",
+            "Every byte of a group's logs that can be compared was read at this time or later",
+            labels=labels,
+        )
+        self.families = (self._result, self._ended, self._due, self._offset, self._oldest)
 
     def add(self, labels: tuple[str, ...], last: Verification) -> None:
         if last.result:
@@ -210,6 +217,7 @@ class _Verifications:
             (self._ended, last.ended),
             (self._due, last.due),
             (self._offset, last.aligned_up_to),
+            (self._oldest, last.oldest_read),
         )
         for family, value in values:
             if value is not None:

@@ -12,7 +12,7 @@ import msgspec
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import State
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import ALL, Plan, common, covered, merged, without
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, without
 from rocketmq_verify.domain.verdict import ReplicaReport, Verdict
 
 MOST_CELLS: Final = 160
@@ -70,8 +70,6 @@ def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
     """The spans of each replica's bytes: ascending, disjoint, neighbours differ in state."""
     zones = {reported.name: _zone(reported) for reported in verdict.replicas}
     both = covered(zones.values())
-    full = [piece.extent for piece in plan.pieces if piece.per_million >= ALL]
-    some = [piece.extent for piece in plan.pieces if piece.per_million < ALL]
     found: list[Span] = []
     for replica in verdict.replicas:
         zone = zones[replica.name]
@@ -80,8 +78,7 @@ def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
             (State.UNREAD if replica.compared_up_to is None else State.BEHIND, [all_of_it]),
             (State.ALONE, [zone]),
             (State.EARLIER, common([zone], both)),
-            (State.SAMPLED, common([zone], some)),
-            (State.VERIFIED, common([zone], full)),
+            (State.VERIFIED, common([zone], plan.pieces)),
             *_findings(verdict, replica.name, all_of_it),
         ]
         found += _painted(replica.name, layers)

@@ -18,7 +18,7 @@ from rocketmq_formats.soundness.records import LARGEST_RECORD
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import ALL, Piece, Plan, common, covered, merged, without
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, without
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.shapes import bad_queues, bad_structure, joined
 from rocketmq_verify.engine.scanner import Errors, Scanner
@@ -39,8 +39,8 @@ class Share(NamedTuple):
     """In front of these: a record that begins there may end in `own`."""
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
-        return tuple(Piece(extent) for extent in sorted([*self.own, *self.leads]))
+    def pieces(self) -> tuple[Extent, ...]:
+        return tuple(sorted([*self.own, *self.leads]))
 
 
 def witnesses(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding]) -> list[Place]:
@@ -54,8 +54,8 @@ def witnesses(places: Sequence[Place], lineage: Lineage, found: Sequence[Finding
 
 
 def wanted(plan: Plan) -> tuple[Extent, ...]:
-    """What is checked: all that is read as a whole, and what one replica alone has."""
-    return merged([*(piece.extent for piece in plan.pieces if piece.per_million == ALL), *plan.alone])
+    """What is checked: all that is read, and what one replica alone has."""
+    return merged([*plan.pieces, *plan.alone])
 
 
 def share(place: Place, lineage: Lineage, left: Iterable[Extent]) -> Share:

@@ -149,7 +149,9 @@ def _publish(options: Options, run: "Run | None", problem: str, began: float) ->
     if run is None:
         outcome = kube_status.failure(problem, full=settings.full)
     else:
-        outcome = kube_status.outcome_of(run.verdict, unseen=left_out(run), history_error=run.history_error)
+        outcome = kube_status.outcome_of(
+            run.verdict, oldest=run.oldest, unseen=left_out(run), history_error=run.history_error
+        )
     kube_status.publish(settings.namespace, settings.broker_group, outcome, seconds=time.monotonic() - began)
 
 

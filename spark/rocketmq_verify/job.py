@@ -20,9 +20,11 @@ from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
 from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, unsettled
-from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
+from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning.ages import oldest
 from rocketmq_verify.domain.planning.chunks import Plan, covered, plan
+from rocketmq_verify.domain.planning.cursor import again
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
 from rocketmq_verify.domain.planning.table_findings import unreachable, unreadable
@@ -105,13 +107,19 @@ class _Job:
             self._progress.phase("starting Spark")
         if self._store is not None:
             marks = self._store.load(request.group) or marks  # a file system of Hadoop's waits for Spark
+        marks = drive(still_anchored(marks, before), replicas.answer)
         what = plan(
             first,
-            fresh(drive(still_anchored(marks, before), replicas.answer), before, first),
+            fresh(marks, before, first),
             chunk_size=request.chunk_size,
-            sample=request.sample,
+            again=again(
+                ages(marks, before, first, now_ms=self._started_ms),
+                now_ms=self._started_ms,
+                ran_ms=marks.ran_ms,
+                promise_ms=request.reread_ms,
+                chunk_size=request.chunk_size,
+            ),
             full=request.full,
-            seed=time.time_ns() if request.seed is None else request.seed,
         )
         scanner = self._started(what)
         self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
@@ -206,6 +214,7 @@ class _Job:
             tally=tally,
             unsettled=(*dropped, *everywhere),
             suspects=self._checked.suspects,
+            began_ms=self._started_ms,
             now_ms=self._now_ms(),
         )
 
@@ -268,6 +277,7 @@ class _Job:
             spans=known,
             earlier=earlier,
             last_full_ms=None if marks is None else marks.last_full_ms,
+            oldest=None if marks is None else oldest(ages(marks, before, last, now_ms=self._started_ms)),
             history_error=problem,
         )
 

@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 
 from rocketmq_runtime.config.settings import build_settings, from_environment, read_properties_file
 from rocketmq_runtime.version import __version__
-from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, SAMPLE
+from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, REREAD_DAYS
 from rocketmq_verify.engine.submitted import GATEWAY
 from rocketmq_verify.settings import VerifySettings
 from rocketmq_verify.sizes import parse_size
@@ -109,9 +109,9 @@ def _read(
         typer.Option(metavar="SIZE", help=f"Bytes that share a digest, {CHUNK_SIZE_FORM} ({CHUNK_SIZE})."),
     ] = None,
     full: Annotated[bool | None, typer.Option("--full", help="Read everything, also what was compared before.")] = None,
-    sample: Annotated[
+    reread_days: Annotated[
         str | None,
-        typer.Option(metavar="PART", help=f"0 to 1: part of what was compared before to read again ({SAMPLE:g})."),
+        typer.Option(metavar="DAYS", help=f"Every byte is read again within this time, oldest first ({REREAD_DAYS})."),
     ] = None,
     history: Annotated[
         str | None, typer.Option(metavar="PATH", help="Directory or URI for results and watermarks.")
@@ -162,13 +162,11 @@ def _read(
 ) -> Options | None:
     """Prove that the replicas of a RocketMQ broker group have equal commit logs, or name what differs."""
     del version
-    if full and sample is not None:
-        raise WrongUsageError("--full and --sample do not go together: --full reads everything")
     keys = {
         "brokerName": group,
         "chunkSize": chunk_size,
         "full": full,
-        "sample": sample,
+        "rereadDays": reread_days,
         "historyPath": history,
         "rateLimit": rate,
         "structure": structure,
@@ -239,7 +237,7 @@ def request_of(options: Options) -> "Request":
     """The job's request."""
     from rocketmq_verify.engine.session import SessionOptions  # noqa: PLC0415
     from rocketmq_verify.history.rows import Group  # noqa: PLC0415 - imports Arrow
-    from rocketmq_verify.run import EngineKind, Request  # noqa: PLC0415
+    from rocketmq_verify.run import DAY_MS, EngineKind, Request  # noqa: PLC0415
 
     settings = options.settings
     engine = EngineKind(settings.engine)
@@ -254,7 +252,7 @@ def request_of(options: Options) -> "Request":
             tls=settings.tls, bytes_per_second=parse_size(settings.rate_limit), patience=settings.patience_seconds
         ),
         chunk_size=parse_size(settings.chunk_size),
-        sample=settings.sample,
+        reread_ms=settings.reread_days * DAY_MS,
         full=settings.full,
         structure=settings.structure,
         queues=settings.queues,

@@ -11,6 +11,7 @@ from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.verdict import Verdict
@@ -21,6 +22,7 @@ from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place
 
 _KEYS: Final = VerifyKeys()
+DAY_MS: Final = 86_400_000
 
 
 class EngineKind(StrEnum):
@@ -39,7 +41,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     options: SourceOptions = SourceOptions()
     chunk_size: int = parse_size(_KEYS.chunk_size)
-    sample: float = _KEYS.sample
+    reread_ms: int = _KEYS.reread_days * DAY_MS
+    """Within this time every byte is read again."""
     full: bool = _KEYS.full
     structure: bool = _KEYS.structure
     queues: bool = _KEYS.queues
@@ -49,8 +52,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     history_path: str = ""
     engine: EngineKind = EngineKind.AUTO
     spark: SessionOptions = SessionOptions()
-    seed: int | None = None
-    """Of the sample; None: another one in every run."""
 
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -115,5 +116,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """This run and those before it, oldest first; none without a history."""
     last_full_ms: int | None = None
     """When a run that read everything ended, this one included, in milliseconds since 1970; None: unknown."""
+    oldest: Aged | None = None
+    """What was not read for the longest time, of what can be compared; None: unknown, or nothing."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or there is no history."""

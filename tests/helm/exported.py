@@ -89,7 +89,7 @@ def _sidecar() -> CollectorRegistry:
 
 
 def _operator() -> CollectorRegistry:
-    verified = Verification("Aligned", ended=1.0, due=2.0, aligned_up_to=3)
+    verified = Verification("Aligned", ended=1.0, due=2.0, aligned_up_to=3, oldest_read=0.5)
     group = Resource("BrokerGroup", "mq", "a", "Running", ready=True, group=Group("C", "broker-a", 3, 3, verified))
     metrics = OperatorMetrics(leading=lambda: True, waiting=lambda: 0, resources=lambda: [group])
     metrics.reconciled("BrokerGroup", seconds=0.1, failed=False)

@@ -27,6 +27,8 @@ ALIGNED = {
     "full": False,
     "job": "orders-verify-29450160",
     "lastFullTime": "2025-12-31T12:00:00Z",
+    "oldestReadTime": "2025-12-31T12:00:00Z",
+    "oldestReadOffset": 1024,
 }
 DIFFERENT = {
     **ALIGNED,
@@ -70,6 +72,8 @@ def test_the_last_result(cluster: FakeCluster, plugin: Tool) -> None:
     assert "Aligned up to:  offset 4096 at epoch 2\n" in outcome.out
     assert "Compared:       2.0 KiB in 9s\n" in outcome.out
     assert "(2m ago)" in outcome.out
+    assert "Oldest read:    2025-12-31T12:00:00Z (" in outcome.out
+    assert " ago), offset 1024\n" in outcome.out
     found = json.loads(plugin("verify", "orders", "-o", "json").out)
     assert found["verification"]["alignedUpTo"] == 4096
 

@@ -32,7 +32,7 @@ class Refusing:
         raise NotImplementedError
 
     def structures(self, place: Place, work: Work) -> tuple[list[Structure], Errors]:
-        extents = tuple(piece.extent for piece in work.plan.pieces)
+        extents = work.plan.pieces
         self.asked.append((place.name, extents))
         if place.name in self._errors:
             return [], {place.name: self._errors[place.name]}

@@ -28,11 +28,11 @@ def parsed(*arguments: str) -> Options:
 
 def test_options_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "verify.conf"
-    file.write_text("brokerName=of-file\nsample=0.5\nchunkSize=2Mi\nreplicas=x=/x;y=sidecar:h:1\n")
-    monkeypatch.setenv("ROCKETMQ_SAMPLE", "0.25")
+    file.write_text("brokerName=of-file\nrereadDays=5\nchunkSize=2Mi\nreplicas=x=/x;y=sidecar:h:1\n")
+    monkeypatch.setenv("ROCKETMQ_REREADDAYS", "2")
     monkeypatch.setenv("ROCKETMQ_FULL", "true")
     options = parsed("--config", str(file), "--group", "said", "--no-structure")
-    assert (options.settings.broker_name, options.settings.sample, options.settings.full) == ("said", 0.25, True)
+    assert (options.settings.broker_name, options.settings.reread_days, options.settings.full) == ("said", 2, True)
     assert [place.spec for place in options.places] == ["files:/x", "sidecar:h:1"]
     request = request_of(options)
     assert (request.chunk_size, request.structure, request.queues) == (2 << 20, False, True)
@@ -61,9 +61,8 @@ def test_a_configured_spark_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--replica", "a=/data/a", "--replica", "b=/data/a/"], "same place"),
         (["--replica", "/data/a", "--replica", "b=/data/b"], "NAME=DIRECTORY"),
         (["--replica", "a=~nouser-of-this/x", "--replica", "b=/data/b"], "~nouser-of-this/x"),
-        ([*TWO, "--sample", "2"], "sample"),
-        ([*TWO, "--full", "--sample", "0.5"], "do not go together"),
-        ([*TWO, "--sampel", "0.5"], "No such option"),
+        ([*TWO, "--reread-days", "-1"], "rereadDays"),
+        ([*TWO, "--reraed-days", "5"], "No such option"),
         ([*TWO, "--output", "xml"], "'xml' is not one of"),
         ([*TWO, "--engine", "flink"], "'flink' is not one of"),
         ([*TWO, "--chunk-size", "big"], "chunkSize"),

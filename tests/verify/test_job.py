@@ -86,7 +86,7 @@ def test_a_flipped_byte_is_found_again_until_it_is_repaired(run: Runs, tmp_path:
     places = save_all(damaged, tmp_path / "stores")
     history = str(tmp_path / "history")
     first = run(places, history_path=history)
-    second = run(places, history_path=history, sample=0.0)
+    second = run(places, history_path=history)
     for done in (first, second):
         (finding,) = done.verdict.findings
         assert finding.kind is Kind.CORRUPT_RECORD
@@ -99,8 +99,8 @@ def test_a_flipped_byte_is_found_again_until_it_is_repaired(run: Runs, tmp_path:
     start = message.body_start - message.body_start % SEGMENT
     file = tmp_path / "stores" / "b" / "commitlog" / f"{start:020d}"
     file.write_bytes(bytes(damaged["b"].data[start : start + SEGMENT]))
-    third = run(places, history_path=history, sample=0.0)
-    fourth = run(places, history_path=history, sample=0.0)
+    third = run(places, history_path=history)
+    fourth = run(places, history_path=history)
     assert (third.verdict.result, fourth.verdict.result) == (Result.ALIGNED, Result.ALIGNED)
     assert fourth.verdict.compared_bytes == 0
     assert len(fourth.earlier) == 4
@@ -129,12 +129,12 @@ def test_a_bad_queue_is_found_again_until_it_is_repaired(run: Runs, tmp_path: Pa
     queue.write_bytes(whole[: 7 * 20 + 7] + bytes([whole[7 * 20 + 7] ^ 1]) + whole[7 * 20 + 8 :])
     history = str(tmp_path / "history")
     for _ in range(2):
-        done = run(places, history_path=history, sample=0.0)
+        done = run(places, history_path=history)
         assert done.verdict.exit_code == 1
         assert {finding.kind for finding in done.findings} == {Kind.QUEUE_MISMATCH}
     queue.write_bytes(whole)
     for _ in range(2):
-        done = run(places, history_path=history, sample=0.0)
+        done = run(places, history_path=history)
         assert done.verdict.result is Result.ALIGNED
     assert done.verdict.compared_bytes == 0
 
@@ -146,7 +146,7 @@ def test_bytes_that_are_equally_wrong_everywhere(run: Runs, tmp_path: Path) -> N
         replica.flip(message.body_start + 1)
     places = save_all(damaged, tmp_path / "stores")
     for _ in range(2):  # what is found stays suspect
-        done = run(places, history_path=str(tmp_path / "history"), sample=0.0)
+        done = run(places, history_path=str(tmp_path / "history"))
         (finding,) = done.verdict.findings
         assert finding.kind is Kind.BAD_STRUCTURE
         assert finding.replicas == ("a", "b", "c")
@@ -176,7 +176,7 @@ def test_a_record_that_ended_behind_what_an_earlier_run_compared(run: Runs, tmp_
     group.master.end = group.master.confirm = whole
     group.master.flip(message.body_start + 300)
     group.sync()
-    done = run(save_all(group, tmp_path / "2"), history_path=history, sample=0.0)
+    done = run(save_all(group, tmp_path / "2"), history_path=history)
     (finding,) = done.findings
     assert (finding.kind, finding.extent.start) == (Kind.BAD_STRUCTURE, message.offset)
 

@@ -94,13 +94,13 @@ class Live:
             found.append(parse_place(f"{member.replica.label}={where}"))
         return tuple(found)
 
-    async def compare(self, mode: str, *, full: bool = False, sample: float = 0.1) -> Comparison:
+    async def compare(self, mode: str, *, full: bool = False) -> Comparison:
         asked = Request(
             group=HistoryGroup("C", "broker-a"),
             places=self.places(mode),
             options=SourceOptions(patience=PATIENCE),
             chunk_size=256 << 10,
-            sample=sample,
+            reread_ms=60_000,
             full=full,
             history_path=str(self._history),
             engine=EngineKind.SPARK,
@@ -257,7 +257,7 @@ async def find_one_byte(live: Live) -> None:
         message = store.messages(TOPIC, files_from=kept, below=live.aligned_up_to)[-10]
         at = message.physical_offset + message.body_start - message.position
         store.flip(at)
-        found = [await live.compare("files", full=True), await live.compare("sidecars", sample=0.0)]
+        found = [await live.compare("files", full=True), await live.compare("sidecars")]
         if slave.process.sidecar.output().count(REPAIRED) == repairs:
             break  # else it connected again, and found the byte before the runs did
     else:

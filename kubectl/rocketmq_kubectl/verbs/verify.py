@@ -51,6 +51,8 @@ class LastVerification(msgspec.Struct, frozen=True, rename="camel"):
     full: bool | None = None
     job: str | None = None
     last_full_time: str | None = None
+    oldest_read_time: str | None = None
+    oldest_read_offset: int | None = None
 
 
 async def last(session: Session, name: str) -> Report:
@@ -121,7 +123,7 @@ def _report(session: Session, seen: Snapshot, found: LastVerification) -> Report
         problem = NotVerifiedError(f"the logs of {name} were never compared: kubectl rocketmq verify {name} --now")
         return Report("", document, (problem,))
     now, ago = session.now(), output.age(found.last_time, session.now())
-    full_ago = output.age(found.last_full_time, now)
+    full_ago, old = output.age(found.last_full_time, now), output.age(found.oldest_read_time, now)
     aligned = seen.status.condition("LogsAligned")
     table = output.facts(
         [
@@ -133,6 +135,10 @@ def _report(session: Session, seen: Snapshot, found: LastVerification) -> Report
             ("Compared", _compared(found)),
             ("When", f"{found.last_time} ({ago} ago)" if ago else found.last_time),
             ("Last in full", f"{found.last_full_time} ({full_ago} ago)" if full_ago else "never"),
+            (
+                "Oldest read",
+                f"{found.oldest_read_time} ({old} ago), offset {found.oldest_read_offset}" if old else None,
+            ),
             ("Job", found.job),
             ("LogsAligned", None if aligned is None else f"{aligned.status} ({aligned.reason})"),
         ]

@@ -8,7 +8,7 @@ from msgspec import Meta
 from rocketmq_resources.schema.common import Image, StorageClassName, StorageSize
 from rocketmq_resources.schema.declare import Rule, checked, field
 from rocketmq_resources.schema.kubernetes import SparkResources, Time
-from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, CHUNK_SIZES, SAMPLE, Fraction
+from rocketmq_settings.verify import CHUNK_SIZE, CHUNK_SIZE_FORM, CHUNK_SIZES, REREAD_DAYS, Days
 
 _CRON = "[-0-9A-Za-z*,/?]+"
 Schedule = Annotated[
@@ -77,8 +77,8 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     schedule: Annotated[
         Schedule,
         field(
-            "When messages written since the last comparison, and a sample of older ones, are compared: a CronJob's "
-            'schedule in UTC, for example "0 * * * *".'
+            "When messages written since the last comparison, and those that were not read for the longest time, are "
+            'compared: a CronJob\'s schedule in UTC, for example "0 * * * *".'
         ),
     ]
     full_schedule: Annotated[
@@ -86,10 +86,13 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         field('When everything is compared, for example "0 3 * * 0"; absent means never. This is a second CronJob.'),
     ] = None
     suspend: Annotated[bool, field("While true no comparison starts.")] = False
-    sample: Annotated[
-        Fraction,
-        field("The part of the log compared before that each run compares again, from 0 to 1."),
-    ] = SAMPLE
+    reread_days: Annotated[
+        Days,
+        field(
+            "Days within which every byte is read again: each run reads the bytes that were not read for the longest "
+            "time. 0 means everything in each run."
+        ),
+    ] = REREAD_DAYS
     chunk_size: Annotated[
         str,
         Meta(max_length=16, pattern=f"^({'|'.join(CHUNK_SIZES)})$"),
@@ -163,3 +166,5 @@ class VerificationStatus(TypedDict, total=False):
     full: Annotated[bool, field("Whether everything was compared.")]
     job: Annotated[str, field("Name of the Job.")]
     lastFullTime: Annotated[Time, field("When everything was last compared.")]
+    oldestReadTime: Annotated[Time, field("Every byte that can be compared was read at this time or later.")]
+    oldestReadOffset: Annotated[int, field("Offset of the bytes that were not read for the longest time.")]

@@ -31,11 +31,9 @@ class State(StrEnum):
     ALONE = "alone"
     """No other replica has it (any longer)."""
     EARLIER = "earlier"
-    """Compared by an earlier run, not by this one."""
-    SAMPLED = "sampled"
-    """Compared by an earlier run, and some of it again by this one."""
+    """Compared by an earlier run."""
     VERIFIED = "verified"
-    """Compared by this run, all of it."""
+    """Compared by this run."""
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,7 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     confirm_offset: int
     """Of the group."""
     full: bool
-    """Everything was read, not only what is new and a sample."""
+    """Everything was read, not only what is new or old."""
     compared_bytes: int
     """Of the log."""
     read_bytes: int

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _NOTHING: Final = Work(
-    plan=Plan(
-        pieces=(), borders=(), chunk_size=1 << 20, segment_size=1 << 30, seed=0, full=False, new_bytes=0, old_bytes=0
-    ),
+    plan=Plan(pieces=(), borders=(), chunk_size=1 << 20, segment_size=1 << 30, full=False, new_bytes=0, old_bytes=0),
     zones=(),
     epochs=EpochList(),
 )

@@ -18,6 +18,7 @@ from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import State
 from rocketmq_verify.domain.inquiry.watermarks import MOST_SUSPECTS, Watermark, Watermarks
 from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.planning.ages import MOST_AGES, Aged
 from rocketmq_verify.domain.verdict import Result, Verdict
 
 LONGEST_FILE: Final = 32 << 20
@@ -120,6 +121,13 @@ class _Start(msgspec.Struct, frozen=True):
     start_offset: Offset
 
 
+class _Age(msgspec.Struct, frozen=True):
+    start: Offset
+    end: Offset
+    since_ms: Count
+    read: bool
+
+
 class _Mark(msgspec.Struct, frozen=True):
     replica: Name
     broker_id: int | None
@@ -127,6 +135,7 @@ class _Mark(msgspec.Struct, frozen=True):
     epochs: Annotated[tuple[_Start, ...], msgspec.Meta(max_length=MAX_ENTRIES)]
     anchor: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{32})?$")] | None = None
     """In hex."""
+    ages: Annotated[tuple[_Age, ...], msgspec.Meta(max_length=MOST_AGES)] = ()
 
 
 class _Range(msgspec.Struct, frozen=True):
@@ -144,6 +153,7 @@ class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
     base: Name
     """The file that the run began with; empty: none."""
     last_full_ms: Count | None
+    ran_ms: Count | None
     marks: Annotated[tuple[_Mark, ...], msgspec.Meta(max_length=MOST_REPLICAS)]
     suspects: Annotated[tuple[_Range, ...], msgspec.Meta(max_length=MOST_SUSPECTS)]
 
@@ -155,6 +165,8 @@ class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
                 epochs = EpochList.of((epoch.epoch, epoch.start_offset) for epoch in mark.epochs)
             except EpochOrderError as error:
                 raise FileError(f"epochs of {mark.replica!r}: {error}") from error
+            ages = tuple(Aged(age.start, age.end, age.since_ms, age.read) for age in mark.ages)
+            _check_order("ages", [age.extent for age in ages])
             replicas.append(
                 Watermark(
                     replica=ReplicaName(mark.replica),
@@ -162,17 +174,25 @@ class MarksRow(msgspec.Struct, frozen=True, kw_only=True):
                     offset=mark.offset,
                     epochs=epochs,
                     anchor=bytes.fromhex(mark.anchor or ""),
+                    ages=ages,
                 )
             )
         if len({replica.replica for replica in replicas}) != len(replicas):
             raise FileError("two watermarks of one replica")
-        before = -1
-        for suspect in self.suspects:
-            if not before < suspect.start < suspect.end:
-                raise FileError(f"suspects out of order at {suspect.start}")
-            before = suspect.end
         suspects = tuple(Extent(suspect.start, suspect.end) for suspect in self.suspects)
-        return Watermarks(replicas=tuple(replicas), suspects=suspects, last_full_ms=self.last_full_ms)
+        _check_order("suspects", suspects)
+        return Watermarks(
+            replicas=tuple(replicas), suspects=suspects, last_full_ms=self.last_full_ms, ran_ms=self.ran_ms
+        )
+
+
+def _check_order(what: str, extents: Iterable[Extent]) -> None:
+    """Raises `FileError`: they are not ascending and disjoint."""
+    before = 0
+    for extent in extents:
+        if not before <= extent.start < extent.end:
+            raise FileError(f"{what} out of order at {extent.start}")
+        before = extent.end
 
 
 class SpanRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +253,7 @@ def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Waterm
         saved_ms=saved_ms,
         base=base,
         last_full_ms=marks.last_full_ms,
+        ran_ms=marks.ran_ms,
         marks=tuple(
             _Mark(
                 replica.replica,
@@ -240,6 +261,7 @@ def marks_row(group: Group, run_id: str, saved_ms: int, base: str, marks: Waterm
                 replica.offset,
                 tuple(_Start(*pair) for pair in replica.epochs.starts()),
                 replica.anchor.hex(),
+                tuple(_Age(age.start, age.end, age.since_ms, age.read) for age in replica.ages),
             )
             for replica in marks.replicas
         ),
@@ -286,6 +308,7 @@ _RUN: Final = (
 _MARKS: Final = _HEAD | {
     "base": _TEXT,
     "last_full_ms": _INT,
+    "ran_ms": _INT,
     "marks": pa.list_(
         pa.struct(
             _fields(
@@ -295,6 +318,7 @@ _MARKS: Final = _HEAD | {
                     "offset": _INT,
                     "epochs": pa.list_(pa.struct(_fields({"epoch": _INT, "start_offset": _INT}))),
                     "anchor": _TEXT,
+                    "ages": pa.list_(pa.struct(_fields({"start": _INT, "end": _INT, "since_ms": _INT, "read": _BOOL}))),
                 }
             )
         )

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import msgspec
 import structlog
 
 from rocketmq_formats.soundness.places import Extent
@@ -124,7 +125,7 @@ class HistoryStore:
             suspects += found.suspects
         if newest is None:
             return None
-        return Watermarks(replicas=marks.replicas, suspects=_bounded(suspects), last_full_ms=marks.last_full_ms)
+        return msgspec.structs.replace(marks, suspects=_bounded(suspects))
 
     def last(self, group: Group, most: int) -> tuple[RunSummary, ...]:
         """The newest `most` runs, oldest first.

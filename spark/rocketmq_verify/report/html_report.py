@@ -33,7 +33,6 @@ _WORDS: Final = {
 }
 STATES: Final = {
     State.VERIFIED: ("verified now", "compared by this run, every byte"),
-    State.SAMPLED: ("sampled", "compared by an earlier run, a sample of it again by this one"),
     State.EARLIER: ("verified earlier", "compared by an earlier run"),
     State.DIFFERING: ("differing", "other bytes than in the other replicas; every place is in the findings"),
     State.MISSING: ("missing", "should be there"),
@@ -159,7 +158,7 @@ def _header(verdict: Verdict, figures: Figures, repairs: Sequence[Repair]) -> Ht
             "findings",
             f"{counted(mismatches, 'mismatch', 'mismatches')}, {counted(others, 'other')}",
         ),
-        ("read", "everything" if verdict.full or not verdict.old_bytes else "new bytes and a sample"),
+        ("read", "everything" if verdict.full or not verdict.old_bytes else "new and oldest bytes"),
         ("new since the last run", size(verdict.new_bytes)),
         ("compared", f"{size(verdict.compared_bytes)} of the log, {size(verdict.read_bytes)} with all replicas"),
         ("time", seconds(figures.seconds) + (f", reading at {size(rate)}/s" if rate else "")),
@@ -265,7 +264,7 @@ def _history(runs: Sequence[RunSummary]) -> Iterable[Html]:
             _WORDS[run.result][1],
             "-" if run.aligned_up_to is None else str(run.aligned_up_to),
             str(run.mismatches),
-            "everything" if run.full else "new, sample",
+            "everything" if run.full else "new, oldest",
             size(run.compared_bytes),
             seconds(run.seconds),
             size(max((run.lag(replica) for replica in run.replicas), default=0)),

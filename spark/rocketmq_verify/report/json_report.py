@@ -24,6 +24,14 @@ class RepairReport(msgspec.Struct, frozen=True, rename="camel"):
     steps: tuple[StepReport, ...]
 
 
+class OldestReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What was not read for the longest time: every byte that is compared was read at this time or later."""
+
+    since_ms: int
+    """The start of the run that read it, in milliseconds since 1970."""
+    offset: int
+
+
 class TopicReport(msgspec.Struct, frozen=True, rename="camel"):
     """A topic in the checked part of the log."""
 
@@ -53,6 +61,7 @@ def encode(run: Run, *, plan: bool) -> bytes:
     whole["queues"] = run.checked.queues
     whole["notLookedAt"] = left_out(run)
     whole["lastFullMs"] = run.last_full_ms
+    whole["oldestRead"] = None if run.oldest is None else OldestReport(run.oldest.since_ms, run.oldest.start)
     whole["travelledBytes"] = run.figures.travelled_bytes
     whole["startedMs"] = run.figures.started_ms
     whole["seconds"] = run.timings

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from rocketmq_verify.domain.findings import Severity
+from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -68,12 +69,17 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[str, ...] = ()
     bytes: int | None = None
     """Compared, of the log."""
+    oldest: Aged | None = None
+    """What was not read for the longest time; None: unknown."""
 
 
-def outcome_of(verdict: Verdict, *, unseen: Sequence[str] = (), history_error: str = "") -> Outcome:
+def outcome_of(
+    verdict: Verdict, *, oldest: Aged | None = None, unseen: Sequence[str] = (), history_error: str = ""
+) -> Outcome:
     """Of a run with a verdict.
 
     Args:
+        oldest: what was not read for the longest time.
         unseen: what it did not look at (`left_out`).
         history_error: why it is not kept, so that the next run reads as much again.
     """
@@ -88,6 +94,7 @@ def outcome_of(verdict: Verdict, *, unseen: Sequence[str] = (), history_error: s
         findings=sum(1 for finding in shown if finding.severity is Severity.MISMATCH),
         details=tuple(finding.detail for finding in shown[:SHOWN]),
         bytes=verdict.compared_bytes,
+        oldest=oldest,
     )
 
 
@@ -97,8 +104,8 @@ def failure(message: str, *, full: bool) -> Outcome:
 
 
 def status_of(outcome: Outcome, *, ended: float, seconds: float, job: str) -> dict[str, object]:
-    """status.verification: `ended` in seconds since 1970. Unknown values are removed; the time of the last full run
-    stays unless this run was one."""
+    """status.verification: `ended` in seconds since 1970. Unknown values are removed. The time of the last full
+    run stays unless this run was one, and so does that of the oldest read: its age grows while runs fail."""
     when = _rfc3339(ended)
     status: dict[str, object] = {
         "lastTime": when,
@@ -115,6 +122,9 @@ def status_of(outcome: Outcome, *, ended: float, seconds: float, job: str) -> di
     }
     if outcome.full and outcome.result != "Failed":
         status["lastFullTime"] = when
+    if outcome.oldest is not None:
+        status["oldestReadTime"] = _rfc3339(outcome.oldest.since_ms / 1000)
+        status["oldestReadOffset"] = outcome.oldest.start
     return status
 
 

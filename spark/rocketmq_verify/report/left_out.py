@@ -13,8 +13,8 @@ def left_out(run: Run) -> tuple[str, ...]:
     found = []
     rest = verdict.old_bytes - max(verdict.compared_bytes - verdict.new_bytes, 0)
     if rest > 0 and not verdict.full:
-        last = "never" if run.last_full_ms is None else when(run.last_full_ms)
-        found.append(f"{format_bytes(rest)} that earlier runs compared (last full run: {last})")
+        since = "" if run.oldest is None else f" since {when(run.oldest.since_ms)}"
+        found.append(f"{format_bytes(rest)} that earlier runs compared{since}")
     if verdict.new_bytes or verdict.full:
         if checked.structure is None:
             found.append("the structure of the log")

@@ -19,7 +19,6 @@ from rocketmq_verify.report.markup import Html, el, safe, visible
 
 COLOURS: Final[Mapping[State, str]] = {
     State.VERIFIED: "#0b7a5b",
-    State.SAMPLED: "#58b08f",
     State.EARLIER: "#b4dccb",
     State.ALONE: "#d5c5ec",
     State.BEHIND: "#c6ccd5",
@@ -149,7 +148,7 @@ def lag_chart(runs: Sequence[RunSummary], description: str) -> Html:
 
 def throughput_chart(runs: Sequence[RunSummary], description: str) -> Html:
     """How fast runs read all replicas together; runs that read nothing are left out."""
-    kinds = ["new bytes and a sample", "everything"]
+    kinds = ["new and oldest bytes", "everything"]
     points = [
         Point(run.started_ms, kinds[run.full], round(run.bytes_per_second))
         for run in runs[-MOST_RUNS:]

@@ -7,7 +7,7 @@ from rocketmq_verify.domain.repair import NOTHING_TO_DO
 from rocketmq_verify.domain.reports import FindingReport
 from rocketmq_verify.domain.verdict import ReplicaReport
 from rocketmq_verify.report.left_out import left_out
-from rocketmq_verify.report.markup import visible
+from rocketmq_verify.report.markup import visible, when
 from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
 
@@ -83,6 +83,9 @@ def _work(run: Run) -> Iterator[str]:
     if checked.queues is not None:
         lag = f", {checked.queues.lag} records without a unit yet" if checked.queues.lag else ""
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
+    if run.oldest is not None:
+        since, offset = when(run.oldest.since_ms), run.oldest.start
+        yield f"Every byte that is compared was read since {since}; the oldest is at offset {offset}."
     if unseen := left_out(run):
         yield f"Not looked at: {'; '.join(unseen)}."
     spark = f"{seconds.session:.1f} s of them until Spark was ready" if seconds.session else "without Spark"

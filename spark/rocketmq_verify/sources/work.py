@@ -12,7 +12,7 @@ from rocketmq_api.log_view import MAX_CHECK
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.model import Chunk, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Piece, Plan, chunks, covered, plan, split
+from rocketmq_verify.domain.planning.chunks import Plan, chunks, covered, plan, split
 from rocketmq_verify.domain.planning.lineage import Lineage, Zone
 from rocketmq_verify.sources.source import FILES, SIDECAR, SourceOptions, SpecError
 
@@ -75,7 +75,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     content: Content
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Extent, ...]
     """Ascending."""
     zone: Zone
     work: Work
@@ -97,9 +97,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
                 yield chunk
 
     def extents(self) -> Iterator[Extent]:
-        """Of the pieces that are read as a whole, what is in the replica's zone; neighbours are not joined."""
+        """Of the pieces, what is in the replica's zone; neighbours are not joined."""
         for piece in self.pieces:
-            extent = piece.extent.meet(self.zone.extent)
+            extent = piece.meet(self.zone.extent)
             if extent.length:
                 yield extent
 
@@ -137,7 +137,7 @@ def everything(lineage: Lineage, *, chunk_size: int, start: int = 0, end: int = 
     template = plan(lineage, (), chunk_size=chunk_size)
     return msgspec.structs.replace(
         template,
-        pieces=tuple(Piece(extent) for extent in wanted),
+        pieces=tuple(wanted),
         full=True,
         new_bytes=sum(extent.length for extent in wanted),
         old_bytes=0,
@@ -166,12 +166,8 @@ def nothing(place: Place, content: Content, work: Work, zone: Zone | None = None
 
 
 def _of_replica(place: Place, content: Content, work: Work, zone: Zone, at_once: int) -> list[Task]:
-    pieces = [
-        msgspec.structs.replace(piece, extent=piece.extent.meet(zone.extent))
-        for piece in work.plan.pieces
-        if piece.extent.meet(zone.extent).length
-    ]
-    expected = sum(piece.extent.length * piece.per_million // 1_000_000 for piece in pieces)
+    pieces = [extent for piece in work.plan.pieces if (extent := piece.meet(zone.extent)).length]
+    expected = sum(piece.length for piece in pieces)
     count = max(1, min(-(-expected // work.per_task), MOST_PARTS))
     together = at_once
     if not all(one.has_files for one in (place, *work.queues_of)):

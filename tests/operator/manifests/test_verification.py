@@ -77,12 +77,12 @@ def test_the_full_one_differs_in_time_and_in_what_it_reads() -> None:
 
 def test_settings() -> None:
     settings = files(
-        made({**LEAST, "sample": 0.5, "rateLimit": "5M", "chunkSize": "4Mi", "history": {"path": "s3a://b/h"}})
+        made({**LEAST, "rereadDays": 5, "rateLimit": "5M", "chunkSize": "4Mi", "history": {"path": "s3a://b/h"}})
     )
     conf = settings["verify.conf"]
     assert conf["replicas"].split(";")[1] == "broker-a-1=sidecar:broker-a-1.broker-a.shop.svc:10920"
-    assert (conf["sample"], conf["rateLimit"], conf["chunkSize"], conf["historyPath"]) == (
-        "0.5",
+    assert (conf["rereadDays"], conf["rateLimit"], conf["chunkSize"], conf["historyPath"]) == (
+        "5",
         "5M",
         "4Mi",
         "s3a://b/h",
@@ -187,7 +187,7 @@ def test_a_volume_for_the_history() -> None:
         ({**LEAST, "chunkSize": "much"}, "spec.verification.chunkSize"),
         ({**LEAST, "history": {}}, "spec.verification.history"),
         ({**LEAST, "history": {"path": "s3a://b/h", "storage": {}}}, "spec.verification.history"),
-        ({**LEAST, "sample": 2}, "spec.verification.sample"),
+        ({**LEAST, "rereadDays": 366}, "spec.verification.rereadDays"),
         ({**LEAST, "executors": 0, "maxExecutors": 1}, "spec.verification.maxExecutors"),
         ({**LEAST, "executors": 3, "maxExecutors": 2}, "spec.verification.maxExecutors"),
         ({**LEAST, "resources": {"driver": {"limits": {"memory": "lots"}}}}, "spec.verification.resources.driver"),

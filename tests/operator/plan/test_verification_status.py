@@ -140,7 +140,7 @@ def test_what_is_not_wanted_any_more_goes_but_for_the_history(whole: ObservedGro
 
 def test_metrics() -> None:
     groups = [
-        Group("C", "broker-a", 3, 3, Verified("Different", ended=10.0, due=20.0, aligned_up_to=30)),
+        Group("C", "broker-a", 3, 3, Verified("Different", ended=10.0, due=20.0, aligned_up_to=30, oldest_read=5.0)),
         Group("C", "broker-b", 3, 3, Verified(due=20.0)),
         Group("C", "broker-c", 3, 3),
     ]
@@ -154,6 +154,7 @@ def test_metrics() -> None:
             f"rocketmq_operator_verification_aligned_offset{{{a}}} 30.0",
             f"rocketmq_operator_verification_due_timestamp_seconds{{{a}}} 20.0",
             f"rocketmq_operator_verification_due_timestamp_seconds{{{b}}} 20.0",
+            f"rocketmq_operator_verification_oldest_read_timestamp_seconds{{{a}}} 5.0",
             f"rocketmq_operator_verification_timestamp_seconds{{{a}}} 10.0",
             f'rocketmq_operator_verification_result{{{a},result="Aligned"}} 0.0',
             f'rocketmq_operator_verification_result{{{a},result="Different"}} 1.0',

@@ -93,7 +93,7 @@ def test_fields_have_the_defaults_and_bounds_of_their_keys() -> None:
         "spec.durability",
         "spec.priorities",
         "spec.tuning.raftElectionTimeoutMs",
-        "spec.verification.sample",
+        "spec.verification.rereadDays",
     ],
 )
 def test_fields_are_compared(path: str) -> None:

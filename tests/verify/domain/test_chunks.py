@@ -1,4 +1,4 @@
-"""Which ranges are read: algebra of ranges against sets, the grid, samples, and parts for executors."""
+"""Which ranges are read: algebra of ranges against sets, the grid, and parts for executors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.planning.chunks import (
-    ALL,
-    Piece,
     Plan,
     chunks,
     common,
@@ -66,12 +64,11 @@ def test_chunks_are_cut_at_files_epochs_and_ends() -> None:
     end=st.integers(1, 500_000),
     new=st.integers(0, 500_000),
     parts=st.integers(1, 9),
-    sample=st.floats(0, 1),
-    seed=st.integers(0, 99),
+    again=st.integers(0, 500_000),
 )
-def test_parts_hold_the_same_chunks(end: int, new: int, parts: int, sample: float, seed: int) -> None:
+def test_parts_hold_the_same_chunks(end: int, new: int, parts: int, again: int) -> None:
     seen = lineage([log("a", end=end, size=1 << 16), log("b", end=end, size=1 << 16)])
-    what = plan(seen, [Extent(min(new, end), end)], chunk_size=4096, sample=sample, seed=seed)
+    what = plan(seen, [Extent(min(new, end), end)], chunk_size=4096, again=[Extent(0, again)])
     whole = list(chunks(what, what.pieces, seen))
     groups = split(what.pieces, parts, what.chunk_size)
     assert len(groups) <= parts
@@ -79,43 +76,24 @@ def test_parts_hold_the_same_chunks(end: int, new: int, parts: int, sample: floa
     fresh = [chunk for chunk in whole if chunk.offset >= new]
     assert sum(chunk.length for chunk in fresh) == what.new_bytes == max(end - new, 0)
     assert len({chunk.offset for chunk in whole}) == len(whole)
-    if sample == 1.0:
-        assert sum(chunk.length for chunk in whole) == end
-
-
-def test_a_sample_is_about_as_large_as_asked_and_another_each_time() -> None:
-    seen = lineage([log("a", end=1 << 30, size=1 << 30), log("b", end=1 << 30, size=1 << 30)])
-    taken = []
-    for seed in range(3):
-        what = plan(seen, [], chunk_size=1 << 20, sample=0.05, seed=seed)
-        taken.append({chunk.offset for chunk in chunks(what, what.pieces, seen)})
-        assert 45 <= len(taken[-1]) <= 56
-        assert what.expected_bytes == pytest.approx((1 << 30) * 0.05, rel=0.01)
-    assert len(taken[0] & taken[1]) < 20
-    over = {offset for seed in range(400) for offset in sampled(seen, seed)}
-    assert len(over) == 1024  # whatever it is, it is looked at some day
-
-
-def sampled(seen: object, seed: int) -> list[int]:
-    what = plan(seen, [], chunk_size=1 << 20, sample=0.05, seed=seed)  # type: ignore[arg-type]
-    return [chunk.offset for chunk in chunks(what, what.pieces, seen)]  # type: ignore[arg-type]
+    old = [chunk for chunk in whole if chunk.offset < new]
+    assert sum(chunk.length for chunk in old) == min(again, new, end)
 
 
 def test_a_petabyte_is_planned_at_once() -> None:
     end = 1 << 50
     what = Plan(
-        pieces=(Piece(Extent(0, end), 10_000), Piece(Extent(end, end + (1 << 40)))),
+        pieces=(Extent(0, end), Extent(end + (1 << 30), end + (1 << 40))),
         borders=(0, end),
         chunk_size=1 << 20,
         segment_size=1 << 30,
-        seed=1,
         full=False,
         new_bytes=1 << 40,
         old_bytes=end,
     )
     groups = split(what.pieces, 1000, what.chunk_size)
     assert len(groups) == 1000
-    work = [sum(piece.extent.length * piece.per_million // ALL for piece in group) for group in groups]
+    work = [sum(piece.length for piece in group) for group in groups]
     assert max(work) < 1.01 * sum(work) / 1000 + (1 << 20)
     seen = lineage([log("a", end=10), log("b", end=10)])
     assert len(list(itertools.islice(chunks(what, groups[7], seen), 1000))) == 1000

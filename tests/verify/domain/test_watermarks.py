@@ -26,9 +26,8 @@ A, B = ReplicaName("a"), ReplicaName("b")
 
 
 def mark(epochs: list[tuple[int, int]] | None = None, offset: int = 800, broker_id: int | None = 97) -> Watermark:
-    return Watermark(
-        replica=A, broker_id=broker_id, offset=offset, epochs=EpochList.of([(1, 0)] if epochs is None else epochs)
-    )
+    table = EpochList.of([(1, 0)] if epochs is None else epochs)
+    return Watermark(replica=A, broker_id=broker_id, offset=offset, epochs=table)
 
 
 def test_a_mark_holds_for_the_log_it_was_made_of() -> None:
@@ -50,7 +49,7 @@ def test_a_mark_of_another_log_does_not_hold() -> None:
 def run(marks: Watermarks, logs: list[ReplicaLog], tally: Tally | None = None, **how: object) -> Watermarks:
     seen = lineage(logs)
     what = plan(seen, fresh(marks, logs, seen), chunk_size=4096, full=bool(how.get("full")))
-    return advanced(marks, logs, seen, plan=what, tally=tally or Tally(), now_ms=5)
+    return advanced(marks, logs, seen, plan=what, tally=tally or Tally(), began_ms=4, now_ms=5)
 
 
 def test_new_bytes_are_new_for_at_least_one_replica() -> None:
@@ -79,7 +78,14 @@ def test_places_with_faults_of_queues_are_read_again() -> None:
     seen = lineage(logs)
     what = plan(seen, [zone.extent for zone in seen.zones], chunk_size=4096)
     marks = advanced(
-        Watermarks(), logs, seen, plan=what, tally=Tally(), suspects=[Extent(200, 700), Extent(900, 5000)], now_ms=5
+        Watermarks(),
+        logs,
+        seen,
+        plan=what,
+        tally=Tally(),
+        suspects=[Extent(200, 700), Extent(900, 5000)],
+        began_ms=4,
+        now_ms=5,
     )
     assert fresh(marks, logs, seen) == (Extent(200, 700), Extent(900, 1000))
 
@@ -98,6 +104,14 @@ def test_an_absent_replica_keeps_its_mark() -> None:
     marks = run(Watermarks(), [log("a"), log("b")])
     alone = run(marks, [log("a", end=2000), log("c", end=2000)])
     assert {one.replica: one.offset for one in alone.replicas} == {"a": 2000, "b": 1000, "c": 2000}
+
+
+def test_what_one_replica_alone_has_is_checked_once() -> None:
+    logs = [log("a", end=5000), log("b", begin=2000, end=5000)]
+    seen = lineage(logs)
+    assert plan(seen, fresh(Watermarks(), logs, seen), chunk_size=4096).alone == (Extent(0, 2000),)
+    marks = run(Watermarks(), logs)
+    assert fresh(marks, logs, seen) == ()
 
 
 def test_the_last_full_run_is_remembered() -> None:

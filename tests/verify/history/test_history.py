@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
+from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.history import store as history
 from rocketmq_verify.history.arrow import ArrowFolder
 from rocketmq_verify.history.folders import LocalFolder, path_part
@@ -169,6 +170,7 @@ def test_foreign_names_are_not_read(tmp_path: Path) -> None:
         marks(2**62, [(5, 9), (7, 12)]),
         marks(-1),
         Watermarks(replicas=marks().replicas * 2),
+        Watermarks(replicas=(msgspec.structs.replace(marks().replicas[0], ages=(Aged(0, 9, 1), Aged(8, 12, 1))),)),
     ],
 )
 def test_watermarks_that_contradict_themselves_are_refused(wrong: Watermarks) -> None:

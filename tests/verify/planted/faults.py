@@ -19,8 +19,9 @@ from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
 from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, unsettled
-from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, anchored, fresh, still_anchored
+from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ChunkDigest, ReadRequest, ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning import cursor
 from rocketmq_verify.domain.planning.chunks import Plan, chunks, plan, split
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
@@ -28,6 +29,7 @@ from tests.records import blank_before, make_record
 
 SEGMENT = 16 << 10
 CHUNK = 4 << 10
+WEEK_MS = 7 * 86_400_000
 
 
 class Message(NamedTuple):
@@ -282,8 +284,7 @@ def verify(
     every: int = 1,
     marks: Watermarks | None = None,
     full: bool = False,
-    sample: float = 0.0,
-    seed: int = 1,
+    reread_ms: int = WEEK_MS,
     now_ms: int = 1_000,
 ) -> Run:
     """One run; `meanwhile` is called between questions, `every` so many, and before each look but the first."""
@@ -306,7 +307,9 @@ def verify(
     before = [replica.log() for replica in replicas]
     first = lineage(before)
     held = drive(still_anchored(marks, before), answer)
-    what = plan(first, fresh(held, before, first), chunk_size=CHUNK, sample=sample, full=full, seed=seed)
+    old = ages(held, before, first, now_ms=now_ms)
+    again = cursor.again(old, now_ms=now_ms, ran_ms=held.ran_ms, promise_ms=reread_ms, chunk_size=CHUNK)
+    what = plan(first, fresh(held, before, first), chunk_size=CHUNK, again=again, full=full)
     tally = Tally()
     for part in split(what.pieces, 3, CHUNK):
         mine = Tally()
@@ -337,6 +340,6 @@ def verify(
     dropped = tuple(finding for finding in found if finding not in standing)
     left = unsettled(tally, last, found, standing)
     said = verdict(before, last, what, tally, findings, group="broker-a", unsettled=left, lasting=lasting(left, marks))
-    new_marks = advanced(marks, before, last, plan=what, tally=tally, unsettled=dropped, now_ms=now_ms)
+    new_marks = advanced(held, before, last, plan=what, tally=tally, unsettled=dropped, began_ms=now_ms, now_ms=now_ms)
     new_marks = drive(anchored(new_marks, last), answer)
     return Run(said, findings, what, tally, new_marks, dropped, rounds, asked)

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.inquiry.watermarks import Watermarks, ages
 from rocketmq_verify.domain.model import ReadRequest
+from rocketmq_verify.domain.planning.ages import Aged
+from rocketmq_verify.domain.planning.lineage import lineage
 from rocketmq_verify.domain.verdict import Result
 from tests.verify.planted.faults import Group, Replica, verify
 from tests.verify.planted.planted_kit import deterministic, group, kinds
@@ -97,7 +100,14 @@ def test_no_life_of_a_group_raises_an_alarm(seed: int, strict: bool, replicas: i
     assert not [one for one in at_rest.findings if one.severity is Severity.MISMATCH]
     marks = at_rest.marks
     for number in range(4):
-        run = verify(life.group.replicas, meanwhile=life.step, every=every, marks=marks, sample=0.5, seed=number)
+        run = verify(
+            life.group.replicas,
+            meanwhile=life.step,
+            every=every,
+            marks=marks,
+            reread_ms=4_000,
+            now_ms=2_000 + number * 1_000,
+        )
         assert not [one for one in run.findings if one.severity is Severity.MISMATCH]
         marks = run.marks
 
@@ -138,7 +148,7 @@ def test_a_second_run_reads_what_is_new_and_a_third_what_was_bad() -> None:
         made.put()
     made.sync()
     second = verify(made.replicas, marks=first.marks)
-    assert [piece.extent for piece in second.plan.pieces] == [Extent(end, made.master.end)]
+    assert list(second.plan.pieces) == [Extent(end, made.master.end)]
     made["b"].flip(made.messages[30].body_start)
     assert verify(made.replicas, marks=second.marks).findings == ()
     scrub = verify(made.replicas, marks=second.marks, full=True, now_ms=5_000)
@@ -151,6 +161,53 @@ def test_a_second_run_reads_what_is_new_and_a_third_what_was_bad() -> None:
     mended = verify(made.replicas, marks=again.marks)
     assert mended.findings == ()
     assert mended.marks.suspects == ()
+
+
+def ages_of(made: Group, marks: Watermarks) -> tuple[Aged, ...]:
+    logs = [replica.log() for replica in made.replicas]
+    return ages(marks, logs, lineage(logs), now_ms=10**6)
+
+
+def test_damage_that_was_found_is_read_again_after_its_replica_was_away() -> None:
+    made = group()
+    made["b"].flip(made.messages[30].body_start)
+    marks = verify(made.replicas).marks
+    without_b = [made["a"], made["c"]]
+    for _ in range(3):
+        away = verify(without_b, marks=marks)
+        assert away.findings == ()
+        assert away.plan.expected_bytes <= 2 * 4096
+        marks = away.marks
+    back = verify(made.replicas, marks=marks)
+    assert kinds(back) == [Kind.CORRUPT_RECORD]
+    made["b"].flip(made.messages[30].body_start)
+    assert verify(made.replicas, marks=back.marks).marks.suspects == ()
+
+
+def test_what_a_replica_was_not_there_for_is_read_when_it_is_back() -> None:
+    made = group()
+    marks = verify(made.replicas, now_ms=1_000).marks
+    marks = verify([made["a"], made["c"]], marks=marks, full=True, now_ms=5_000).marks
+    made["b"].flip(made.messages[30].body_start)
+    last = ages_of(made, marks)
+    assert {age.since_ms for age in last} == {1_000}
+    late = verify(made.replicas, marks=marks, reread_ms=10_000, now_ms=11_000)
+    assert kinds(late) == [Kind.CORRUPT_RECORD]
+    assert {age.since_ms for age in ages_of(made, late.marks)} == {11_000}
+
+
+def test_damage_of_old_bytes_is_found_within_the_promised_time() -> None:
+    made = group(messages=200)
+    marks = verify(made.replicas, now_ms=1_000).marks
+    made["b"].flip(made.messages[77].body_start)
+    found = []
+    for number in range(1, 11):
+        run = verify(made.replicas, marks=marks, reread_ms=10_000, now_ms=1_000 + 1_000 * number)
+        marks = run.marks
+        found += kinds(run)
+        assert run.plan.expected_bytes < made.master.end // 2
+    assert Kind.CORRUPT_RECORD in found
+    assert run.verdict.result is Result.MISMATCH
 
 
 def test_a_rebuilt_replica_is_read_as_a_whole() -> None:

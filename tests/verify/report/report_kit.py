@@ -7,7 +7,8 @@ from rocketmq_formats.store.epoch_file import EpochList
 from rocketmq_verify.domain.findings import Copy, Finding, Kind, Severity
 from rocketmq_verify.domain.inquiry.watermarks import Watermark, Watermarks
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import Piece, Plan
+from rocketmq_verify.domain.planning.ages import Aged
+from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.reports import report
 from rocketmq_verify.domain.verdict import ReplicaReport, Result, Verdict
 from rocketmq_verify.history.rows import Figures, Group
@@ -62,13 +63,12 @@ def verdict(
     return Verdict(**(fields | changes))  # type: ignore[arg-type] # fields of the struct
 
 
-def plan(pieces: Iterable[Piece] = (Piece(Extent(6 * SEGMENT, 8 * SEGMENT)),), *, segment: int = SEGMENT) -> Plan:
+def plan(pieces: Iterable[Extent] = (Extent(6 * SEGMENT, 8 * SEGMENT),), *, segment: int = SEGMENT) -> Plan:
     return Plan(
         pieces=tuple(pieces),
         borders=(),
         chunk_size=1 << 20,
         segment_size=segment,
-        seed=1,
         full=False,
         new_bytes=2 * SEGMENT,
         old_bytes=6 * SEGMENT,
@@ -113,9 +113,19 @@ def flipped(at: int = 5 * SEGMENT + 5000, *, topic: str = "orders-eu", wrong: Re
 def marks(end: int = 8 * SEGMENT, suspects: Iterable[tuple[int, int]] = (), full: int | None = None) -> Watermarks:
     epochs = EpochList.of([(1, 0), (4, 3 * SEGMENT)])
     return Watermarks(
-        replicas=tuple(Watermark(replica=one, broker_id=1, offset=end, epochs=epochs) for one in (A, B, C)),
+        replicas=tuple(
+            Watermark(
+                replica=one,
+                broker_id=1,
+                offset=end,
+                epochs=epochs,
+                ages=(Aged(0, SEGMENT, NOW), Aged(SEGMENT, 2 * SEGMENT, NOW, read=False)),
+            )
+            for one in (A, B, C)
+        ),
         suspects=tuple(Extent(*one) for one in suspects),
         last_full_ms=full,
+        ran_ms=NOW,
     )
 
 

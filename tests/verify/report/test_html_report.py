@@ -14,7 +14,6 @@ from rocketmq_formats.soundness.structure import Structure, TopicCount
 from rocketmq_verify.alignment import MOST_CELLS, MOST_REPLICAS, Span, chart, spans, totals
 from rocketmq_verify.domain.findings import Finding, Kind, State
 from rocketmq_verify.domain.model import ReplicaName
-from rocketmq_verify.domain.planning.chunks import Piece
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.reports import CopyReport
 from rocketmq_verify.history.rows import summary
@@ -75,17 +74,18 @@ def test_spans_have_the_state_of_every_byte() -> None:
         ],
         [flipped(5 * SEGMENT + 5000)],
     )
-    pieces = [Piece(Extent(SEGMENT, 6 * SEGMENT), 10_000), Piece(Extent(6 * SEGMENT, 8 * SEGMENT))]
-    found = spans(said, plan(pieces))
+    found = spans(said, plan([Extent(SEGMENT, 2 * SEGMENT), Extent(6 * SEGMENT, 8 * SEGMENT)]))
     bad = 5 * SEGMENT + 4800
     assert found == (
         Span(A, 0, SEGMENT, State.EARLIER),
-        Span(A, SEGMENT, 6 * SEGMENT, State.SAMPLED),
+        Span(A, SEGMENT, 2 * SEGMENT, State.VERIFIED),
+        Span(A, 2 * SEGMENT, 6 * SEGMENT, State.EARLIER),
         Span(A, 6 * SEGMENT, 8 * SEGMENT, State.VERIFIED),
         Span(B, 0, SEGMENT, State.EARLIER),
-        Span(B, SEGMENT, bad, State.SAMPLED),
+        Span(B, SEGMENT, 2 * SEGMENT, State.VERIFIED),
+        Span(B, 2 * SEGMENT, bad, State.EARLIER),
         Span(B, bad, bad + 500, State.DIFFERING),
-        Span(B, bad + 500, 6 * SEGMENT, State.SAMPLED),
+        Span(B, bad + 500, 6 * SEGMENT, State.EARLIER),
         Span(B, 6 * SEGMENT, 8 * SEGMENT, State.VERIFIED),
         Span(B, 8 * SEGMENT, 9 * SEGMENT, State.BEHIND),
         Span(C, 2 * SEGMENT, 8 * SEGMENT, State.UNREAD),
@@ -309,7 +309,7 @@ def test_a_large_group_makes_no_large_page() -> None:
     many = [replica(name, end, broker_id=1, epochs=tuple((e, e * 1000) for e in range(1000))) for name in names]
     found = [flipped(at << 30, wrong=B) for at in range(1, 9_000, 20)]
     said = verdict(many, found)
-    what = plan([Piece(Extent(0, end // 2), 10_000), Piece(Extent(end // 2, end))], segment=1 << 30)
+    what = plan([Extent(end // 2, end)], segment=1 << 30)
     rows = [summary(GROUP, f"r{at}", NOW + at, said, figures(NOW + at * 3_600_000)) for at in range(300)]
     shown = spans(said, what)
     seen = render(said, spans=shown, segment_size=1 << 30, figures=figures(), runs=rows)

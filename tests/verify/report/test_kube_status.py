@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
+from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.verdict import Result, Verdict, in_order, report
 from rocketmq_verify.report import kube_status
 from rocketmq_verify.report.kube_status import KubeStatusError, Outcome, failure, outcome_of, publish
@@ -144,6 +145,17 @@ def test_of_a_failed_run_nothing_of_the_last_one_stays_but_when_all_was_compared
     ]
     assert "lastFullTime" not in status
     assert (api.calls[1][2]["reason"], api.calls[1][2]["type"]) == ("VerificationFailed", "Warning")
+
+
+def test_how_old_the_oldest_knowledge_is_stays_until_another_run_knows_better() -> None:
+    api = FakeApi()
+    oldest = Aged(4096, 8192, 1_767_268_800_000)
+    assert published(api, outcome_of(verdict_with(Result.ALIGNED), oldest=oldest))
+    status = msgspec.to_builtins(api.calls[0][2])["status"]["verification"]
+    assert (status["oldestReadTime"], status["oldestReadOffset"]) == ("2026-01-01T12:00:00Z", 4096)
+    failed = FakeApi()
+    assert published(failed, failure("Spark did not start", full=False))
+    assert "oldestReadTime" not in msgspec.to_builtins(failed.calls[0][2])["status"]["verification"]
 
 
 def test_it_insists_while_that_makes_sense() -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure
+from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.history.rows import Group
 from rocketmq_verify.report import json_report, text_report
-from rocketmq_verify.report.findings import when
 from rocketmq_verify.report.left_out import left_out
+from rocketmq_verify.report.markup import when
 from rocketmq_verify.run import Checked, QueueSummary, Run, Timings
 from tests.verify.report.report_kit import NOW, SEGMENT, A, B, C, figures, flipped, plan, verdict
 
@@ -56,19 +57,22 @@ def test_nothing_steers_the_terminal(hostile: str) -> None:
 def test_what_a_run_did_not_look_at_is_said() -> None:
     run = run_with("orders-eu")
     text = text_report.text(run, plan=False)
-    assert (
-        "Not looked at: 6.29 MB that earlier runs compared (last full run: never); the structure of the log; "
-        "consume queues.\n"
-    ) in text
+    assert ("Not looked at: 6.29 MB that earlier runs compared; the structure of the log; consume queues.\n") in text
+    assert "was read since" not in text
     whole = Structure(extent=Extent(0, SEGMENT), first=0, next=SEGMENT)
     queues = QueueSummary(units=1, lag=0, superseded=0, faults=0)
     some = msgspec.structs.replace(
-        run, last_full_ms=NOW, checked=Checked(structure=whole, queues=queues, unchecked=("b: too old",))
+        run, oldest=Aged(4096, 8192, NOW), checked=Checked(structure=whole, queues=queues, unchecked=("b: too old",))
     )
     assert left_out(some) == (
-        f"6.29 MB that earlier runs compared (last full run: {when(NOW)})",
+        f"6.29 MB that earlier runs compared since {when(NOW)}",
         "what could not be checked: b: too old",
     )
+    assert (
+        f"Every byte that is compared was read since {when(NOW)}; the oldest is at offset 4096.\n"
+    ) in text_report.text(some, plan=False)
+    told = json.loads(json_report.encode(some, plan=False))
+    assert told["oldestRead"] == {"sinceMs": NOW, "offset": 4096}
     everything = msgspec.structs.replace(
         some, verdict=verdict(full=True), checked=Checked(structure=whole, queues=queues)
     )

@@ -1,10 +1,12 @@
-"""What earlier runs have compared, so that a run reads only what is new, and a sample of the rest. Kept in the history.
+"""What earlier runs have compared, and when, so that a run reads what is new, and of the rest what was not read for the
+longest time. Kept in the history.
 
 A watermark belongs to a replica's log, not to its name: after the replica was rebuilt (another broker id), lost bytes,
 or rewrote some in another epoch, it holds only as far as the compared log and the current one agree. A group that was
 deleted and created again has the same names, ids and epochs: so the digest of the last compared bytes is kept (the
 anchor), and a mark whose bytes are missing or different does not hold at all. What differed or was missing is kept as
 `suspects` and read again in every run, so that one bad file does not make every run read all that was written after it.
+A suspect stays until that place was read right in every replica that had it: the one with the damage may be away.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +20,8 @@ from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.narrow import Requests
 from rocketmq_verify.domain.model import ReadRequest, ReplicaLog, ReplicaName
-from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged
+from rocketmq_verify.domain.planning.ages import Aged, believed, renewed, together
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, without
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.planning.points import consistent_point
 
@@ -29,16 +32,18 @@ MOST_SUSPECTS: Final = 1024
 
 
 class Watermark(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of what was compared of one replica's log."""
+    """What was compared of one replica's log."""
 
     replica: ReplicaName
     broker_id: int | None
     offset: int
-    """Everything it had below was compared with the others."""
+    """The end of what there was to compare."""
     epochs: EpochList
     """Its table at that time."""
     anchor: bytes = b""
     """xxh3-128 of the ANCHOR bytes before `offset`; empty: unknown."""
+    ages: tuple[Aged, ...] = ()
+    """What was read below `offset`, and since when it is known: ascending, disjoint."""
 
 
 class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +54,8 @@ class Watermarks(msgspec.Struct, frozen=True, kw_only=True):
     """What differed, was missing, or could not be settled: ascending, disjoint."""
     last_full_ms: int | None = None
     """When a run that read everything ended, in milliseconds since 1970."""
+    ran_ms: int | None = None
+    """When the last run began; None: there was none."""
 
 
 def valid_up_to(mark: Watermark | None, log: ReplicaLog) -> int:
@@ -94,14 +101,31 @@ def _anchors(marks: Iterable[Watermark]) -> tuple[ReadRequest, ...]:
 
 
 def fresh(marks: Watermarks, logs: Iterable[ReplicaLog], lineage: Lineage) -> tuple[Extent, ...]:
-    """What has to be read because no run compared its current bytes."""
+    """What has to be read because no run compared its current bytes, or damage was found there."""
     known = {mark.replica: mark for mark in marks.replicas}
     found = list(marks.suspects)
     for log in logs:
         zone = lineage.zone(log.name)
         if zone is not None:
-            found.append(Extent(max(valid_up_to(known.get(log.name), log), zone.extent.start), zone.extent.end))
+            # when it was read does not matter here
+            ages = _held(known.get(log.name), log, now_ms=0)
+            found += without([zone.extent], [age.extent for age in ages if age.read])
     return common(found, [zone.extent for zone in lineage.zones])
+
+
+def ages(marks: Watermarks, logs: Iterable[ReplicaLog], lineage: Lineage, *, now_ms: int) -> tuple[Aged, ...]:
+    """How old the knowledge is of what can be compared: ascending, disjoint."""
+    known = {mark.replica: mark for mark in marks.replicas}
+    zones = {zone.replica: zone.extent for zone in lineage.zones}
+    held = [(zones[log.name], _held(known.get(log.name), log, now_ms)) for log in logs if log.name in zones]
+    return together(held, now_ms)
+
+
+def _held(mark: Watermark | None, log: ReplicaLog, now_ms: int) -> tuple[Aged, ...]:
+    """What the mark knows of the log as it is now."""
+    if mark is None:
+        return ()
+    return believed(mark.ages, Extent(log.min_offset, valid_up_to(mark, log)), now_ms)
 
 
 def advanced(
@@ -113,36 +137,52 @@ def advanced(
     tally: Tally,
     unsettled: Iterable[Finding] = (),
     suspects: Iterable[Extent] = (),
+    began_ms: int,
     now_ms: int,
 ) -> Watermarks:
     """The marks after a run whose chunks were all read.
 
     Args:
+        marks: of `still_anchored`.
         logs: the first look, which the plan was made from.
         latest: of both looks; what it does not contain was not settled.
         unsettled: findings that `still_true` dropped.
         suspects: other places that have to be read again.
+        began_ms: nothing that the run read is known since an earlier time.
     """
+    known = {mark.replica: mark for mark in marks.replicas}
+    zones = {zone.replica: zone.extent for zone in latest.zones}
     again = [result.chunk.extent for result in tally.results()]
     again += [extent for lacks in (tally.missing, tally.unreadable) for extents in lacks.values() for extent in extents]
     again += [Extent(rest.first, rest.end) for rest in tally.rest.values()]
     again += [finding.extent for finding in unsettled]
     again += suspects
-    known = {mark.replica: mark for mark in marks.replicas}
-    replicas = []
+    again += without(marks.suspects, [*plan.pieces, *plan.alone])
+    away = [Extent(0, mark.offset) for name, mark in known.items() if name not in zones]
+    again += common(marks.suspects, away)
+    both = covered(zones.values())
     for log in logs:
-        zone = latest.zone(log.name)
+        zone = zones.get(log.name)
         if zone is not None:
+            there = common(both, [zone])
             known[log.name] = Watermark(
-                replica=log.name, broker_id=log.broker_id, offset=zone.extent.end, epochs=log.epochs
+                replica=log.name,
+                broker_id=log.broker_id,
+                offset=zone.end,
+                epochs=log.epochs,
+                ages=renewed(
+                    _held(known.get(log.name), log, began_ms),
+                    there,
+                    [*common(there, plan.pieces), *common([zone], plan.alone)],
+                    began_ms,
+                ),
             )
-    names = {log.name for log in logs} | set(known)
-    replicas = [known[name] for name in sorted(names) if name in known]
     here = covered((log.extent for log in logs), copies=1)
     return Watermarks(
-        replicas=tuple(replicas),
+        replicas=tuple(known[name] for name in sorted(known)),
         suspects=_bounded(common(merged(again), here)),
         last_full_ms=now_ms if plan.full else marks.last_full_ms,
+        ran_ms=began_ms,
     )
 
 

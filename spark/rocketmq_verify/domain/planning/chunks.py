@@ -10,7 +10,6 @@ chunk is wholly inside or outside of each of these.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 import msgspec
 
@@ -19,41 +18,28 @@ from rocketmq_settings.verify import CHUNK_SIZE_FORM, LARGEST_CHUNK_SIZE, SMALLE
 from rocketmq_verify.domain.model import Chunk
 from rocketmq_verify.domain.planning.lineage import Lineage
 
-ALL: Final = 1_000_000
-"""Parts of a million: every chunk."""
-_MASK: Final = (1 << 64) - 1
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """A range to read, all of it or some of its chunks."""
-
-    extent: Extent
-    per_million: int = ALL
-    """How many of a million cells of the grid; which ones depends on the seed alone."""
-
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What one run reads; `chunks` makes chunks of it, `split` parts for executors."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Extent, ...]
     """Ascending, disjoint."""
     borders: tuple[int, ...]
     """Where chunks are cut besides the grid and the files, ascending."""
     chunk_size: int
     segment_size: int
-    seed: int
     full: bool
     new_bytes: int
     """Of the log (not times replicas) that no earlier run compared; every one is read."""
     alone: tuple[Extent, ...] = ()
-    """What one replica alone has of what is read as a whole: nothing to compare, but it can be checked by itself."""
+    """What one replica alone has of what is new: nothing to compare, but it can be checked by itself."""
     old_bytes: int
-    """Compared before; a sample of it is read, or all with `full`."""
+    """Compared before; a part of it is read, or all with `full`."""
 
     @property
     def expected_bytes(self) -> int:
-        """Of the log, about, that will be read from each replica that has them."""
-        return sum(piece.extent.length * piece.per_million // ALL for piece in self.pieces)
+        """Of the log, that will be read from each replica that has them."""
+        return sum(piece.length for piece in self.pieces)
 
 
 def covered(extents: Iterable[Extent], copies: int = 2) -> tuple[Extent, ...]:
@@ -111,17 +97,15 @@ def plan(
     new: Iterable[Extent],
     *,
     chunk_size: int,
-    sample: float = 0.0,
+    again: Iterable[Extent] = (),
     full: bool = False,
-    seed: int = 0,
 ) -> Plan:
     """What to read of what at least two replicas have.
 
     Args:
         new: what no earlier run compared (`watermarks.fresh`); all of it is read.
-        sample: from 0 to 1, the part of the rest that is read.
+        again: what is read of the rest (`cursor.again`).
         full: read all.
-        seed: decides which chunks the sample takes; another one in every run.
     """
     if not SMALLEST_CHUNK_SIZE <= chunk_size <= LARGEST_CHUNK_SIZE or chunk_size & (chunk_size - 1):
         raise ValueError(f"a chunk of {chunk_size} bytes: it has to be {CHUNK_SIZE_FORM}")
@@ -130,17 +114,13 @@ def plan(
     single = without((zone.extent for zone in lineage.zones), both)
     fresh = common(both, new)
     old = without(both, fresh)
-    per_million = ALL if full else round(max(0.0, min(sample, 1.0)) * ALL)
-    pieces = [Piece(extent) for extent in fresh]
-    pieces += [Piece(extent, per_million) for extent in old if per_million]
     borders = {border for zone in lineage.zones for border in (zone.extent.start, zone.sure, zone.extent.end)}
     borders |= {entry.start_offset for entry in lineage.epochs.entries}
     return Plan(
-        pieces=tuple(sorted(pieces, key=lambda piece: piece.extent)),
+        pieces=tuple(sorted((*fresh, *(old if full else common(old, again))))),
         borders=tuple(sorted(borders)),
         chunk_size=chunk_size,
         segment_size=lineage.segment_size,
-        seed=seed,
         full=full,
         new_bytes=sum(extent.length for extent in fresh),
         old_bytes=sum(extent.length for extent in old),
@@ -148,21 +128,20 @@ def plan(
     )
 
 
-def split(pieces: Sequence[Piece], parts: int, chunk_size: int) -> tuple[tuple[Piece, ...], ...]:
-    """The same pieces in at most `parts` groups of about equal work, cut between cells of the grid."""
-    work = sum(_work(piece) for piece in pieces)
-    share = max(-(-work // max(parts, 1)), 1)
-    groups: list[tuple[Piece, ...]] = []
-    group: list[Piece] = []
+def split(pieces: Sequence[Extent], parts: int, chunk_size: int) -> tuple[tuple[Extent, ...], ...]:
+    """The same pieces in at most `parts` groups of about equal size, cut between cells of the grid."""
+    share = max(-(-sum(piece.length for piece in pieces) // max(parts, 1)), 1)
+    groups: list[tuple[Extent, ...]] = []
+    group: list[Extent] = []
     left = share
     for piece in pieces:
-        start, end = piece.extent.start, piece.extent.end
+        start, end = piece.start, piece.end
         while start < end:
-            reach = start + left * ALL // piece.per_million
+            reach = start + left
             # the last group takes what rounding left over
             stop = end if reach >= end or len(groups) == parts - 1 else min(-(-reach // chunk_size) * chunk_size, end)
-            group.append(Piece(Extent(start, stop), piece.per_million))
-            left -= _work(group[-1])
+            group.append(Extent(start, stop))
+            left -= stop - start
             start = stop
             if left <= 0 and len(groups) < parts - 1:
                 groups.append(tuple(group))
@@ -172,35 +151,14 @@ def split(pieces: Sequence[Piece], parts: int, chunk_size: int) -> tuple[tuple[P
     return tuple(groups)
 
 
-def chunks(of: Plan, pieces: Iterable[Piece], lineage: Lineage) -> Iterator[Chunk]:
+def chunks(of: Plan, pieces: Iterable[Extent], lineage: Lineage) -> Iterator[Chunk]:
     """The chunks of these pieces of the plan, ascending in each piece."""
     for piece in pieces:
-        for cell in _cells(piece, of):
-            start = cell.start
-            while start < cell.end:
-                end = _next_border(of, start, cell.end)
-                yield Chunk(start, end - start, lineage.epoch_at(start))
-                start = end
-
-
-def _work(piece: Piece) -> int:
-    return -(-piece.extent.length * piece.per_million // ALL)
-
-
-def _cells(piece: Piece, of: Plan) -> Iterator[Extent]:
-    size = of.chunk_size
-    first, last = piece.extent.start // size, (piece.extent.end - 1) // size
-    if piece.per_million >= ALL:
-        for index in range(first, last + 1):
-            yield Extent(index * size, (index + 1) * size).meet(piece.extent)
-        return
-    # a million cells fall into `per_million` neighbourhoods; of each one cell is taken, at random
-    for neighbourhood in range(first * piece.per_million // ALL, last * piece.per_million // ALL + 1):
-        low = -(-neighbourhood * ALL // piece.per_million)
-        high = -(-(neighbourhood + 1) * ALL // piece.per_million)
-        index = low + _random(of.seed, neighbourhood) % (high - low)
-        if first <= index <= last:
-            yield Extent(index * size, (index + 1) * size).meet(piece.extent)
+        start = piece.start
+        while start < piece.end:
+            end = _next_border(of, start, min(start - start % of.chunk_size + of.chunk_size, piece.end))
+            yield Chunk(start, end - start, lineage.epoch_at(start))
+            start = end
 
 
 def _next_border(of: Plan, start: int, end: int) -> int:
@@ -208,11 +166,3 @@ def _next_border(of: Plan, start: int, end: int) -> int:
     end = min(end, start - start % of.segment_size + of.segment_size)
     index = bisect_left(of.borders, start + 1)
     return min(end, of.borders[index]) if index < len(of.borders) else end
-
-
-def _random(seed: int, index: int) -> int:
-    """SplitMix64 of both: without state, and the same on every machine, unlike `random` and `hash`."""
-    value = (seed * 0x9E3779B97F4A7C15 + index + 1) * 0xBF58476D1CE4E5B9 & _MASK
-    value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
-    return value ^ value >> 31

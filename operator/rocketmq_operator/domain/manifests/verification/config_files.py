@@ -69,7 +69,7 @@ def _settings(group: BrokerGroup, wanted: Verification, replicas: int) -> dict[s
         "brokerName": group.broker_name,
         "brokerClusterName": group.cluster_name,
         "replicas": ";".join(sources),
-        "sample": f"{wanted.sample:g}",
+        "rereadDays": wanted.reread_days,
         "chunkSize": wanted.chunk_size,
         "rateLimit": wanted.rate_limit,
         "sparkMaster": API_SERVER if wanted.executors else "local[*]",

@@ -27,6 +27,8 @@ class LastVerification(msgspec.Struct, frozen=True):
     ended: float | None = None
     """The same in seconds since 1970."""
     aligned_up_to: int | None = None
+    oldest_read: float | None = None
+    """Every byte that can be compared was read at this time or later; seconds since 1970."""
 
 
 def last_verification(group: BrokerGroup) -> LastVerification:
@@ -35,13 +37,14 @@ def last_verification(group: BrokerGroup) -> LastVerification:
     if not isinstance(verification, dict) or not verification.get("result"):
         return LastVerification()
     text, up_to = verification.get("lastTime"), verification.get("alignedUpTo")
-    ended = timestamp(text, -1.0)
+    ended, oldest = timestamp(text, -1.0), timestamp(verification.get("oldestReadTime"), -1.0)
     return LastVerification(
         result=str(verification["result"]),
         message=str(verification.get("message") or ""),
         text=str(text or ""),
         ended=None if ended < 0 else ended,
         aligned_up_to=up_to if isinstance(up_to, int) else None,
+        oldest_read=None if oldest < 0 else oldest,
     )
 
 
