@@ -51,6 +51,14 @@ class VerifyKeys(Settings, frozen=True):
         ),
     ] = REREAD_DAYS
     full: Annotated[bool, key("Everything is read again.")] = False
+    time_budget_seconds: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=604_800),
+        key(
+            "Seconds after which a run ends, and the next one continues where it was; needs historyPath.",
+            default="0: a run reads all that it has to",
+        ),
+    ] = 0.0
     structure: Annotated[bool, key("Checks that new bytes are a chain of sound records.")] = True
     queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True
     allow_unreachable: Annotated[

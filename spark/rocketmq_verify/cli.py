@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         why = f" ({error})" if str(error) else ""
         _publish(options, None, f"interrupted, or not done in time{why}: no verdict", began)
-        return _refused("interrupted: no verdict, and nothing is kept of this run", EXIT_INTERRUPTED)
+        kept = "what its last finished leg has read is kept" if options.settings.history_path else "nothing is kept"
+        return _refused(f"interrupted: no verdict, and {kept} of this run", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone; Python must not fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

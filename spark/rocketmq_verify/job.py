@@ -1,7 +1,9 @@
 """One run from the first look at the replicas to the verdict; all decisions are made in `domain`. For `cli`.
 
-look -> what can be compared -> what earlier runs compared -> plan -> digests side by side -> look again ->
-reads down to messages -> structure and consume queues -> read again -> what is still true -> verdict
+look -> what can be compared -> what earlier runs compared -> plan -> legs -> verdict
+
+A leg: digests side by side -> look again -> reads down to messages, of all that differs so far -> structure and consume
+queues -> look again -> what is still true -> what is known now is kept. Most runs have one leg.
 
 Digests and checks are the work of a `Scanner`: Spark's, or for a small log one in this process.
 """
@@ -11,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
+import structlog
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify import checks
@@ -23,13 +26,14 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, u
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.ages import oldest
-from rocketmq_verify.domain.planning.chunks import Plan, covered, plan
-from rocketmq_verify.domain.planning.cursor import again
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, plan
+from rocketmq_verify.domain.planning.cursor import LEG_SECONDS, again, in_order, late, leg_bytes, next_leg, overdue
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
 from rocketmq_verify.domain.planning.table_findings import unreachable, unreadable
 from rocketmq_verify.domain.repair import Repair, repairs
-from rocketmq_verify.domain.verdict import in_order, verdict
+from rocketmq_verify.domain.verdict import in_order as findings_in_order
+from rocketmq_verify.domain.verdict import verdict
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Scanner
 from rocketmq_verify.engine.session import Engine
@@ -44,6 +48,7 @@ from rocketmq_verify.sources.same_store import store_of
 from rocketmq_verify.sources.work import Work
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 LOCAL_BYTES: Final = 4 << 30
 """Of the log: up to this, a run takes less time than Spark's start."""
@@ -57,6 +62,7 @@ def run(
     progress: Progress,
     *,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Run:
     """Verify. The caller stops the engine, which is started here if there is anything to compare.
 
@@ -69,18 +75,28 @@ def run(
     """
     replicas = Replicas(request.places, request.options)
     try:
-        return _Job(request, engine, progress, replicas, now_ms).run()
+        return _Job(request, engine, progress, replicas, now_ms=now_ms, clock=clock).run()
     finally:
         replicas.close()
 
 
 class _Job:
     def __init__(
-        self, request: Request, engine: Engine, progress: Progress, replicas: Replicas, now_ms: Callable[[], int]
+        self,
+        request: Request,
+        engine: Engine,
+        progress: Progress,
+        replicas: Replicas,
+        *,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float],
     ) -> None:
         self._request, self._engine, self._progress, self._replicas = request, engine, progress, replicas
-        self._now_ms = now_ms
-        self._began, self._started_ms = time.perf_counter(), now_ms()
+        self._now_ms, self._clock = now_ms, clock
+        self._began, self._started_ms = clock(), now_ms()
+        self._run_id = new_run_id()
+        self._later: tuple[Extent, ...] = ()
+        """What was to be read when the time was up."""
         self._seconds: dict[str, float] = {}
         self._checked = Checked()
         self._unsettled: tuple[Extent, ...] = ()
@@ -99,21 +115,21 @@ class _Job:
         first = lineage(before)
         marks = Watermarks()
         what = plan(first, (), chunk_size=request.chunk_size)
-        tally = Tally()
         if len(first.zones) < 2:
-            return self._concluded(before, first, what=what, tally=tally, standing=(), marks=None)
+            return self._concluded(before, first, what=what, tally=Tally(), standing=(), marks=None)
         if not self._is_local(sum(extent.length for extent in covered(zone.extent for zone in first.zones))):
             self._engine.start()
             self._progress.phase("starting Spark")
         if self._store is not None:
             marks = self._store.load(request.group) or marks  # a file system of Hadoop's waits for Spark
         marks = drive(still_anchored(marks, before), replicas.answer)
+        new, known = fresh(marks, before, first), ages(marks, before, first, now_ms=self._started_ms)
         what = plan(
             first,
-            fresh(marks, before, first),
+            new,
             chunk_size=request.chunk_size,
             again=again(
-                ages(marks, before, first, now_ms=self._started_ms),
+                known,
                 now_ms=self._started_ms,
                 ran_ms=marks.ran_ms,
                 promise_ms=request.reread_ms,
@@ -121,22 +137,86 @@ class _Job:
             ),
             full=request.full,
         )
-        scanner = self._started(what)
-        self._progress.phase(f"comparing {format_bytes(what.expected_bytes)} of {len(first.zones)} replicas")
-        tally = self._timed("scan", lambda: self._compare(scanner, what, first))
+        return self._read(
+            self._started(what), marks, before, first, what=what, pieces=in_order(what, new, known), new=new
+        )
+
+    def _read(
+        self,
+        scanner: Scanner,
+        marks: Watermarks,
+        before: Sequence[ReplicaLog],
+        first: Lineage,
+        *,
+        what: Plan,
+        pieces: tuple[Extent, ...],
+        new: Sequence[Extent],
+    ) -> Run:
+        """Read these pieces of the plan, in legs; `new`: what no run has read."""
+        tally, began, size = Tally(), self._clock(), self._request.first_leg
+        if rate := self._request.options.bytes_per_second:
+            size = min(size, int(rate * LEG_SECONDS))
+        done: tuple[Extent, ...] = ()
+        while True:
+            leg, pieces = next_leg(pieces, size, first.segment_size)
+            # what one replica alone has is checked with the first leg
+            part = msgspec.structs.replace(what, pieces=tuple(sorted(leg)), alone=() if done else what.alone)
+            done = merged([*done, *leg])
+            so_far = msgspec.structs.replace(what, pieces=done, full=what.full and not pieces)
+            last, standing, kept = self._leg(scanner, marks, before, first, part=part, so_far=so_far, tally=tally)
+            size = leg_bytes(so_far.expected_bytes, self._clock() - began, left_seconds=self._left_seconds())
+            if not pieces or not size:
+                break
+            self._keep(kept)
+        self._later = pieces
+        if self._store is not None:
+            kept = drive(anchored(kept, last), self._replicas.answer)
+        return self._concluded(
+            before, last, what=so_far, tally=tally, standing=standing, marks=kept, unread=common(pieces, new)
+        )
+
+    def _leg(
+        self,
+        scanner: Scanner,
+        marks: Watermarks,
+        before: Sequence[ReplicaLog],
+        first: Lineage,
+        *,
+        part: Plan,
+        so_far: Plan,
+        tally: Tally,
+    ) -> tuple[Lineage, tuple[Finding, ...], Watermarks]:
+        """Read `part`, and judge all that is read `so_far`: what was seen last, the findings, and what is known now.
+
+        A difference can only be judged with those before it: another history is known by where it begins.
+        """
+        self._progress.phase(f"comparing {format_bytes(part.expected_bytes)} of {len(first.zones)} replicas")
+        tally.merge(self._timed("scan", lambda: self._compare(scanner, part, first)))
         self._progress.phase("examining the differences")
         second = self._both_looks(before)
-        found = self._timed("inquiry", lambda: drive(inquire(second, tally), replicas.answer))
-        found = (*found, *self._check(scanner, what, second, tally, found))
+        found = self._timed("inquiry", lambda: drive(inquire(second, tally), self._replicas.answer))
+        self._checked = self._checked.plus(self._check(scanner, part, second, tally, found))
+        found = (*found, *self._checked.findings)
         last = self._both_looks(before)
         standing = still_true(found, second, last)
         dropped = tuple(finding for finding in found if finding not in standing)
         self._unsettled = unsettled(tally, last, found, standing)
         self._lasting = lasting(self._unsettled, marks)
-        marks = self._marks(marks, before, last, what=what, tally=tally, standing=standing, dropped=dropped)
-        if self._store is not None:
-            marks = drive(anchored(marks, last), replicas.answer)
-        return self._concluded(before, last, what=what, tally=tally, standing=standing, marks=marks)
+        kept = self._marks(marks, before, last, what=so_far, tally=tally, standing=standing, dropped=dropped)
+        return last, standing, kept
+
+    def _left_seconds(self) -> float | None:
+        budget = self._request.time_budget
+        return budget - (self._clock() - self._began) if budget else None
+
+    def _keep(self, marks: Watermarks) -> None:
+        """For the next run, if this one is killed. What cannot be kept does not end the run."""
+        if self._store is None:
+            return
+        try:
+            self._store.save_progress(self._request.group, self._run_id, marks)
+        except HistoryError as error:
+            log.warning("the progress of this run is not kept: a run that is killed reads it again", error=str(error))
 
     def _is_local(self, size: int) -> bool:
         """Whether `size` bytes of the log are compared without Spark."""
@@ -167,31 +247,24 @@ class _Job:
         self._replicas.travelled += tally.chunks * remote * DIGEST_COST
         return tally
 
-    def _check(
-        self, scanner: Scanner, what: Plan, second: Lineage, tally: Tally, found: Sequence[Finding]
-    ) -> tuple[Finding, ...]:
+    def _check(self, scanner: Scanner, what: Plan, second: Lineage, tally: Tally, found: Sequence[Finding]) -> Checked:
         """Check the log by itself, and consume queues."""
         request = self._request
         places = [place for place in request.places if place.name not in self._replicas.failed]
         witnesses = checks.witnesses(places, second, found)
         work = Work.of(what, second, request.options)
+        checked = Checked()
         known = reported_places(tally, found)
         if request.structure:
             self._progress.phase("checking the structure of the log")
-            self._checked = self._timed(
+            checked = self._timed(
                 "structure", lambda: checks.check_structure(scanner, witnesses, work, second, known=known)
             )
         if request.queues:
             self._progress.phase("checking consume queues")
             queues = self._timed("queues", lambda: checks.check_queues(scanner, witnesses, work, second, known=known))
-            self._checked = msgspec.structs.replace(
-                self._checked,
-                findings=(*self._checked.findings, *queues.findings),
-                queues=queues.queues,
-                suspects=(*self._checked.suspects, *queues.suspects),
-                unchecked=(*self._checked.unchecked, *queues.unchecked),
-            )
-        return self._checked.findings
+            checked = checked.plus(queues)
+        return checked
 
     def _marks(
         self,
@@ -227,7 +300,9 @@ class _Job:
         tally: Tally,
         standing: Sequence[Finding],
         marks: Watermarks | None,
+        unread: tuple[Extent, ...] = (),
     ) -> Run:
+        """`unread`: what no run has read yet, because the time was up."""
         request, failed = self._request, self._replicas.failed
         lost = [unreachable(name, why) for name, why in sorted(failed.items())]
         lost += [
@@ -235,7 +310,11 @@ class _Job:
             for name, extents in sorted(tally.unreadable.items())
             if name not in failed
         ]
-        findings = in_order((*last.findings, *standing, *lost))
+        now_ms, promise_ms = self._started_ms, request.reread_ms
+        known = () if marks is None else ages(marks, before, last, now_ms=now_ms)
+        old = late(known, last, now_ms=now_ms, promise_ms=promise_ms)
+        too_old = [age.extent for age in overdue(known, now_ms=now_ms, promise_ms=promise_ms)]
+        findings = findings_in_order((*last.findings, *standing, *lost, *([] if old is None else [old])))
         result = verdict(
             before,
             last,
@@ -244,22 +323,23 @@ class _Job:
             findings,
             group=request.group.broker_name or None,
             allow_unreachable=request.allow_unreachable,
-            unsettled=self._unsettled,
+            unsettled=(*self._unsettled, *too_old),
+            later=unread,
             lasting=self._lasting,
         )
         masters = tuple(log.name for log in before if log.master)
         figures = Figures(
             started_ms=self._started_ms,
-            seconds=time.perf_counter() - self._began,
+            seconds=self._clock() - self._began,
             reading_seconds=self._seconds.get("scan", 0.0),
             travelled_bytes=self._replicas.travelled,
         )
-        run_id, known = new_run_id(), spans(result, what)
+        run_id, states = self._run_id, spans(result, what)
         earlier: tuple[RunSummary, ...] = ()
         problem = ""
         if self._store is not None:
             try:
-                self._store.save(request.group, run_id, result, watermarks=marks, spans=known, figures=figures)
+                self._store.save(request.group, run_id, result, watermarks=marks, spans=states, figures=figures)
                 earlier = self._store.last(request.group, SHOWN_RUNS)
             except HistoryError as error:
                 problem = str(error)
@@ -274,10 +354,11 @@ class _Job:
             repairs=self._repairs(findings, before, masters),
             timings=self._timings(),
             figures=figures,
-            spans=known,
+            spans=states,
             earlier=earlier,
             last_full_ms=None if marks is None else marks.last_full_ms,
-            oldest=None if marks is None else oldest(ages(marks, before, last, now_ms=self._started_ms)),
+            oldest=oldest(known),
+            later_bytes=sum(extent.length for extent in self._later),
             history_error=problem,
         )
 
@@ -304,7 +385,7 @@ class _Job:
     def _timings(self) -> Timings:
         names = ("states", "scan", "inquiry", "structure", "queues")
         return Timings(
-            total=time.perf_counter() - self._began,
+            total=self._clock() - self._began,
             session=self._engine.started_seconds,
             warm_up=self._engine.warm_seconds,
             **{name: self._seconds.get(name, 0.0) for name in names},

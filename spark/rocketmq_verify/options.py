@@ -113,6 +113,10 @@ def _read(
         str | None,
         typer.Option(metavar="DAYS", help=f"Every byte is read again within this time, oldest first ({REREAD_DAYS})."),
     ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(metavar="SECONDS", help="End after this time; the next run continues. Needs --history."),
+    ] = None,
     history: Annotated[
         str | None, typer.Option(metavar="PATH", help="Directory or URI for results and watermarks.")
     ] = None,
@@ -167,6 +171,7 @@ def _read(
         "chunkSize": chunk_size,
         "full": full,
         "rereadDays": reread_days,
+        "timeBudgetSeconds": time_budget,
         "historyPath": history,
         "rateLimit": rate,
         "structure": structure,
@@ -254,6 +259,7 @@ def request_of(options: Options) -> "Request":
         chunk_size=parse_size(settings.chunk_size),
         reread_ms=settings.reread_days * DAY_MS,
         full=settings.full,
+        time_budget=settings.time_budget_seconds,
         structure=settings.structure,
         queues=settings.queues,
         allow_unreachable=settings.allow_unreachable,

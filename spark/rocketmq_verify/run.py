@@ -13,7 +13,9 @@ from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.planning.chunks import Plan
+from rocketmq_verify.domain.planning.cursor import FIRST_LEG
 from rocketmq_verify.domain.repair import Repair
+from rocketmq_verify.domain.shapes import added
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import SessionOptions
 from rocketmq_verify.history.rows import Figures, Group, RunSummary
@@ -44,6 +46,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     reread_ms: int = _KEYS.reread_days * DAY_MS
     """Within this time every byte is read again."""
     full: bool = _KEYS.full
+    time_budget: float = _KEYS.time_budget_seconds
+    """Seconds after which the run ends, and the next one continues; 0: it reads all that it has to."""
+    first_leg: int = FIRST_LEG
+    """Bytes of the log that are read before something is kept for the first time."""
     structure: bool = _KEYS.structure
     queues: bool = _KEYS.queues
     allow_unreachable: bool = _KEYS.allow_unreachable
@@ -64,6 +70,17 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     superseded: int
     """Records of a topic that was deleted and created again."""
     faults: int
+
+    def plus(self, other: "QueueSummary | None") -> "QueueSummary":
+        """The counts of both."""
+        if other is None:
+            return self
+        return QueueSummary(
+            units=self.units + other.units,
+            lag=self.lag + other.lag,
+            superseded=self.superseded + other.superseded,
+            faults=self.faults + other.faults,
+        )
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -97,6 +114,17 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...] = ()
     """Replicas whose checks did not come to an end, with the reason."""
 
+    def plus(self, other: "Checked") -> "Checked":
+        """This and what was checked next."""
+        queues = self.queues if other.queues is None else other.queues.plus(self.queues)
+        return Checked(
+            findings=(*self.findings, *other.findings),
+            structure=added(self.structure, other.structure),
+            queues=queues,
+            suspects=(*self.suspects, *other.suspects),
+            unchecked=(*self.unchecked, *(why for why in other.unchecked if why not in self.unchecked)),
+        )
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
@@ -118,5 +146,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """When a run that read everything ended, this one included, in milliseconds since 1970; None: unknown."""
     oldest: Aged | None = None
     """What was not read for the longest time, of what can be compared; None: unknown, or nothing."""
+    later_bytes: int = 0
+    """What should have been read and was not, because the time was up."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or there is no history."""

@@ -20,6 +20,8 @@ class VerifySettings(VerifyKeys, frozen=True):
         chunk = parse_size(self.chunk_size)
         if not SMALLEST_CHUNK_SIZE <= chunk <= LARGEST_CHUNK_SIZE or chunk & (chunk - 1):
             raise ValueError(f"chunkSize: {self.chunk_size} is not {CHUNK_SIZE_FORM}")
+        if self.time_budget_seconds and not self.history_path:
+            raise ValueError("timeBudgetSeconds needs historyPath: without it no run can continue another one")
         self.conf()
 
     @property

@@ -1,5 +1,6 @@
 """Whole runs, on one Spark session and without Spark: faults in real directories, and watermarks."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,9 +10,11 @@ import pytest
 
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group as HistoryGroup
+from rocketmq_verify.history.store import HistoryStore
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.source import SourceOptions
@@ -195,3 +198,66 @@ def test_a_lagging_replica_is_no_alarm(run: Runs, tmp_path: Path) -> None:
     done = run(save_all(behind, tmp_path))
     assert done.verdict.result is Result.ALIGNED
     assert done.verdict.counts["lagging"] == 2
+
+
+class Ticking:
+    """A clock that is so many seconds later at each look."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._now = seconds, 0.0
+
+    def __call__(self) -> float:
+        self._now += self._seconds
+        return self._now
+
+
+def local(places: tuple[Place, ...], *, clock: Callable[[], float] = time.perf_counter, **changes: object) -> Run:
+    """A run without Spark."""
+    asked = Request(group=HistoryGroup("C", "broker-a"), places=places, chunk_size=CHUNK, engine=EngineKind.LOCAL)
+    engine = Engine(SessionOptions())
+    try:
+        return job.run(msgspec.structs.replace(asked, **changes), engine, NoProgress(), clock=clock)
+    finally:
+        engine.stop()
+
+
+def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
+    whole = Group().fill(120)
+    places = save_all(whole, tmp_path / "stores")
+    how = {"history_path": str(tmp_path / "history"), "time_budget": 5.0, "first_leg": 1}
+    ends = []
+    for _ in range(2):
+        done = local(places, clock=Ticking(10), **how)
+        assert done.verdict.result is Result.ALIGNED
+        ends.append(done.verdict.aligned_up_to)
+    assert ends == [SEGMENT, 2 * SEGMENT]
+    assert done.later_bytes == whole.master.confirm - 2 * SEGMENT
+    assert f"the next run continues at {2 * SEGMENT}" in done.verdict.summary
+    rest = local(places, history_path=how["history_path"])
+    assert (rest.verdict.aligned_up_to, rest.verdict.compared_bytes) == (whole.master.confirm, done.later_bytes)
+
+
+def test_a_run_that_is_killed_has_kept_what_it_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = Group().fill(120)
+    damaged["b"].flip(damaged.messages[3].body_start)
+    places = save_all(damaged, tmp_path / "stores")
+    history = str(tmp_path / "history")
+    kept = 0
+    save_progress = HistoryStore.save_progress
+
+    def killed(self: HistoryStore, group: HistoryGroup, run_id: str, watermarks: Watermarks) -> None:
+        nonlocal kept
+        save_progress(self, group, run_id, watermarks)
+        kept += 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HistoryStore, "save_progress", killed)
+    with pytest.raises(KeyboardInterrupt):
+        local(places, history_path=history, first_leg=1)
+    monkeypatch.undo()
+    done = local(places, history_path=history)
+    assert kept == 1
+    # what it had read is not read again, but for the chunk with the damage
+    assert done.verdict.compared_bytes == damaged.master.confirm - SEGMENT + CHUNK
+    assert [finding.kind for finding in done.findings] == [Kind.CORRUPT_RECORD]
+    assert done.checked.structure is not None

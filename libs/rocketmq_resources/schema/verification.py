@@ -141,7 +141,12 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         ),
     ] = None
     timeout_seconds: Annotated[
-        int, Meta(ge=60, le=604_800), field("How long a comparison may take, with all its attempts.")
+        int,
+        Meta(ge=60, le=604_800),
+        field(
+            "How long a comparison may take, with all its attempts. With a history it ends by itself after three "
+            "quarters of this time, and the next one continues where it was."
+        ),
     ] = 3600
     image: Annotated[
         Image | None, field("Image of the pods; absent means the image spark of the operator's version.")

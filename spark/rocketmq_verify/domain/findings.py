@@ -165,6 +165,18 @@ class Kind(StrEnum):
     )
     """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old. Or a
     newer master lacks what two others have noted."""
+    NOT_READ_IN_TIME = (
+        "notReadInTime",
+        Traits(
+            severity=Severity.UNVERIFIED,
+            title="not read in time",
+            advice="Give the verification more time, a higher rate, or more runs, or promise less: "
+            "timeoutSeconds, rateLimit, schedule and rereadDays of spec.verification.",
+            explains_difference=False,
+            covers_extent=False,
+        ),
+    )
+    """Bytes that no run has read in the promised time (`rereadDays`)."""
     LAGGING = (
         "lagging",
         Traits(

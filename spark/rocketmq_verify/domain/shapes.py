@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from rocketmq_formats.soundness.places import Extent, RecordName
 from rocketmq_formats.soundness.queues import QueueCheck
-from rocketmq_formats.soundness.structure import Fault, Structure, join
+from rocketmq_formats.soundness.structure import MAX_FAULTS, Fault, Structure, add_topics, join
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
@@ -20,6 +22,27 @@ def joined(parts: Iterable[Structure]) -> Structure | None:
     """All that was checked, as one; None if nothing was."""
     ordered = sorted(parts, key=lambda part: part.extent)
     return join(ordered) if ordered else None
+
+
+def added(one: Structure | None, other: Structure | None) -> Structure | None:
+    """Counts and faults of both; they may lie between each other."""
+    if one is None or other is None:
+        return other if one is None else one
+    topics = dict(one.topics)
+    add_topics(topics, other.topics)
+    return msgspec.structs.replace(
+        one,
+        extent=Extent(min(one.extent.start, other.extent.start), max(one.extent.end, other.extent.end)),
+        records=one.records + other.records,
+        record_bytes=one.record_bytes + other.record_bytes,
+        blanks=one.blanks + other.blanks,
+        blank_bytes=one.blank_bytes + other.blank_bytes,
+        skipped_bytes=one.skipped_bytes + other.skipped_bytes,
+        unread=one.unread + other.unread,
+        topics=topics,
+        faults=(*one.faults, *other.faults)[:MAX_FAULTS],
+        fault_count=one.fault_count + other.fault_count,
+    )
 
 
 def bad_structure(found: Structure, lineage: Lineage, reported: Sequence[Extent]) -> list[Finding]:

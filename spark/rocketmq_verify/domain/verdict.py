@@ -111,6 +111,7 @@ def verdict(
     group: str | None = None,
     allow_unreachable: bool = False,
     unsettled: Sequence[Extent] = (),
+    later: Sequence[Extent] = (),
     lasting: Sequence[Extent] = (),
 ) -> Verdict:
     """The verdict on a run.
@@ -119,12 +120,13 @@ def verdict(
         lineage: of both looks.
         findings: all of them, the lineage's own too.
         allow_unreachable: a replica that could not be read does not make the run unverified, while two could.
-        unsettled: what differed and changed during the run: not judged.
+        unsettled: what differed and changed during the run, or was not read for too long: not judged.
+        later: what no run has read yet, because the time was up; the next one continues there.
         lasting: the part of it that an earlier run could not settle either: not verified.
     """
     ordered = in_order(findings)
     reach, limit = _reach(lineage, tally, ordered)
-    up_to = _aligned_up_to(lineage, reach, limit, unsettled)
+    up_to = _aligned_up_to(lineage, reach, limit, (*unsettled, *later))
     mismatches = [finding for finding in ordered if finding.severity is Severity.MISMATCH]
     unread = [finding for finding in ordered if finding.kind is Kind.UNREACHABLE]
     unsure = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED and finding not in unread]
@@ -144,7 +146,7 @@ def verdict(
         exit_code=EXIT_CODES[result],
         summary=_summary(
             result,
-            where=None if up_to is None else _where(up_to, epoch, lineage, reach),
+            where=None if up_to is None else _where(up_to, epoch, lineage, reach) + _continues(later),
             mismatches=mismatches,
             unread=unread,
             unsure=unsure,
@@ -209,6 +211,11 @@ def _where(up_to: int, epoch: int | None, lineage: Lineage, reach: Mapping[Repli
     who = f"{len(whole)} replicas" if not shorter else " and ".join(whole)
     at_epoch = "" if epoch is None else f" at epoch {epoch}"
     return "; ".join([f"{who} aligned up to offset {up_to}{at_epoch}", *shorter])
+
+
+def _continues(later: Sequence[Extent]) -> str:
+    length = sum(extent.length for extent in later)
+    return f"; {length} bytes are not read yet, the next run continues at {later[0].start}" if later else ""
 
 
 def _strangers(lineage: Lineage, findings: Iterable[Finding]) -> tuple[ReplicaName, ...]:

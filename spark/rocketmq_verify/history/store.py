@@ -6,8 +6,8 @@
 
 Files are named `<time of saving in ms>-<run id>.parquet`, written whole, and never changed. The newest watermarks that
 can be read count. Two runs at the same time are safe: suspects of one that the other could not see are added when they
-are loaded, so that no difference is lost. Watermarks are written last: what a run compared that died before is read
-again. A file that is torn or foreign is skipped, with one line in the log.
+are loaded, so that no difference is lost. Watermarks are written after each leg of a run, and last: what a run
+compared since then that died is read again. A file that is torn or foreign is skipped, with one line in the log.
 
 Kept: `keep_runs` runs, of which all except the newest are merged into one file from time to time; the ranges and the
 watermarks of the newest few.
@@ -169,11 +169,7 @@ class HistoryStore:
         """
         if _RUN_ID.fullmatch(run_id) is None:
             raise ValueError(f"run id {run_id!r}: letters a to z and digits, at most 40")
-        kinds = (RUNS, RANGES, WATERMARKS)
-        names = {kind: self._names(_folder(group, kind)) for kind in kinds}
-        # after every other even if this machine's clock is late: the newest name has to be the newest file
-        latest = max((int(own[-1][:15]) for own in names.values() if own), default=0)
-        saved_ms = min(max(self._now_ms(), latest + 1, 0), _LAST_MS)
+        saved_ms = self._next_ms(group)
         name = f"{saved_ms:015d}-{run_id}.parquet"
         row = summary(group, run_id, saved_ms, verdict, figures)
         if spans:
@@ -181,14 +177,37 @@ class HistoryStore:
             self._folder.write(_folder(group, RANGES), name, encode(rows, SpanRow))
         self._folder.write(_folder(group, RUNS), name, encode([row], RunSummary))
         if watermarks is not None:
-            kept = marks_row(group, run_id, saved_ms, self._bases.get(group, ""), watermarks)
-            self._folder.write(_folder(group, WATERMARKS), name, encode([kept], MarksRow))
-            self._bases[group] = name
+            self._bases[group] = self._save_watermarks(group, run_id, saved_ms, watermarks)
         try:
             self._tidy(group)
         except HistoryError as error:
             log.warning("old files of the history stay: check that they can be listed and removed", error=str(error))
         return row
+
+    def save_progress(self, group: Group, run_id: str, watermarks: Watermarks) -> None:
+        """Keep what is known in the middle of a run, durably; `save`, or the next call, replaces it.
+
+        Raises:
+            HistoryError: it is not kept.
+        """
+        self._save_watermarks(group, run_id, self._next_ms(group), watermarks)
+
+    def _save_watermarks(self, group: Group, run_id: str, saved_ms: int, watermarks: Watermarks) -> str:
+        """A run's progress has the base that the run began with: other runs since then count when it is loaded."""
+        folder = _folder(group, WATERMARKS)
+        name = f"{saved_ms:015d}-{run_id}.parquet"
+        row = marks_row(group, run_id, saved_ms, self._bases.get(group, ""), watermarks)
+        self._folder.write(folder, name, encode([row], MarksRow))
+        for earlier in self._names(folder):
+            if earlier < name and earlier.endswith(f"-{run_id}.parquet"):
+                self._folder.remove(folder, earlier)
+        return name
+
+    def _next_ms(self, group: Group) -> int:
+        """After every other even if this machine's clock is late: the newest name has to be the newest file."""
+        names = [self._names(_folder(group, kind)) for kind in (RUNS, RANGES, WATERMARKS)]
+        latest = max((int(own[-1][:15]) for own in names if own), default=0)
+        return min(max(self._now_ms(), latest + 1, 0), _LAST_MS)
 
     def _tidy(self, group: Group) -> None:
         for kind in (RANGES, WATERMARKS):

@@ -15,6 +15,8 @@ def left_out(run: Run) -> tuple[str, ...]:
     if rest > 0 and not verdict.full:
         since = "" if run.oldest is None else f" since {when(run.oldest.since_ms)}"
         found.append(f"{format_bytes(rest)} that earlier runs compared{since}")
+    if run.later_bytes:
+        found.append(f"{format_bytes(run.later_bytes)} that were due: the time was up")
     if verdict.new_bytes or verdict.full:
         if checked.structure is None:
             found.append("the structure of the log")

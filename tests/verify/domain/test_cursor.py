@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_verify.domain.planning.ages import MOST_AGES, Aged, believed, oldest, renewed, together
-from rocketmq_verify.domain.planning.cursor import again, overdue
+from rocketmq_verify.domain.planning.cursor import LARGEST_LEG, again, leg_bytes, next_leg, overdue
 from tests.verify.planted.planted_kit import deterministic
 
 CHUNK = 4096
@@ -135,6 +135,29 @@ def test_a_small_log_is_read_as_a_whole_before_it_is_too_old() -> None:
 def test_a_promise_of_no_time_reads_everything_in_every_run() -> None:
     ages = renewed((), (), [Extent(0, 10_000)], 5)
     assert again(ages, now_ms=5, ran_ms=5, promise_ms=0, chunk_size=CHUNK) == (Extent(0, 10_000),)
+
+
+@deterministic
+@given(st.lists(extents, max_size=5), st.integers(1, 60))
+def test_legs_are_all_of_it_cut_at_files(pieces: list[Extent], most: int) -> None:
+    rest, found = tuple(pieces), []
+    while rest:
+        leg, rest = next_leg(rest, most, 8)
+        assert leg
+        assert sum(piece.length for piece in leg) <= max(most, 8)
+        found += leg
+        assert not rest or rest[0].start % 8 == 0 or rest[0] in pieces
+    assert sorted(at for piece in found for at in range(piece.start, piece.end)) == sorted(
+        at for piece in pieces for at in range(piece.start, piece.end)
+    )
+
+
+def test_a_leg_takes_some_minutes_and_not_more_than_is_left() -> None:
+    gib = 1 << 30
+    assert leg_bytes(gib, 10.0, left_seconds=None) == 12 * gib
+    assert leg_bytes(gib, 10.0, left_seconds=30.0) == 3 * gib
+    assert leg_bytes(gib, 10.0, left_seconds=-1.0) == 0
+    assert leg_bytes(gib, 0.0, left_seconds=None) == LARGEST_LEG
 
 
 def test_bytes_that_were_never_read_are_overdue_too() -> None:

@@ -114,6 +114,23 @@ def test_what_a_run_beside_ours_suspects_is_not_lost(tmp_path: Path) -> None:
     assert store(tmp_path).load(GROUP) == marks(400)
 
 
+def test_the_progress_of_a_run_is_one_file_until_it_is_saved(tmp_path: Path) -> None:
+    save(store(tmp_path), marks(100))
+    ours, beside = store(tmp_path, NOW + 10), store(tmp_path, NOW + 20)
+    ours.load(GROUP)
+    beside.load(GROUP)
+    ours.save_progress(GROUP, "ours", marks(200))
+    save(beside, marks(150, [(5, 9)]))
+    for end in (300, 400):
+        ours.save_progress(GROUP, "ours", marks(end, [(50, 60)]))
+    assert len(files(tmp_path, "watermarks")) == 3
+    # a run that begins now sees what the one beside suspects, too
+    assert store(tmp_path).load(GROUP) == marks(400, [(5, 9), (50, 60)])
+    save(ours, marks(500), "ours")
+    assert len(files(tmp_path, "watermarks")) == 3
+    assert store(tmp_path).load(GROUP) == marks(500, [(5, 9)])
+
+
 def test_runs_that_save_at_once_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         runs = set(pool.map(lambda end: save(store(tmp_path), marks(1000, [(end, end + 1)])), range(0, 80, 10)))

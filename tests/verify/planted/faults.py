@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import xxhash
 
 from rocketmq_formats.soundness.places import Extent
@@ -22,7 +23,7 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ChunkDigest, ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning import cursor
-from rocketmq_verify.domain.planning.chunks import Plan, chunks, plan, split
+from rocketmq_verify.domain.planning.chunks import Plan, chunks, common, merged, plan, split
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
 from tests.records import blank_before, make_record
@@ -286,8 +287,11 @@ def verify(
     full: bool = False,
     reread_ms: int = WEEK_MS,
     now_ms: int = 1_000,
+    leg: int = 1 << 40,
+    most_legs: int = 0,
 ) -> Run:
-    """One run; `meanwhile` is called between questions, `every` so many, and before each look but the first."""
+    """One run, in legs of `leg` bytes, at most so many (0: all). `meanwhile` is called between questions, `every` so
+    many, and before each look but the first."""
     marks = marks or Watermarks()
     by_name = {replica.name: replica for replica in replicas}
     asked: list[ReadRequest] = []
@@ -309,22 +313,10 @@ def verify(
     held = drive(still_anchored(marks, before), answer)
     old = ages(held, before, first, now_ms=now_ms)
     again = cursor.again(old, now_ms=now_ms, ran_ms=held.ran_ms, promise_ms=reread_ms, chunk_size=CHUNK)
-    what = plan(first, fresh(held, before, first), chunk_size=CHUNK, again=again, full=full)
+    new = fresh(held, before, first)
+    whole = plan(first, new, chunk_size=CHUNK, again=again, full=full)
+    pieces, done, legs = cursor.in_order(whole, new, old), [], 0
     tally = Tally()
-    for part in split(what.pieces, 3, CHUNK):
-        mine = Tally()
-        for chunk in chunks(what, part, first):
-            holders = [zone.replica for zone in first.zones if zone.extent.meet(chunk.extent) == chunk.extent]
-            requests = tuple(ReadRequest(name, chunk.extent, digest=True) for name in holders)
-            digests = [
-                ChunkDigest(request.replica, chunk.offset, chunk.length, digest)
-                for request, digest in zip(requests, answer(requests), strict=True)
-            ]
-            mine.add(compare(chunk, digests, first))
-        tally.merge(mine)
-    meanwhile()
-    second = lineage(before, [replica.log() for replica in replicas])
-    asked.clear()
     rounds = 0
 
     def counted(requests: tuple[ReadRequest, ...]) -> list[bytes | None]:
@@ -332,14 +324,51 @@ def verify(
         rounds += 1
         return answer(requests)
 
-    found = drive(inquire(second, tally), counted)
-    meanwhile()
-    last: Lineage = lineage(before, [replica.log() for replica in replicas])
-    standing = still_true(found, second, last)
-    findings = in_order((*last.findings, *standing))
-    dropped = tuple(finding for finding in found if finding not in standing)
-    left = unsettled(tally, last, found, standing)
-    said = verdict(before, last, what, tally, findings, group="broker-a", unsettled=left, lasting=lasting(left, marks))
-    new_marks = advanced(held, before, last, plan=what, tally=tally, unsettled=dropped, began_ms=now_ms, now_ms=now_ms)
+    while True:
+        part, pieces = cursor.next_leg(pieces, leg, SEGMENT)
+        done, legs = [*done, *part], legs + 1
+        for group in split(tuple(sorted(part)), 3, CHUNK):
+            mine = Tally()
+            for chunk in chunks(whole, group, first):
+                holders = [zone.replica for zone in first.zones if zone.extent.meet(chunk.extent) == chunk.extent]
+                requests = tuple(ReadRequest(name, chunk.extent, digest=True) for name in holders)
+                digests = [
+                    ChunkDigest(request.replica, chunk.offset, chunk.length, digest)
+                    for request, digest in zip(requests, answer(requests), strict=True)
+                ]
+                mine.add(compare(chunk, digests, first))
+            tally.merge(mine)
+        meanwhile()
+        second = lineage(before, [replica.log() for replica in replicas])
+        asked.clear()
+        rounds = 0
+        found = drive(inquire(second, tally), counted)
+        meanwhile()
+        last: Lineage = lineage(before, [replica.log() for replica in replicas])
+        standing = still_true(found, second, last)
+        dropped = tuple(finding for finding in found if finding not in standing)
+        left = unsettled(tally, last, found, standing)
+        over = not pieces or legs == most_legs
+        what = msgspec.structs.replace(whole, pieces=merged(done), full=full and not pieces)
+        new_marks = advanced(
+            held, before, last, plan=what, tally=tally, unsettled=dropped, began_ms=now_ms, now_ms=now_ms
+        )
+        if over:
+            break
+    known = ages(new_marks, before, last, now_ms=now_ms)
+    old_finding = cursor.late(known, last, now_ms=now_ms, promise_ms=reread_ms)
+    too_old = [age.extent for age in cursor.overdue(known, now_ms=now_ms, promise_ms=reread_ms)]
+    findings = in_order((*last.findings, *standing, *([] if old_finding is None else [old_finding])))
+    said = verdict(
+        before,
+        last,
+        what,
+        tally,
+        findings,
+        group="broker-a",
+        unsettled=(*left, *too_old),
+        later=common(pieces, new),
+        lasting=lasting(left, marks),
+    )
     new_marks = drive(anchored(new_marks, last), answer)
     return Run(said, findings, what, tally, new_marks, dropped, rounds, asked)

@@ -27,6 +27,8 @@ MEMORY: Final = 2**30
 LEAST_HEAP_MIB: Final = 450
 """Spark refuses less."""
 EXECUTOR_CPU: Final = "250m"
+BUDGET: Final = 0.75
+"""Of the Job's time: then a run ends by itself, and the next one continues. The rest is for its start and last leg."""
 
 
 def texts(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images, replicas: int) -> dict[str, str]:
@@ -84,6 +86,7 @@ def _settings(group: BrokerGroup, wanted: Verification, replicas: int) -> dict[s
         values["tlsCaFile"] = f"{names.PATH_GRPC_TLS}/ca.crt"
     if wanted.history is not None:
         values["historyPath"] = wanted.history.path or names.PATH_HISTORY
+        values["timeBudgetSeconds"] = int(wanted.timeout_seconds * BUDGET)
     return values
 
 
