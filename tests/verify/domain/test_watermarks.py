@@ -114,6 +114,16 @@ def test_what_one_replica_alone_has_is_checked_once() -> None:
     assert fresh(marks, logs, seen) == ()
 
 
+def test_what_a_disk_does_not_return_is_not_read() -> None:
+    logs = [log("a"), log("b")]
+    tally = Tally()
+    tally.add(ChunkResult(chunk=Chunk(100, 50, 1), groups=((A,),), missing=(), unreadable={B: "EIO"}))
+    marks = run(Watermarks(), logs, tally)
+    known = {mark.replica: mark.ages for mark in marks.replicas}
+    assert [age.extent for age in known[A] if age.read] == [Extent(0, 1000)]
+    assert [age.extent for age in known[B] if not age.read] == [Extent(100, 150)]
+
+
 def test_the_last_full_run_is_remembered() -> None:
     assert Watermarks().last_full_ms is None
     marks = run(Watermarks(), [log("a"), log("b")], full=True)

@@ -173,7 +173,10 @@ def advanced(
                 ages=renewed(
                     _held(known.get(log.name), log, began_ms),
                     there,
-                    [*common(there, plan.pieces), *common([zone], plan.alone)],
+                    without(
+                        [*common(there, plan.pieces), *common([zone], plan.alone)],
+                        tally.unreadable.get(log.name, ()),
+                    ),
                     began_ms,
                 ),
             )
