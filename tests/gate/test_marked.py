@@ -20,7 +20,7 @@ def test_files_with_a_mark_or_with_spark(tmp_path: Path) -> None:
 
 def test_files_that_compute_for_long(tmp_path: Path) -> None:
     texts = {
-        "tests/sim/deep/test_story.py": "",
+        "tests/sim/" + "deep/test_story.py": "",
         "tests/store/test_model.py": "",
         "tests/store/test_one.py": "@pytest.mark.long",
         "tests/store/test_short.py": "def test_longer() -> None: ...",

@@ -1,8 +1,8 @@
 """A native slave compares its log with its native master's and repairs damage in its own. Driven by `replication`.
 With an official master it compares nothing, and repairs only the damage that its broker has found.
 
-    before a connection's first acknowledgement   digests of the log's last `COMPARED_FIRST` bytes, if they were not
-                                                  compared yet; damage that they show, or that was known, is copied
+    before a connection's first acknowledgement   digests of the log's last `COMPARED_FIRST` bytes, once after the
+                                                  sidecar's start; damage that they show, or that was known, is copied
                                                   again from the master; until then the slave is not in the
                                                   SyncStateSet
     when it has caught up                         digests of the files not compared yet, while replication runs
@@ -83,6 +83,8 @@ class LogAudit:
         self.places: set[int] = set()
         """Offsets of records to check before the next acknowledgement."""
         self._compared = compared
+        self.has_compared_first = False
+        """As this process found the log. What it adds needs no such look, which would lengthen each failover."""
         self._bucket = TokenBucket(bytes_per_second)
         self._on_repaired, self._on_suspected = on_repaired, on_suspected
 
@@ -190,9 +192,11 @@ class LogAudit:
     # Comparing
 
     async def compare_and_repair(self, link: AuditLink, files: MappedFiles, end: int) -> bool:
-        """Compare the last `COMPARED_FIRST` bytes before `end`, and `repair`. The writer lock is held; returns and
-        raises what `repair` does."""
+        """Compare the last `COMPARED_FIRST` bytes before `end` once in the life of this process, and `repair`. The
+        writer lock is held; returns and raises what `repair` does."""
         until = asyncio.get_running_loop().time() + COMPARE_SECONDS
+        if self.has_compared_first:
+            return await self.repair(link, files, end)
         shared, differs = False, True
         while differs:
             try:
@@ -205,6 +209,7 @@ class LogAudit:
                 log.warning("the end of the log is compared with the master's later", end=end)
                 differs = False
             shared = await self.repair(link, files, end) or shared
+        self.has_compared_first = True
         return shared
 
     async def compare(

@@ -95,7 +95,8 @@ class AuditWatch:
         if stopped:
             self.audit.damage = self._stopped_at  # even if nothing differs there, the broker tries again
         official = isinstance(self._open_link, HaReader)
-        if end <= self._files.min_offset or (official and not self.audit.has_work):
+        looked = official or self.audit.has_compared_first
+        if end <= self._files.min_offset or (looked and not self.audit.has_work):
             return
         shared = False
         try:
