@@ -20,12 +20,13 @@ def test_files_with_a_mark_or_with_spark(tmp_path: Path) -> None:
 
 def test_files_that_compute_for_long(tmp_path: Path) -> None:
     texts = {
-        "tests/sim/" + "deep/test_story.py": "",
-        "tests/store/test_model.py": "",
-        "tests/store/test_one.py": "@pytest.mark.long",
-        "tests/store/test_short.py": "def test_longer() -> None: ...",
+        ("sim", "deep", "test_story.py"): "",
+        ("store", "test_model.py"): "",
+        ("store", "test_one.py"): "@pytest.mark.long",
+        ("store", "test_short.py"): "def test_longer() -> None: ...",
     }
-    for name, text in texts.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert files(tmp_path, "long") == sorted(str(tmp_path / name) for name in texts if "short" not in name)
+    made = {tmp_path.joinpath("tests", *name): text for name, text in texts.items()}
+    for file, text in made.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert files(tmp_path, "long") == [str(file) for file in made if file.name != "test_short.py"]
