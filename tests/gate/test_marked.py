@@ -20,13 +20,13 @@ def test_files_with_a_mark_or_with_spark(tmp_path: Path) -> None:
 
 def test_files_that_compute_for_long(tmp_path: Path) -> None:
     texts = {
-        ("sim", "deep", "test_story.py"): "",
-        ("store", "test_model.py"): "",
-        ("store", "test_one.py"): "@pytest.mark.long",
-        ("store", "test_short.py"): "def test_longer() -> None: ...",
+        ("sim", "deep", "story"): "",
+        ("store", "model"): "",
+        ("store", "one"): "@pytest.mark.long",
+        ("store", "short"): "def test_longer() -> None: ...",
     }
-    made = {tmp_path.joinpath("tests", *name): text for name, text in texts.items()}
+    made = {tmp_path.joinpath("tests", *folders, f"test_{name}.py"): text for (*folders, name), text in texts.items()}
     for file, text in made.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    assert files(tmp_path, "long") == [str(file) for file in made if file.name != "test_short.py"]
+    assert files(tmp_path, "long") == [str(file) for file in made if "short" not in file.name]
