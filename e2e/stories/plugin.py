@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from e2e.stories.conftest import Installation
+from tests.gate.patience import patient
 
 PLUGIN = Path(sys.executable).with_name("kubectl-rocketmq")
 
@@ -15,7 +16,7 @@ def plugin(installation: Installation, *arguments: str, codes: tuple[int, ...] =
         [PLUGIN, *arguments, "-n", installation.namespace, "--kubeconfig", str(installation.cluster.kubeconfig)],
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=patient(seconds),
         check=False,
     )
     assert done.returncode in codes, f"{arguments}: {done.stdout}{done.stderr}"
