@@ -376,11 +376,11 @@ class _Job:
         )
 
     def _timed(self, what: str, work: Callable[[], T]) -> T:
-        began = time.perf_counter()
+        began = self._clock()
         try:
             return work()
         finally:
-            self._seconds[what] = time.perf_counter() - began
+            self._seconds[what] = self._seconds.get(what, 0.0) + self._clock() - began
 
     def _timings(self) -> Timings:
         names = ("states", "scan", "inquiry", "structure", "queues")

@@ -237,6 +237,14 @@ def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
     assert (rest.verdict.aligned_up_to, rest.verdict.compared_bytes) == (whole.master.confirm, done.later_bytes)
 
 
+def test_the_time_of_reading_is_that_of_all_legs(tmp_path: Path) -> None:
+    whole = Group().fill(120)
+    done = local(save_all(whole, tmp_path), clock=Ticking(1000), first_leg=1)
+    legs = -(-whole.master.confirm // SEGMENT)
+    assert legs > 2
+    assert done.timings.scan == done.figures.reading_seconds == 1000 * legs
+
+
 def test_a_run_that_is_killed_has_kept_what_it_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damaged = Group().fill(120)
     damaged["b"].flip(damaged.messages[3].body_start)
