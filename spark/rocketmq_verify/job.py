@@ -26,7 +26,7 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, u
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning.ages import oldest
-from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, plan
+from rocketmq_verify.domain.planning.chunks import Plan, common, covered, merged, plan, within
 from rocketmq_verify.domain.planning.cursor import LEG_SECONDS, again, in_order, late, leg_bytes, next_leg, overdue
 from rocketmq_verify.domain.planning.identities import check_identities
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage, other_sizes
@@ -137,6 +137,8 @@ class _Job:
             ),
             full=request.full,
         )
+        if not (request.structure or request.queues):
+            what = msgspec.structs.replace(what, alone=())
         return self._read(
             self._started(what), marks, before, first, what=what, pieces=in_order(what, new, known), new=new
         )
@@ -159,21 +161,20 @@ class _Job:
         done: tuple[Extent, ...] = ()
         while True:
             leg, pieces = next_leg(pieces, size, first.segment_size)
-            # what one replica alone has is checked with the first leg
-            part = msgspec.structs.replace(what, pieces=tuple(sorted(leg)), alone=() if done else what.alone)
             done = merged([*done, *leg])
-            so_far = msgspec.structs.replace(what, pieces=done, full=what.full and not pieces)
+            so_far = msgspec.structs.replace(within(what, done), full=what.full and not pieces)
+            part = within(what, leg)
             last, standing, kept = self._leg(scanner, marks, before, first, part=part, so_far=so_far, tally=tally)
-            size = leg_bytes(so_far.expected_bytes, self._clock() - began, left_seconds=self._left_seconds())
+            read = sum(extent.length for extent in done)
+            size = leg_bytes(read, self._clock() - began, left_seconds=self._left_seconds())
             if not pieces or not size:
                 break
             self._keep(kept)
         self._later = pieces
         if self._store is not None:
             kept = drive(anchored(kept, last), self._replicas.answer)
-        return self._concluded(
-            before, last, what=so_far, tally=tally, standing=standing, marks=kept, unread=common(pieces, new)
-        )
+        unread = common(within(what, pieces).pieces, new)
+        return self._concluded(before, last, what=so_far, tally=tally, standing=standing, marks=kept, unread=unread)
 
     def _leg(
         self,

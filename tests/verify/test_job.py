@@ -8,17 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.verdict import Result
+from rocketmq_verify.engine.local import LocalScanner
+from rocketmq_verify.engine.scanner import Errors
 from rocketmq_verify.engine.session import Engine, SessionOptions
 from rocketmq_verify.history.rows import Group as HistoryGroup
 from rocketmq_verify.history.store import HistoryStore
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.source import SourceOptions
-from rocketmq_verify.sources.work import Place, parse_place
+from rocketmq_verify.sources.work import Place, Work, parse_place
 from tests.verify.history.stores import save_all
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group
 
@@ -198,6 +201,30 @@ def test_a_lagging_replica_is_no_alarm(run: Runs, tmp_path: Path) -> None:
     done = run(save_all(behind, tmp_path))
     assert done.verdict.result is Result.ALIGNED
     assert done.verdict.counts["lagging"] == 2
+
+
+def test_what_one_replica_alone_has_is_checked_in_legs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte once, and at most a file in a leg of one file."""
+    behind = Group(strict=False).fill(60)
+    for _ in range(60):
+        behind.put(700)
+    places = save_all(behind, tmp_path)
+    whole = local(places)
+    most: list[int] = []
+    structures = LocalScanner.structures
+
+    def noted(self: LocalScanner, place: Place, work: Work) -> tuple[list[Structure], Errors]:
+        most.append(work.plan.expected_bytes)
+        return structures(self, place, work)
+
+    monkeypatch.setattr(LocalScanner, "structures", noted)
+    legs = local(places, first_leg=1, clock=Ticking(1000))
+    assert behind.master.end - whole.verdict.aligned_up_to > 2 * SEGMENT
+    assert max(most) <= SEGMENT
+    assert legs.checked.structure is not None
+    assert legs.checked.structure.records == len(behind.messages)
+    assert legs.checked.queues == whole.checked.queues
+    assert (legs.verdict.read_bytes, legs.checked.findings) == (whole.verdict.read_bytes, ())
 
 
 class Ticking:

@@ -158,6 +158,7 @@ def test_a_leg_takes_some_minutes_and_not_more_than_is_left() -> None:
     assert leg_bytes(gib, 10.0, left_seconds=30.0) == 3 * gib
     assert leg_bytes(gib, 10.0, left_seconds=-1.0) == 0
     assert leg_bytes(gib, 0.0, left_seconds=None) == LARGEST_LEG
+    assert leg_bytes(1, 1000.0, left_seconds=None) == 1
 
 
 def test_bytes_that_were_never_read_are_overdue_too() -> None:

@@ -23,7 +23,7 @@ from rocketmq_verify.domain.inquiry.unsettled import lasting, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
 from rocketmq_verify.domain.model import ChunkDigest, ReadRequest, ReplicaLog, ReplicaName
 from rocketmq_verify.domain.planning import cursor
-from rocketmq_verify.domain.planning.chunks import Plan, chunks, common, merged, plan, split
+from rocketmq_verify.domain.planning.chunks import Plan, chunks, common, plan, split, within
 from rocketmq_verify.domain.planning.lineage import Lineage, lineage
 from rocketmq_verify.domain.verdict import Verdict, in_order, verdict
 from tests.records import blank_before, make_record
@@ -327,7 +327,7 @@ def verify(
     while True:
         part, pieces = cursor.next_leg(pieces, leg, SEGMENT)
         done, legs = [*done, *part], legs + 1
-        for group in split(tuple(sorted(part)), 3, CHUNK):
+        for group in split(within(whole, part).pieces, 3, CHUNK):
             mine = Tally()
             for chunk in chunks(whole, group, first):
                 holders = [zone.replica for zone in first.zones if zone.extent.meet(chunk.extent) == chunk.extent]
@@ -349,7 +349,7 @@ def verify(
         dropped = tuple(finding for finding in found if finding not in standing)
         left = unsettled(tally, last, found, standing)
         over = not pieces or legs == most_legs
-        what = msgspec.structs.replace(whole, pieces=merged(done), full=full and not pieces)
+        what = msgspec.structs.replace(within(whole, done), full=full and not pieces)
         new_marks = advanced(
             held, before, last, plan=what, tally=tally, unsettled=dropped, began_ms=now_ms, now_ms=now_ms
         )
@@ -367,7 +367,7 @@ def verify(
         findings,
         group="broker-a",
         unsettled=(*left, *too_old),
-        later=common(pieces, new),
+        later=common(within(whole, pieces).pieces, new),
         lasting=lasting(left, marks),
     )
     new_marks = drive(anchored(new_marks, last), answer)

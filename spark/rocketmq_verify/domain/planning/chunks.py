@@ -128,6 +128,12 @@ def plan(
     )
 
 
+def within(of: Plan, extents: Iterable[Extent]) -> Plan:
+    """The plan to read only what is in `extents`."""
+    extents = merged(extents)
+    return msgspec.structs.replace(of, pieces=common(of.pieces, extents), alone=common(of.alone, extents))
+
+
 def split(pieces: Sequence[Extent], parts: int, chunk_size: int) -> tuple[tuple[Extent, ...], ...]:
     """The same pieces in at most `parts` groups of about equal size, cut between cells of the grid."""
     share = max(-(-sum(piece.length for piece in pieces) // max(parts, 1)), 1)

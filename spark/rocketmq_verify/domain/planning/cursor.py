@@ -62,9 +62,10 @@ def again(
 
 
 def in_order(plan: Plan, fresh: Iterable[Extent], ages: Iterable[Aged]) -> tuple[Extent, ...]:
-    """The plan's pieces as they are read: what is `fresh`, ascending, then the oldest."""
-    first = common(plan.pieces, fresh)
-    rest = without(plan.pieces, first)
+    """What the plan reads, as it is read: what is `fresh`, ascending, then the oldest."""
+    whole = (*plan.pieces, *plan.alone)
+    first = common(whole, fresh)
+    rest = without(whole, first)
     by_age = sorted(ages, key=lambda age: (age.since_ms, age.start))
     old = [part for age in by_age for part in common(rest, [age.extent])]
     return (*first, *old, *without(rest, old))
@@ -99,7 +100,7 @@ def leg_bytes(read: int, seconds: float, *, left_seconds: float | None) -> int:
     if left_seconds is not None and left_seconds <= 0:
         return 0
     wanted = LEG_SECONDS if left_seconds is None else min(LEG_SECONDS, left_seconds)
-    return min(int(read * wanted / max(seconds, 0.001)), LARGEST_LEG)
+    return max(min(int(read * wanted / max(seconds, 0.001)), LARGEST_LEG), 1)
 
 
 def overdue(ages: Iterable[Aged], *, now_ms: int, promise_ms: int) -> tuple[Aged, ...]:
