@@ -17,7 +17,7 @@ def left_out(run: Run) -> tuple[str, ...]:
         found.append(f"{format_bytes(rest)} that earlier runs compared{since}")
     if run.later_bytes:
         found.append(f"{format_bytes(run.later_bytes)} that were due: the time was up")
-    if verdict.new_bytes or verdict.full:
+    if verdict.compared_bytes or verdict.full:
         if checked.structure is None:
             found.append("the structure of the log")
         if checked.queues is None:

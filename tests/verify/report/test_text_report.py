@@ -73,6 +73,8 @@ def test_what_a_run_did_not_look_at_is_said() -> None:
     ) in text_report.text(some, plan=False)
     told = json.loads(json_report.encode(some, plan=False))
     assert told["oldestRead"] == {"sinceMs": NOW, "offset": 4096}
+    old_only = msgspec.structs.replace(run, verdict=verdict(new_bytes=0, old_bytes=8 * SEGMENT))
+    assert left_out(old_only)[1:] == ("the structure of the log", "consume queues")
     everything = msgspec.structs.replace(
         some, verdict=verdict(full=True), checked=Checked(structure=whole, queues=queues)
     )
