@@ -242,7 +242,7 @@ def test_a_slave_that_follows_another_slave_connects_again(
 
     group.wait("the sidecar to notice", noticed, RECONNECTED)
     group.wait("three replicas in sync", lambda view: view.in_sync == {1, 2, 3}, RECONNECTED)
-    assert settings_of(slave)[HOUSEKEEPING] == usual
+    group.wait("the key as it was", lambda _: settings_of(slave)[HOUSEKEEPING] == usual, RECONNECTED)
 
 
 def test_sidecar_and_broker_stop_and_come_back(group: Group, sidecars: dict[int, Sidecar], load: Load) -> None:
