@@ -1,10 +1,10 @@
 """A native slave compares its log with its native master's and repairs damage in its own. Driven by `replication`.
 With an official master it compares nothing, and repairs only the damage that its broker has found.
 
-    before a connection's first acknowledgement   digests of the log's last `COMPARED_FIRST` bytes, once after the
-                                                  sidecar's start; damage that they show, or that was known, is copied
-                                                  again from the master; until then the slave is not in the
-                                                  SyncStateSet
+    before a connection's first acknowledgement   damage that is known is copied again from the master; then, once
+                                                  after the sidecar's start and not after it was master, digests of the
+                                                  log's last `COMPARED_FIRST` bytes, with the same for what they show;
+                                                  until then the slave is not in the SyncStateSet
     when it has caught up                         digests of the files not compared yet, while replication runs
 
 Only a record that is not whole is overwritten, with one that is. If the master's record is not whole, the master is
@@ -84,7 +84,7 @@ class LogAudit:
         """Offsets of records to check before the next acknowledgement."""
         self._compared = compared
         self.has_compared_first = False
-        """As this process found the log. What it adds needs no such look, which would lengthen each failover."""
+        """Attempted, or this process was master. What it adds needs no look, which would lengthen each failover."""
         self._bucket = TokenBucket(bytes_per_second)
         self._on_repaired, self._on_suspected = on_repaired, on_suspected
 
@@ -192,25 +192,32 @@ class LogAudit:
     # Comparing
 
     async def compare_and_repair(self, link: AuditLink, files: MappedFiles, end: int) -> bool:
-        """Compare the last `COMPARED_FIRST` bytes before `end` once in the life of this process, and `repair`. The
-        writer lock is held; returns and raises what `repair` does."""
-        until = asyncio.get_running_loop().time() + COMPARE_SECONDS
+        """`repair`, and compare the last `COMPARED_FIRST` bytes before `end` once in the life of this process. The
+        writer lock is held; returns and raises what `repair` does. `link` is of no further use."""
+        shared = await self.repair(link, files, end)
         if self.has_compared_first:
-            return await self.repair(link, files, end)
-        shared, differs = False, True
-        while differs:
+            return shared
+        self.has_compared_first = True  # even if it fails: else each later failover would take that long
+        try:
+            return await self._compare_first(link, files, end) or shared
+        except (LogsDivergedError, DamageFoundError):
+            self.has_compared_first = False  # the next connection continues
+            raise
+
+    async def _compare_first(self, link: AuditLink, files: MappedFiles, end: int) -> bool:
+        until = asyncio.get_running_loop().time() + COMPARE_SECONDS
+        shared = False
+        while True:
             try:
                 async with asyncio.timeout_at(until):
                     await self.compare(link, files, end, start=max(end - COMPARED_FIRST, 0), at_once=True)
-                differs = False
             except DamageFoundError:
-                pass
-            except TimeoutError:
+                shared = await self.repair(link, files, end) or shared
+            except TimeoutError:  # the link may be in the middle of an answer: nothing more is asked over it
                 log.warning("the end of the log is compared with the master's later", end=end)
-                differs = False
-            shared = await self.repair(link, files, end) or shared
-        self.has_compared_first = True
-        return shared
+                return shared
+            else:
+                return shared
 
     async def compare(
         self, link: AuditLink, files: MappedFiles, end: int, *, start: int = 0, at_once: bool = False

@@ -290,6 +290,7 @@ class Replication:
         else:
             master.renew(epoch, epochs, max_offset, sync_set)
         log.info("master", epoch=epoch, epochs=str(epochs), max_offset=max_offset, sync_set=sorted(sync_set.members))
+        self._audit_watch.audit.has_compared_first = True  # the others compare theirs with it
         server.begin(master, files)
 
     async def resign(self) -> None:

@@ -134,6 +134,13 @@ async def test_damage_at_the_end_of_the_log_is_repaired_before_the_slave_counts(
         assert two.log() == one.log()
 
 
+async def test_what_a_master_wrote_itself_needs_no_look_at_a_failover(tmp_path: Path) -> None:
+    async with replicas(tmp_path, 1) as (one,):
+        assert not one.replication._audit_watch.audit.has_compared_first
+        await one.lead(1, 1)
+        assert one.replication._audit_watch.audit.has_compared_first
+
+
 async def test_damage_that_the_broker_knows_is_repaired_before_anything_is_acknowledged(tmp_path: Path) -> None:
     async with replicas(tmp_path, 2) as (one, two):
         await filled(one, two)

@@ -1,4 +1,4 @@
-"""How long a connection waits for a broker that has stopped dispatching."""
+"""How long a connection waits: for a broker that has stopped dispatching, and for the look at the log's end."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import pytest
 from rocketmq_formats.replica_link import LogState
 from rocketmq_sidecar.audit.audit_link import AuditLink
 from rocketmq_sidecar.audit.compared_files import ComparedFiles
-from rocketmq_sidecar.audit.log_audit import LogAudit
+from rocketmq_sidecar.audit.log_audit import COMPARE_SECONDS, DamageFoundError, LogAudit
+from rocketmq_sidecar.domain.replication.log_judge import LogsDivergedError
 from rocketmq_sidecar.replication.audit_watch import HOLD_FIRST, HOLD_LAST, AuditWatch, DispatchingStoppedError
 from rocketmq_sidecar.replication.ha_client import MasterConnection
 from rocketmq_store.log.segments import MappedFiles
@@ -93,3 +94,42 @@ async def test_after_the_broker_has_continued_without_a_connection_the_first_wai
     watch.on_log_state(LogState())
     watch.on_log_state(STOPPED)
     assert await held(watch) == HOLD_FIRST
+
+
+async def first_look(audit: LogAudit, monkeypatch: pytest.MonkeyPatch, *ends: Exception | None) -> list[str]:
+    """What happens before a connection's first acknowledgement; `ends`: of the comparisons, None: it takes too long."""
+    did: list[str] = []
+    comparisons = iter(ends)
+
+    async def repair(*_: object) -> bool:
+        did.append("repair")
+        return False
+
+    async def compare(*_: object, **__: object) -> None:
+        did.append("compare")
+        if (end := next(comparisons)) is not None:
+            raise end
+        await asyncio.sleep(2 * COMPARE_SECONDS)
+
+    monkeypatch.setattr(audit, "repair", repair)
+    monkeypatch.setattr(audit, "compare", compare)
+    await audit.compare_and_repair(cast("AuditLink", None), cast("MappedFiles", None), END)
+    return did
+
+
+async def test_known_damage_is_repaired_first_and_nothing_is_asked_over_a_link_that_took_too_long(
+    watch: AuditWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be in the middle of an answer."""
+    ends = (DamageFoundError("found"), None)
+    assert await first_look(watch.audit, monkeypatch, *ends) == ["repair", "compare", "repair", "compare"]
+    assert await first_look(watch.audit, monkeypatch) == ["repair"]
+
+
+@pytest.mark.parametrize(("error", "over"), [(ConnectionResetError(), True), (LogsDivergedError("two"), False)])
+async def test_a_comparison_that_failed_is_not_repeated_with_each_connection(
+    watch: AuditWatch, monkeypatch: pytest.MonkeyPatch, error: Exception, over: bool
+) -> None:
+    with pytest.raises(type(error)):
+        await first_look(watch.audit, monkeypatch, error)
+    assert watch.audit.has_compared_first is over
