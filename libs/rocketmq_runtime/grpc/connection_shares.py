@@ -1,5 +1,5 @@
-"""Closes connections of a gRPC port whose host has more than its share: gRPC itself knows only a bound for all hosts.
-Used by `server`.
+"""Closes connections of a gRPC port that is nearly full, of hosts with more than their share: gRPC itself knows only a
+bound for all hosts. A tool that opens many does no harm while there is room. Used by `server`.
 
 gRPC does not show its connections and closes none on request, but their sockets are descriptors of this process.
 """
@@ -28,6 +28,8 @@ PERIOD: Final = 1.0
 """Seconds between two looks, in which one host may keep others out."""
 LOOKED_AT: Final = 100
 """Descriptors in one turn of the event loop: a millisecond."""
+NEARLY_FULL: Final = 0.75
+"""Part of a port's connections from which on hosts are held to their shares."""
 LOG_SECONDS: Final = 60.0
 _DESCRIPTORS: Final = Path("/dev/fd")
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
@@ -46,8 +48,9 @@ class Connection(NamedTuple):
 class ConnectionShares:
     """One per port; used in the event loop only."""
 
-    def __init__(self, limit: int) -> None:
-        """`limit`: connections of one host."""
+    def __init__(self, *, max_connections: int, limit: int) -> None:
+        """`max_connections`: of all hosts. `limit`: of one host."""
+        self._nearly_full = NEARLY_FULL * max_connections
         self._limit = limit
         self._port = 0
         self._may_log = LogLimiter(time.monotonic, LOG_SECONDS)
@@ -64,7 +67,7 @@ class ConnectionShares:
             self._task.cancel()
 
     async def sweep(self) -> None:
-        """Close what is above the share of each host."""
+        """If the port is nearly full, close what is above the share of each host. Raises `OSError`."""
         found = []
         for number, descriptor in enumerate(_descriptors(), 1):
             if number % LOOKED_AT == 0:
@@ -73,20 +76,27 @@ class ConnectionShares:
             if opened is not None:
                 with opened:
                     found.append(Connection(descriptor, _peer(opened), _silent(opened)))
+        if len(found) < self._nearly_full:
+            return
         above = above_share(found, self._limit)
         for connection in above:
             opened = _socket_of(connection.descriptor, self._port)
             if opened is not None:
                 with opened:
                     if _peer(opened) == connection.address:  # not another one since
-                        opened.shutdown(socket.SHUT_RDWR)
+                        with suppress(OSError):  # it has ended by itself
+                            opened.shutdown(socket.SHUT_RDWR)
         if above and self._may_log("share"):
             log.warning("gRPC connections closed: their hosts have too many", closed=len(above), limit=self._limit)
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD)
-            await self.sweep()
+            try:
+                await self.sweep()
+            except OSError as error:  # such as no free descriptor: the next look may find one
+                if self._may_log("look"):
+                    log.warning("cannot look at the connections of a gRPC port", port=self._port, reason=str(error))
 
 
 def above_share(connections: Iterable[Connection], limit: int) -> list[Connection]:

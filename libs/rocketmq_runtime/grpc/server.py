@@ -34,7 +34,8 @@ class GrpcLimits:
     max_connections: int = 500
     """gRPC takes some 23 KiB for each, and keeps them for the next ones."""
     max_connections_of_host: int = 100
-    """Above it the longest silent are closed within a second, so that no host takes all. Port-forwards are one host."""
+    """Above it the longest silent are closed within a second if the port is nearly full, so that no host takes all.
+    Port-forwards are one host."""
     max_rpcs: int = 4000
     """At once, watches included."""
     max_rpcs_of_host: int = 500
@@ -79,7 +80,7 @@ class GrpcServer:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._health = HealthService(tuple(services), max_watches=limits.max_watches)
-        self.shares = ConnectionShares(limits.max_connections_of_host)
+        self.shares = ConnectionShares(max_connections=limits.max_connections, limit=limits.max_connections_of_host)
         self._server: aio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
 
