@@ -97,6 +97,8 @@ class _Job:
         self._run_id = new_run_id()
         self._later: tuple[Extent, ...] = ()
         """What was to be read when the time was up."""
+        self._owed: tuple[Extent, ...] = ()
+        """Of it, where an earlier run found damage."""
         self._seconds: dict[str, float] = {}
         self._checked = Checked()
         self._unsettled: tuple[Extent, ...] = ()
@@ -140,7 +142,13 @@ class _Job:
         if not (request.structure or request.queues):
             what = msgspec.structs.replace(what, alone=())
         return self._read(
-            self._started(what), marks, before, first, what=what, pieces=in_order(what, new, known), new=new
+            self._started(what),
+            marks,
+            before,
+            first,
+            what=what,
+            pieces=in_order(what, new, known, marks.suspects),
+            new=new,
         )
 
     def _read(
@@ -173,6 +181,7 @@ class _Job:
         self._later = pieces
         if self._store is not None:
             kept = drive(anchored(kept, last), self._replicas.answer)
+        self._owed = common(pieces, marks.suspects)
         unread = common(within(what, pieces).pieces, new)
         return self._concluded(before, last, what=so_far, tally=tally, standing=standing, marks=kept, unread=unread)
 
@@ -327,6 +336,7 @@ class _Job:
             unsettled=(*self._unsettled, *too_old),
             later=unread,
             lasting=self._lasting,
+            owed=self._owed,
         )
         masters = tuple(log.name for log in before if log.master)
         figures = Figures(

@@ -113,6 +113,7 @@ def verdict(
     unsettled: Sequence[Extent] = (),
     later: Sequence[Extent] = (),
     lasting: Sequence[Extent] = (),
+    owed: Sequence[Extent] = (),
 ) -> Verdict:
     """The verdict on a run.
 
@@ -123,10 +124,11 @@ def verdict(
         unsettled: what differed and changed during the run, or was not read for too long: not judged.
         later: what no run has read yet, because the time was up; the next one continues there.
         lasting: the part of it that an earlier run could not settle either: not verified.
+        owed: where an earlier run found damage, and this one did not read, because the time was up: not verified.
     """
     ordered = in_order(findings)
     reach, limit = _reach(lineage, tally, ordered)
-    up_to = _aligned_up_to(lineage, reach, limit, (*unsettled, *later))
+    up_to = _aligned_up_to(lineage, reach, limit, (*unsettled, *later, *owed))
     mismatches = [finding for finding in ordered if finding.severity is Severity.MISMATCH]
     unread = [finding for finding in ordered if finding.kind is Kind.UNREACHABLE]
     unsure = [finding for finding in ordered if finding.severity is Severity.UNVERIFIED and finding not in unread]
@@ -134,7 +136,7 @@ def verdict(
     empty = not any(log.extent.length for log in logs) and len(logs) > 1
     if mismatches:
         result = Result.MISMATCH
-    elif (up_to is None and not empty) or (unread and not allow_unreachable) or unsure or strange or lasting:
+    elif (up_to is None and not empty) or (unread and not allow_unreachable) or unsure or strange or lasting or owed:
         result = Result.UNVERIFIED
     else:
         result = Result.ALIGNED
@@ -152,6 +154,7 @@ def verdict(
             unsure=unsure,
             strange=strange,
             lasting=lasting,
+            owed=owed,
             logs=logs,
             lineage=lineage,
         ),
@@ -259,6 +262,7 @@ def _summary(
     unsure: Sequence[Finding],
     strange: Sequence[ReplicaName],
     lasting: Sequence[Extent],
+    owed: Sequence[Extent],
     logs: Sequence[ReplicaLog],
     lineage: Lineage,
 ) -> str:
@@ -277,17 +281,23 @@ def _summary(
         )
         moved = f"; not judged, because it changed during the run: {', '.join(lineage.moved)}" if lineage.moved else ""
         return f"{where}{apart}{moved}"
-    why = (*unread, *unsure)[0].detail if unread or unsure else _why_not(strange, lasting, logs, lineage)
+    why = (*unread, *unsure)[0].detail if unread or unsure else _why_not(strange, lasting, owed, logs, lineage)
     return f"not verified: {why}" + ("" if where is None else f"; {where}")
 
 
 def _why_not(
-    strange: Sequence[ReplicaName], lasting: Sequence[Extent], logs: Sequence[ReplicaLog], lineage: Lineage
+    strange: Sequence[ReplicaName],
+    lasting: Sequence[Extent],
+    owed: Sequence[Extent],
+    logs: Sequence[ReplicaLog],
+    lineage: Lineage,
 ) -> str:
     if lasting:
         return (
             f"the bytes from {lasting[0].start} to {lasting[0].end} differ in every run and change while they are read"
         )
+    if owed:
+        return f"the bytes from {owed[0].start} to {owed[0].end} were damaged, and were not read again: the time was up"
     if strange and len(lineage.zones) > 1:
         return f"{' and '.join(strange)} and {lineage.reference} have no history in common"
     if len(logs) < 2:

@@ -315,7 +315,7 @@ def verify(
     again = cursor.again(old, now_ms=now_ms, ran_ms=held.ran_ms, promise_ms=reread_ms, chunk_size=CHUNK)
     new = fresh(held, before, first)
     whole = plan(first, new, chunk_size=CHUNK, again=again, full=full)
-    pieces, done, legs = cursor.in_order(whole, new, old), [], 0
+    pieces, done, legs = cursor.in_order(whole, new, old, held.suspects), [], 0
     tally = Tally()
     rounds = 0
 
@@ -369,6 +369,7 @@ def verify(
         unsettled=(*left, *too_old),
         later=common(within(whole, pieces).pieces, new),
         lasting=lasting(left, marks),
+        owed=common(pieces, held.suspects),
     )
     new_marks = drive(anchored(new_marks, last), answer)
     return Run(said, findings, what, tally, new_marks, dropped, rounds, asked)

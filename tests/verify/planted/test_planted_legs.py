@@ -113,3 +113,21 @@ def test_what_was_not_read_in_time_is_never_aligned(seen: bool) -> None:
     whole = verify(made.replicas, marks=late.marks, now_ms=3 + WEEK_MS)
     assert whole.verdict.result is Result.ALIGNED
     assert whole.findings == ()
+
+
+def test_known_damage_is_read_before_new_bytes_and_is_never_forgotten() -> None:
+    made = group(messages=60)
+    bad = [made.messages[10].body_start, made.messages[50].body_start]
+    for place in bad:
+        made["b"].flip(place)
+    marks = verify(made.replicas, now_ms=1).marks
+    assert bad[1] > bad[0] + SEGMENT
+    made["b"].flip(bad[0])
+    for _ in range(200):
+        made.put(700)
+    first = verify(made.replicas, marks=marks, leg=1, most_legs=1, now_ms=2)
+    assert first.plan.pieces[0].start <= bad[0] < first.plan.pieces[0].end
+    assert (first.verdict.result, first.verdict.exit_code) == (Result.UNVERIFIED, 3)
+    assert "were damaged, and were not read again: the time was up" in first.verdict.summary
+    second = verify(made.replicas, marks=first.marks, leg=1, most_legs=1, now_ms=3)
+    assert second.verdict.result is Result.MISMATCH

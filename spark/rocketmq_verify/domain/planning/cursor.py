@@ -7,8 +7,9 @@ A run does not know when the next one comes. It expects it after as long as the 
 - a part of the rest, as large as that time is a part of half of the promised time. So the work is spread over the runs,
   the oldest byte is about half as old as promised, and some missed runs do no harm.
 
-What is read is read in legs: first what no run has read, ascending, then the oldest. After each leg all that is known
-is kept. A run whose time is up ends after a leg, and the next one continues there.
+What is read is read in legs: first known damage, so that it is never out of sight; then what no run has read,
+ascending; then the oldest. After each leg all that is known is kept. A run whose time is up ends after a leg, and the
+next one continues there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,10 +62,13 @@ def again(
     return merged(found)
 
 
-def in_order(plan: Plan, fresh: Iterable[Extent], ages: Iterable[Aged]) -> tuple[Extent, ...]:
-    """What the plan reads, as it is read: what is `fresh`, ascending, then the oldest."""
+def in_order(
+    plan: Plan, fresh: Iterable[Extent], ages: Iterable[Aged], suspects: Iterable[Extent] = ()
+) -> tuple[Extent, ...]:
+    """What the plan reads, as it is read: what is suspect, what is `fresh`, ascending, then the oldest."""
     whole = (*plan.pieces, *plan.alone)
-    first = common(whole, fresh)
+    known = common(whole, suspects)
+    first = (*known, *without(common(whole, fresh), known))
     rest = without(whole, first)
     by_age = sorted(ages, key=lambda age: (age.since_ms, age.start))
     old = [part for age in by_age for part in common(rest, [age.extent])]
