@@ -101,6 +101,10 @@ class _Job:
         """Of it, where an earlier run found damage."""
         self._seconds: dict[str, float] = {}
         self._checked = Checked()
+        self._changed: tuple[Finding, ...] = ()
+        """Of the checks, where the log changed since: not judged, and read again by the next run."""
+        self._seen: Lineage | None = None
+        """The last look of the leg before."""
         self._unsettled: tuple[Extent, ...] = ()
         self._lasting: tuple[Extent, ...] = ()
         self._store: HistoryStore | None = None
@@ -205,12 +209,19 @@ class _Job:
         self._progress.phase("examining the differences")
         second = self._both_looks(before)
         found = self._timed("inquiry", lambda: drive(inquire(second, tally), self._replicas.answer))
-        self._checked = self._checked.plus(self._check(scanner, part, second, tally, found))
-        found = (*found, *self._checked.findings)
+        checked = self._check(scanner, part, second, tally, found)
         last = self._both_looks(before)
-        standing = still_true(found, second, last)
-        dropped = tuple(finding for finding in found if finding not in standing)
-        self._unsettled = unsettled(tally, last, found, standing)
+        # what an earlier leg found stood at its last look, and is not read again by this one
+        earlier = still_true(self._checked.findings, self._seen or second, last)
+        standing = (*still_true((*found, *checked.findings), second, last), *earlier)
+        self._checked, self._seen = self._checked.plus(checked), last
+        examined = (*found, *self._checked.findings, *self._changed)
+        dropped = tuple(finding for finding in examined if finding not in standing)
+        self._checked = msgspec.structs.replace(
+            self._checked, findings=tuple(finding for finding in self._checked.findings if finding in standing)
+        )
+        self._changed = tuple(finding for finding in dropped if finding not in found)
+        self._unsettled = unsettled(tally, last, examined, standing)
         self._lasting = lasting(self._unsettled, marks)
         kept = self._marks(marks, before, last, what=so_far, tally=tally, standing=standing, dropped=dropped)
         return last, standing, kept

@@ -12,6 +12,7 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
+from rocketmq_verify.domain.model import ReplicaLog
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Errors
@@ -20,6 +21,7 @@ from rocketmq_verify.history.rows import Group as HistoryGroup
 from rocketmq_verify.history.store import HistoryStore
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run
+from rocketmq_verify.sources.replicas import Replicas
 from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place, Work, parse_place
 from tests.verify.history.stores import save_all
@@ -270,6 +272,29 @@ def test_the_time_of_reading_is_that_of_all_legs(tmp_path: Path) -> None:
     legs = -(-whole.master.confirm // SEGMENT)
     assert legs > 2
     assert done.timings.scan == done.figures.reading_seconds == 1000 * legs
+
+
+def test_what_expired_during_a_leg_does_not_come_back_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = Group().fill(120)
+    for replica in damaged.replicas:
+        replica.flip(damaged.messages[3].body_start)
+    places = save_all(damaged, tmp_path)
+    looks, describe = 0, Replicas.describe
+
+    def expiring(self: Replicas) -> list[ReplicaLog]:
+        nonlocal looks
+        looks += 1
+        if looks == 3:  # after the first leg was read
+            for place in places:
+                (tmp_path / place.name / "commitlog" / f"{0:020d}").unlink()
+        return describe(self)
+
+    monkeypatch.setattr(Replicas, "describe", expiring)
+    done = local(places, clock=Ticking(1000), first_leg=1, queues=False)
+    assert looks > 5
+    assert (done.verdict.result, done.findings) == (Result.ALIGNED, ())
 
 
 def test_a_run_that_is_killed_has_kept_what_it_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

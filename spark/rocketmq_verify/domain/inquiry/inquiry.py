@@ -86,6 +86,8 @@ def _stands(finding: Finding, planned: Lineage, latest: Lineage) -> bool:
             return False
         if after.extent.meet(finding.extent) != before.extent.meet(finding.extent):
             return False
+        if finding.extent.length and finding.extent.end <= after.extent.start:
+            return False  # it has expired as a whole
         if (finding.extent.start < before.sure) != (finding.extent.start < after.sure):
             return False
     return True
