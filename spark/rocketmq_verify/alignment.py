@@ -66,8 +66,13 @@ class Map(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
 
 
-def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
-    """The spans of each replica's bytes: ascending, disjoint, neighbours differ in state."""
+def spans(verdict: Verdict, plan: Plan, *, unread: Iterable[Extent] = ()) -> tuple[Span, ...]:
+    """The spans of each replica's bytes: ascending, disjoint, neighbours differ in state.
+
+    Args:
+        unread: what no run has read yet.
+    """
+    unread = tuple(unread)
     zones = {reported.name: _zone(reported) for reported in verdict.replicas}
     both = covered(zones.values())
     found: list[Span] = []
@@ -78,6 +83,7 @@ def spans(verdict: Verdict, plan: Plan) -> tuple[Span, ...]:
             (State.UNREAD if replica.compared_up_to is None else State.BEHIND, [all_of_it]),
             (State.ALONE, [zone]),
             (State.EARLIER, common([zone], both)),
+            (State.UNREAD, common([zone], unread)),
             (State.VERIFIED, common([zone], plan.pieces)),
             *_findings(verdict, replica.name, all_of_it),
         ]

@@ -52,6 +52,8 @@ log = structlog.get_logger(__name__)
 
 LOCAL_BYTES: Final = 4 << 30
 """Of the log: up to this, a run takes less time than Spark's start."""
+FIRST_SHARE: Final = 1 / 3
+"""Of the run's time, for the first leg: its checks take as long as its digests, and more."""
 SHOWN_RUNS: Final = 60
 """Earlier runs in a report."""
 
@@ -169,7 +171,9 @@ class _Job:
         """Read these pieces of the plan, in legs; `new`: what no run has read."""
         tally, began, size = Tally(), self._clock(), self._request.first_leg
         if rate := self._request.options.bytes_per_second:
-            size = min(size, int(rate * LEG_SECONDS))
+            left = self._left_seconds()
+            seconds = LEG_SECONDS if left is None else min(LEG_SECONDS, max(left, 0.0) * FIRST_SHARE)
+            size = max(min(size, int(rate * seconds)), 1)
         done: tuple[Extent, ...] = ()
         while True:
             leg, pieces = next_leg(pieces, size, first.segment_size)
@@ -264,6 +268,8 @@ class _Job:
         work = Work.of(what, first, self._request.options)
         tally, errors = scanner.compare_digests(places, work, first)
         self._replicas.failed.update(errors)
+        for name in self._replicas.failed:  # in an earlier leg too: it is not read, which is another finding
+            tally.missing.pop(name, None)
         remote = sum(not place.has_files for place in places)
         self._replicas.travelled += tally.chunks * remote * DIGEST_COST
         return tally
@@ -356,7 +362,8 @@ class _Job:
             reading_seconds=self._seconds.get("scan", 0.0),
             travelled_bytes=self._replicas.travelled,
         )
-        run_id, states = self._run_id, spans(result, what)
+        run_id = self._run_id
+        states = spans(result, what, unread=[age.extent for age in known if not age.read])
         earlier: tuple[RunSummary, ...] = ()
         problem = ""
         if self._store is not None:
@@ -379,7 +386,7 @@ class _Job:
             spans=states,
             earlier=earlier,
             last_full_ms=None if marks is None else marks.last_full_ms,
-            oldest=oldest(known),
+            oldest=oldest(age for age in known if age.read),
             later_bytes=sum(extent.length for extent in self._later),
             history_error=problem,
         )

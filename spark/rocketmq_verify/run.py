@@ -145,7 +145,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     last_full_ms: int | None = None
     """When a run that read everything ended, this one included, in milliseconds since 1970; None: unknown."""
     oldest: Aged | None = None
-    """What was not read for the longest time, of what can be compared; None: unknown, or nothing."""
+    """What was not read for the longest time, of what was ever read; None: unknown, or nothing."""
     later_bytes: int = 0
     """What should have been read and was not, because the time was up."""
     history_error: str = ""

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify import job
-from rocketmq_verify.domain.findings import Kind, Severity
+from rocketmq_verify.domain.findings import Kind, Severity, State
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.model import ReplicaLog
 from rocketmq_verify.domain.verdict import Result
@@ -259,6 +259,9 @@ def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
         done = local(places, clock=Ticking(10), **how)
         assert done.verdict.result is Result.ALIGNED
         ends.append(done.verdict.aligned_up_to)
+        assert done.oldest is not None
+        assert done.oldest.read
+        assert {span.state for span in done.spans if span.start >= ends[-1]} == {State.UNREAD}
     assert ends == [SEGMENT, 2 * SEGMENT]
     assert done.later_bytes == whole.master.confirm - 2 * SEGMENT
     assert f"the next run continues at {2 * SEGMENT}" in done.verdict.summary

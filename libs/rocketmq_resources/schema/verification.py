@@ -144,8 +144,8 @@ class Verification(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         int,
         Meta(ge=60, le=604_800),
         field(
-            "How long a comparison may take, with all its attempts. With a history it ends by itself after three "
-            "quarters of this time, and the next one continues where it was."
+            "How long a comparison may take, with all its three attempts. With a history each of them ends by itself "
+            "after a quarter of this time, and the next one continues where it was."
         ),
     ] = 3600
     image: Annotated[
@@ -171,5 +171,5 @@ class VerificationStatus(TypedDict, total=False):
     full: Annotated[bool, field("Whether everything was compared.")]
     job: Annotated[str, field("Name of the Job.")]
     lastFullTime: Annotated[Time, field("When everything was last compared.")]
-    oldestReadTime: Annotated[Time, field("Every byte that can be compared was read at this time or later.")]
+    oldestReadTime: Annotated[Time, field("Every byte that was compared was read at this time or later.")]
     oldestReadOffset: Annotated[int, field("Offset of the bytes that were not read for the longest time.")]

@@ -25,7 +25,7 @@ class State(StrEnum):
     DIFFERING = "differing"
     MISSING = "missing"
     UNREAD = "unread"
-    """Not compared at all: the replica could not be read, or changed during the run."""
+    """Not compared at all: the replica could not be read, or changed during the run; or no run had the time yet."""
     BEHIND = "behind"
     """Beyond the end of what is compared: not confirmed yet, or a stale tail."""
     ALONE = "alone"

@@ -25,7 +25,7 @@ class RepairReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OldestReport(msgspec.Struct, frozen=True, rename="camel"):
-    """What was not read for the longest time: every byte that is compared was read at this time or later."""
+    """What was not read for the longest time: every byte that was compared was read at this time or later."""
 
     since_ms: int
     """The start of the run that read it, in milliseconds since 1970."""

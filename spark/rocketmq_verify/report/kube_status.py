@@ -70,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
     """Compared, of the log."""
     oldest: Aged | None = None
-    """What was not read for the longest time; None: unknown."""
+    """What was not read for the longest time, of what was ever read; None: unknown."""
 
 
 def outcome_of(

@@ -85,7 +85,7 @@ def _work(run: Run) -> Iterator[str]:
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
     if run.oldest is not None:
         since, offset = when(run.oldest.since_ms), run.oldest.start
-        yield f"Every byte that is compared was read since {since}; the oldest is at offset {offset}."
+        yield f"Every byte that was compared was read since {since}; the oldest is at offset {offset}."
     if unseen := left_out(run):
         yield f"Not looked at: {'; '.join(unseen)}."
     spark = f"{seconds.session:.1f} s of them until Spark was ready" if seconds.session else "without Spark"

@@ -92,6 +92,16 @@ def test_spans_have_the_state_of_every_byte() -> None:
     )
 
 
+def test_bytes_that_no_run_has_read_are_not_those_of_an_earlier_run() -> None:
+    read, left = Extent(0, 2 * SEGMENT), Extent(6 * SEGMENT, 8 * SEGMENT)
+    states = [(span.start, span.end, span.state) for span in spans(verdict(), plan([read]), unread=[left])][:3]
+    assert states == [
+        (*msgspec.structs.astuple(read), State.VERIFIED),
+        (read.end, left.start, State.EARLIER),
+        (*msgspec.structs.astuple(left), State.UNREAD),
+    ]
+
+
 def test_bytes_without_another_copy_and_holes_are_shown() -> None:
     hole = Finding(
         kind=Kind.MISSING_SEGMENT, replicas=(A,), extent=Extent(3 * SEGMENT, 4 * SEGMENT), detail="a file is missing"

@@ -69,7 +69,7 @@ def test_what_a_run_did_not_look_at_is_said() -> None:
         "what could not be checked: b: too old",
     )
     assert (
-        f"Every byte that is compared was read since {when(NOW)}; the oldest is at offset 4096.\n"
+        f"Every byte that was compared was read since {when(NOW)}; the oldest is at offset 4096.\n"
     ) in text_report.text(some, plan=False)
     told = json.loads(json_report.encode(some, plan=False))
     assert told["oldestRead"] == {"sinceMs": NOW, "offset": 4096}

@@ -27,8 +27,11 @@ MEMORY: Final = 2**30
 LEAST_HEAP_MIB: Final = 450
 """Spark refuses less."""
 EXECUTOR_CPU: Final = "250m"
-BUDGET: Final = 0.75
-"""Of the Job's time: then a run ends by itself, and the next one continues. The rest is for its start and last leg."""
+RETRIES: Final = 2
+"""Of a Job whose run ended without a final exit code."""
+BUDGET: Final = 0.75 / (1 + RETRIES)
+"""Of the Job's time, for each attempt: then a run ends by itself, and the next one continues. The rest is for starts
+and last legs. The last attempt has to end before the Job is killed: that would be published instead of what was found."""
 
 
 def texts(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images, replicas: int) -> dict[str, str]:

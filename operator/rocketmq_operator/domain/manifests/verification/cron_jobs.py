@@ -14,6 +14,7 @@ from rocketmq_operator.domain.manifests.objects import Images, Owner, config_map
 from rocketmq_operator.domain.manifests.verification.config_files import (
     CONFIG_FILE,
     GRPC_TLS,
+    RETRIES,
     ROLE_LABEL,
     spark_arguments,
     spark_image,
@@ -29,7 +30,6 @@ DRIVER_REQUESTS: Final = {"cpu": "250m", "memory": "1Gi"}
 """Requests unless the resource sets them."""
 STARTING_SECONDS: Final = 300
 """How late a Job may start; later it is skipped."""
-RETRIES: Final = 2
 KEEP_SECONDS: Final = 7 * 24 * 3600
 """Finished Jobs and their logs."""
 KEEP_JOBS: Final = 3
