@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 MOST_NAMED: Final = 20
 """Entries of a table in one line."""
+MAY_LACK: Final = frozenset({"topicConfigTable", "subscriptionGroupTable", "forbiddenTable"})
+"""Fields of which an entry may be left out. A consumer without its offset would go to the end of its queue, and slaves
+copy the table that a dataVersion belongs to."""
 RETRY_SECONDS = 10.0
 """After a failed write: without a retry, a table that does not change again would be lost at the next restart."""
 
@@ -187,11 +190,11 @@ class TableDamagedError(Exception):
 def load_table(path: Path, file_type: type[F]) -> F | None:
     """A table's file, or else the copy that Java keeps beside it (`.bak`); None if there is neither.
 
-    An entry that cannot be read is taken from that copy, or left out. The file with it is kept beside the table, which
-    the next change writes without it.
+    An entry that cannot be read is taken from that copy, or left out if it is of `MAY_LACK`. The file with it is kept
+    beside the table, which the next change writes without it.
 
     Raises:
-        TableDamagedError: the file is no table, or cannot be kept.
+        TableDamagedError: the file is no table, lacks what it may not lack, or cannot be kept.
         OSError: it cannot be read.
     """
     problem: ConfigFileError | None = None
@@ -209,15 +212,20 @@ def load_table(path: Path, file_type: type[F]) -> F | None:
         if not left_out:
             return table
         spare = _readable(copy, file_type)
+        if spare is not None:
+            table, left_out = read_config(file_type, data, spare)
+        for one in left_out:
+            if not one.replaced and one.field not in MAY_LACK:
+                raise damaged(candidate, ConfigFileError(str(one)))
         log.error(
             "entries of a table cannot be read: correct them in the file that is kept, stop the broker, move it back",
             path=str(candidate),
             kept=str(_keep(candidate, data)),
-            entries=left_out[:MOST_NAMED],
+            entries=[str(one) for one in left_out[:MOST_NAMED]],
             count=len(left_out),
             instead=None if spare is None else f"those of {copy.name}, where it has them",
         )
-        return table if spare is None else read_config(file_type, data, spare)[0]
+        return table
     if problem is None:
         return None
     raise damaged(path, problem)

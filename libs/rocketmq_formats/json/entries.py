@@ -6,7 +6,7 @@ single quotes, comments, bare keys, numbers in quotes). Bodies of requests are r
 
 import types
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -23,8 +23,23 @@ F = TypeVar("F", bound=Body)
 _Table = Mapping[Any, Any]
 
 
-def read_table(file_type: type[F], data: bytes, spare: F | None = None) -> tuple[F, list[str]]:
-    """The table in `data`, and what of it cannot be read: `key: problem` for each entry.
+class Unread(NamedTuple):
+    """An entry that cannot be read."""
+
+    field: str
+    """Of the file."""
+    entry: str
+    """The keys that lead to it; `field` if that is no mapping."""
+    problem: str
+    replaced: bool
+    """It was taken from the spare table."""
+
+    def __str__(self) -> str:
+        return f"{self.entry}: {self.problem}"
+
+
+def read_table(file_type: type[F], data: bytes, spare: F | None = None) -> tuple[F, list[Unread]]:
+    """The table in `data`, and what of it cannot be read.
 
     Entries are those of the mappings in `file_type`, and of mappings within them. Unknown fields are ignored, as Java
     ignores them.
@@ -67,15 +82,19 @@ def _loads(data: bytes) -> Value:
 
 class _Reader:
     def __init__(self) -> None:
-        self.left_out: list[str] = []
+        self.left_out: list[Unread] = []
+        self._field = ""
 
     def field(self, field: msgspec.structs.FieldInfo, value: Value, spare: Body | None) -> object:
         """None: the default counts."""
         if value is None or value == "":
             return None
+        self._field = field.encode_name
         older = None if spare is None else getattr(spare, field.name)
         table = _kinds(field.type)
         if table is None:
+            if older == field.default:
+                older = None  # as good as not there
             return self._entry(field.encode_name, value, field.type, older)
         if not isinstance(value, dict):
             raise BodyError(f"{field.encode_name} is no table")
@@ -93,7 +112,7 @@ class _Reader:
             try:
                 key: Any = msgspec.convert(text, key_kind, strict=False)
             except msgspec.ValidationError as error:
-                self._leave_out(name, error)
+                self._leave_out(name, error, replaced=False)
                 continue
             before = None if older is None else older.get(key)
             if inner is not None and isinstance(value, dict):
@@ -106,11 +125,11 @@ class _Reader:
         try:
             return msgspec.convert(coerce(value, kind), kind, strict=False, str_keys=True)
         except msgspec.ValidationError as error:
-            self._leave_out(name, error)
+            self._leave_out(name, error, replaced=older is not None)
             return older
 
-    def _leave_out(self, name: str, error: msgspec.ValidationError) -> None:
-        self.left_out.append(f"{name[:200]}: {error}")
+    def _leave_out(self, name: str, error: msgspec.ValidationError, *, replaced: bool) -> None:
+        self.left_out.append(Unread(self._field, name[:200], str(error), replaced))
 
 
 def _kinds(kind: Any) -> tuple[object, object] | None:

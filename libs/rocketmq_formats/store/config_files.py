@@ -19,7 +19,7 @@ from msgspec import field
 from rocketmq_formats.errors import BodyError, FormatError
 from rocketmq_formats.json import fastjson
 from rocketmq_formats.json.bodies import Body, Int32, Int64
-from rocketmq_formats.json.entries import read_table
+from rocketmq_formats.json.entries import Unread, read_table
 from rocketmq_formats.store.delay_levels import MAX_LEVELS
 from rocketmq_formats.topics import DataVersion, SubscriptionGroupConfig, TopicConfig
 
@@ -157,7 +157,7 @@ class EntryTexts:
         return b"%b{%b\n\t}%b" % (head, b",".join([found[1] for found in self._texts.values()]), tail)
 
 
-def read_config(file_type: type[F], data: bytes, spare: F | None = None) -> tuple[F, list[str]]:
+def read_config(file_type: type[F], data: bytes, spare: F | None = None) -> tuple[F, list[Unread]]:
     """The table in a file, which people may have edited, and what of it cannot be read; `spare`: see `read_table`.
 
     Raises:

@@ -97,7 +97,7 @@ class KVTables(msgspec.Struct, frozen=True):
         if keys > MAX_ENTRIES:
             raise BodyError(f"{keys} entries: more than {MAX_ENTRIES}")
         size = sum(_size(name) + sum(_size(*entry) for entry in table.items()) for name, table in tables.items())
-        return cls(tables, keys + len(tables), size), left_out
+        return cls(tables, keys + len(tables), size), [str(one) for one in left_out]
 
 
 def _size(*texts: str) -> int:

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from rocketmq_broker.tables import table_file
 from rocketmq_broker.tables.table_file import TableDamagedError, load_table
-from rocketmq_formats.store.config_files import ConsumerOffsetsFile, TopicsFile
+from rocketmq_formats.json.bodies import Body
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetsFile, TopicsFile
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.broker.broker_kit import running
 
@@ -25,8 +26,6 @@ async def test_one_entry_does_not_keep_a_broker_from_its_start(tmp_path: Path) -
     (config / "topics.json").write_bytes(BAD)
     groups = b'{"subscriptionGroupTable":{"G":{"retryMaxTimes":3},"H":7}}'
     (config / "subscriptionGroup.json").write_bytes(groups)
-    offsets = b'{"offsetTable":{"T@G":{0:12,1:"x"}}}'
-    (config / "consumerOffset.json").write_bytes(offsets)
     async with running(tmp_path) as group:
         topic = group.app.topics.get("T")
         assert topic is not None
@@ -34,10 +33,9 @@ async def test_one_entry_does_not_keep_a_broker_from_its_start(tmp_path: Path) -
         known = group.app.core.tables.groups.get("G")
         assert known is not None
         assert (known.group_name, known.retry_max_times, group.app.core.tables.groups.get("H")) == ("G", 3, None)
-        assert group.app.core.tables.offsets.find("G", "T", 0) == 12
         await group.send(topic="new")
     assert b'"odd"' not in (config / "topics.json").read_bytes()
-    assert sorted(kept(config)) == sorted([BAD, groups, offsets])
+    assert sorted(kept(config)) == sorted([BAD, groups])
 
 
 def test_what_java_kept_before_the_last_change_stands_in(tmp_path: Path) -> None:
@@ -49,6 +47,30 @@ def test_what_java_kept_before_the_last_change_stands_in(tmp_path: Path) -> None
         assert table is not None
         assert table.offset_table == {"T@G": {0: 5, 1: 8}}
         assert len(kept(tmp_path)) == 1, "once, whatever the number of starts"
+
+
+@pytest.mark.parametrize("copy", [None, b'{"dataVersion":"y","offsetTable":{"T@G":{1:6}}}'], ids=["no copy", "copy"])
+@pytest.mark.parametrize(
+    ("kind", "text", "named"),
+    [
+        (ConsumerOffsetsFile, b'{"offsetTable":{"T@G":{0:"x",1:8}}}', "T@G 0: "),
+        (ConsumerOffsetsFile, b'{"dataVersion":{"counter":"x"}}', "dataVersion: "),
+        (DelayOffsetsFile, b'{"offsetTable":{3:"x"}}', ": 3: "),
+        (TopicsFile, b'{"dataVersion":7}', "dataVersion: "),
+    ],
+)
+def test_no_offset_and_no_version_is_left_out(
+    tmp_path: Path, kind: type[Body], text: bytes, named: str, copy: bytes | None
+) -> None:
+    """A consumer would go to the end of its queue, and slaves would copy the table without the offset."""
+    path = tmp_path / "table.json"
+    path.write_bytes(text)
+    if copy is not None and kind is not DelayOffsetsFile:
+        path.with_name("table.json.bak").write_bytes(copy)
+    with pytest.raises(TableDamagedError, match=named):
+        load_table(path, kind)
+    assert path.read_bytes() == text
+    assert not kept(tmp_path)
 
 
 def test_without_room_for_what_cannot_be_read_there_is_no_start(
