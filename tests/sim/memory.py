@@ -72,8 +72,9 @@ class MemoryLog:
     def promise(self, seconds: float) -> None:
         self.promised = seconds
 
-    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
+    def keep_reports(self, reports: bytes, *, durable: bool) -> bool:
         self.reports = reports
+        return True
 
     def set_standing(self, standing: Standing) -> None:
         self.standing = standing

@@ -107,9 +107,10 @@ class LogStore(Protocol):
     def reports(self) -> bytes:
         """The last that `keep_reports` got; empty: nothing, or it was lost."""
 
-    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
+    def keep_reports(self, reports: bytes, *, durable: bool) -> bool:
         """Keep what other members have reported, at most `MAX_REPORTS` bytes, when the process ends; with `durable`, or
-        after the next `sync_mark`, also when the machine does. A full disk may keep the older ones."""
+        after the next `sync_mark`, also when the machine does. False: the disk is full,
+        and may have kept the older ones."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -72,8 +72,7 @@ class Reports(Members):
         if self._reports_changed:
             members = {node.id: known for node, known in self._known.items() if node.id in self.configuration.ids}
             kept = Kept(self.log.standing.lineage, self.known_commit, members)
-            self.log.keep_reports(_encoder.encode(kept), durable=durable)
-            self._reports_changed = False
+            self._reports_changed = not self.log.keep_reports(_encoder.encode(kept), durable=durable)
 
     def remember_term(self, node: Node, term: int) -> None:
         known = self._known[node]

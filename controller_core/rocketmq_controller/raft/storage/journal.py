@@ -313,12 +313,16 @@ class Journal:
     def reports(self) -> bytes:
         return self._files.reports
 
-    def keep_reports(self, reports: bytes, *, durable: bool) -> None:
-        """Keep what other members have reported, at most `MAX_REPORTS` bytes. Raises `StorageFailedError`."""
+    def keep_reports(self, reports: bytes, *, durable: bool) -> bool:
+        """Keep what other members have reported, at most `MAX_REPORTS` bytes; False: the disk is full, and the proof
+        comes later. Raises `StorageFailedError`."""
         self._check_alive()
         try:
             self._files.write_reports(reports)
             if durable:
                 self._files.sync_reports()
+        except DiskFullError:
+            return False
         except StorageError as error:
             self._fail(error)
+        return True

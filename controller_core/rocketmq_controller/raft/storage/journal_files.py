@@ -132,11 +132,8 @@ class JournalFiles:
 
     def write_reports(self, reports: bytes) -> None:
         """They outlive the process, and the machine once they are synced. Raises `StorageError`."""
-        try:
+        with storage_errors(self._folder, "write what other members have reported"):
             self._reports.write(reports)
-        except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:  # on a full disk the proof comes later
-                raise StorageFailedError(self._folder, f"cannot write the reports: {error.strerror}") from error
 
     def sync_reports(self) -> None:
         """Raises `StorageError`."""

@@ -8,7 +8,14 @@ once a second and by each new leader. Losing it loses proof, never data. Used by
 from pathlib import Path
 
 from rocketmq_controller.raft.storage.storage_codec import REPORTS_SLOT_SIZE, decode_reports, encode_reports
-from rocketmq_runtime.files.filesystem import FileSystem, read_all, read_file, write_all
+from rocketmq_runtime.files.filesystem import (
+    DISK_FULL_ERRNOS,
+    FileSystem,
+    close_quietly,
+    read_all,
+    read_file,
+    write_all,
+)
 
 FILE_NAME = "reports"
 
@@ -24,8 +31,13 @@ class ReportsFile:
         self._counter, self.last = 0, b""
         """The newest reports that were written or found; empty: none."""
         self._synced = True
-        if read_file(folder / FILE_NAME, filesystem=filesystem) is not None:
+        if not read_file(folder / FILE_NAME, filesystem=filesystem):
+            return
+        try:
             self._open()
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:  # without them there is less proof, and a start
+                raise
 
     def write(self, reports: bytes) -> None:
         """`reports`: at most `MAX_REPORTS` bytes."""
@@ -45,10 +57,14 @@ class ReportsFile:
             self._filesystem.close(self._handle)
 
     def _open(self) -> int:
-        self._handle = handle = self._filesystem.open(self._folder / FILE_NAME, create=True, mode=0o600)
-        self._filesystem.fsync_directory(self._folder)
-        data = read_all(self._filesystem, handle)
-        write_all(self._filesystem, handle, data.ljust(2 * REPORTS_SLOT_SIZE, b"\0"), 0)  # in full: see MarkFile
-        self._counter, self.last = decode_reports(data, self._store_id)
-        self._synced = False
+        handle = self._filesystem.open(self._folder / FILE_NAME, create=True, mode=0o600)
+        try:
+            self._filesystem.fsync_directory(self._folder)
+            data = read_all(self._filesystem, handle)
+            self._counter, self.last = decode_reports(data, self._store_id)
+            write_all(self._filesystem, handle, data.ljust(2 * REPORTS_SLOT_SIZE, b"\0"), 0)  # in full: see MarkFile
+        except OSError:
+            close_quietly(self._filesystem, handle)
+            raise
+        self._handle, self._synced = handle, False
         return handle

@@ -132,11 +132,48 @@ def test_damaged_reports_are_as_good_as_lost(size: int) -> None:
     assert opened(disk).journal.reports == b""
 
 
-def test_a_full_disk_keeps_the_older_reports() -> None:
+@pytest.mark.parametrize("call", range(1, 7))
+def test_a_full_disk_keeps_the_older_reports(call: int) -> None:
+    """Whatever of it meets the full disk: making the file, writing it in full, the reports, or the sync."""
     disk = SimDisk()
     journal = opened(disk).journal
-    disk.fail_call(disk.calls + 1, errno.ENOSPC)
-    journal.keep_reports(b"one", durable=True)
-    assert journal.reports == b""
-    journal.keep_reports(b"one", durable=True)
-    assert journal.reports == b"one"
+    disk.fail_call(disk.calls + call, errno.ENOSPC)
+    kept = journal.keep_reports(b"one", durable=True)
+    disk.kill()
+    journal = opened(disk).journal
+    if kept:
+        assert journal.reports == b"one"
+    assert journal.keep_reports(b"two", durable=True)
+    assert journal.reports == b"two"
+
+
+@pytest.mark.parametrize("size", [0, 3, 4100])
+def test_a_start_on_a_full_disk_needs_no_room_for_reports(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    opened(disk).journal.keep_reports(b"one", durable=True)
+    disk.kill()
+    disk.truncate(handle := disk.open(FOLDER / FILE_NAME), size)
+    disk.close(handle)
+    real = disk.pwrite
+
+    def full(handle: int, data: bytes, offset: int) -> int:
+        if disk._inode(handle) is disk._names[FOLDER / FILE_NAME]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, data, offset)
+
+    with monkeypatch.context() as disk_full:
+        disk_full.setattr(disk, "pwrite", full)
+        journal = opened(disk).journal
+        assert not journal.keep_reports(b"two", durable=True)
+    assert journal.keep_reports(b"two", durable=True)
+
+
+def test_what_a_full_disk_did_not_take_is_written_later() -> None:
+    lone = Lone()
+    lone.machine.remember_commit(99)
+    with pytest.MonkeyPatch.context() as full:
+        full.setattr(lone.log, "keep_reports", lambda *_, **__: False)
+        lone.machine.keep_reports()
+    lone.machine.keep_reports()
+    lone.restart()
+    assert lone.machine.known_commit == 99
