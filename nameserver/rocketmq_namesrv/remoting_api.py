@@ -70,6 +70,8 @@ class RemotingApi:
         }
         self._lane = Lane(clock, max_waiting_of_peer=MAX_REGISTERING_OF_HOST)
         self._registering_names: Counter[str] = Counter()
+        self._lines: dict[str, str] = {}
+        """Of these broker names: the host in whose line all of their registrations wait, so they keep their order."""
         self._registering: Counter[int] = Counter()
         """Ids of connections with a registration in the lane."""
         self._closed: set[int] = set()
@@ -153,16 +155,20 @@ class RemotingApi:
             except (HeaderError, BodyError, TableRefusedError) as error:
                 return self._refused(request, peer, error)
 
+        line = self._lines.get(header.broker_name, peer.host)
         try:
-            answer = self._lane.run(peer.host, rest)
+            answer = self._lane.run(peer.host, rest, host=line)
         except LaneFullError as error:
             steps.close()
             return response(request, ResponseCode.SYSTEM_BUSY, str(error), RegisterBrokerResponseHeader())
         self._registering_names[header.broker_name] += 1
+        self._lines[header.broker_name] = line
         self._registering[peer.id] += 1
 
         def ended(_: object) -> None:
             _less(self._registering_names, header.broker_name)
+            if header.broker_name not in self._registering_names:
+                del self._lines[header.broker_name]
             _less(self._registering, peer.id)
             if peer.id not in self._registering:
                 self._closed.discard(peer.id)

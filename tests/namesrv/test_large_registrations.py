@@ -61,6 +61,22 @@ async def test_registrations_of_one_broker_name_keep_their_order(door: Door) -> 
     assert b'"readQueueNums":2' in body
 
 
+async def test_they_keep_it_though_hosts_take_turns(door: Door) -> None:
+    door.peer("other").host = "10.9.9.9"
+    answers = [
+        begin(door, register("r", broker=name, address=f"10.0.0.{number}:1", body=wrapper(MANY, version(1))))
+        for number, name in enumerate(("first", "second", "r"))
+    ]
+    fewer = wrapper([topic("T0", queues=2), *MANY[1:]], version(2))
+    again = register("r", broker="r", address="10.0.0.2:1", body=fewer)
+    last = door.begin(again.code, again.ext, again.body, connection="other")
+    assert isinstance(last, asyncio.Future)
+    assert (await last).code == ResponseCode.SUCCESS
+    assert all(answer.done() for answer in answers)
+    await steps(2)
+    assert not door.api._lines
+
+
 async def test_nothing_is_left_of_a_broker_that_unregisters_meanwhile(door: Door) -> None:
     answer = begin(door, register("r", body=wrapper(MANY, version(1))))
     await steps(COUNT // 2)
