@@ -133,6 +133,21 @@ def test_it_is_followed(configured: FakeCluster, plugin: Tool, monkeypatch: pyte
     assert "Result:         Different" in outcome.out
 
 
+@pytest.mark.parametrize(("full", "code"), [(False, 3), (True, 0)])
+def test_a_comparison_of_everything_that_ended_early_is_not_one(
+    configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch, full: bool, code: int
+) -> None:
+    monkeypatch.setattr(follow, "POLL", 0.01)
+    monkeypatch.setattr(verify, "POLL", 0.01)
+    found = configured.api.put
+    ended = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    monkeypatch.setattr(configured.api, "put", lambda path, body: found(path, {**body, **ended}))
+    configured.resource["status"]["verification"] = {**ALIGNED, "full": full, "job": JOB}
+    outcome = plugin("verify", "orders", "--now", "--full")
+    assert outcome.code == code
+    assert ("not everything of orders was compared" in outcome.err) == (not full)
+
+
 def test_a_job_without_a_result(configured: FakeCluster, plugin: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "POLL", 0.01)
     monkeypatch.setattr(verify, "POLL", 0.01)

@@ -91,17 +91,17 @@ async def now(session: Session, name: str, *, full: bool, follow: bool, seconds:
     patience = wanted.timeout_seconds + 60.0 if seconds is None else seconds
     follower = Follower(session, name, job)
     failed = await follower.end(f"{base}/jobs/{job}", patience)
-    return await _result(session, name, job, failed, follower.trouble)
+    return await _result(session, name, job, failed, follower.trouble, full=full)
 
 
-async def _result(session: Session, name: str, job: str, failed: str | None, trouble: str) -> Report:
+async def _result(session: Session, name: str, job: str, failed: str | None, trouble: str, *, full: bool) -> Report:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + STATUS_SECONDS
     while True:
         body = await session.group_body(name)
         found = _last(body)
         if found.job == job:
-            return _report(session, change.snapshot(body), found)
+            return _report(session, change.snapshot(body), found, full=full)
         if loop.time() >= deadline:
             why = f"it failed: {failed}" if failed else "it ended"
             why += f"; {trouble}" if trouble else ""
@@ -111,7 +111,8 @@ async def _result(session: Session, name: str, job: str, failed: str | None, tro
         await asyncio.sleep(POLL)
 
 
-def _report(session: Session, seen: Snapshot, found: LastVerification) -> Report:
+def _report(session: Session, seen: Snapshot, found: LastVerification, *, full: bool = False) -> Report:
+    """`full`: a comparison of everything was asked for."""
     name = seen.group.name
     document = {
         "namespace": seen.group.namespace,
@@ -144,11 +145,18 @@ def _report(session: Session, seen: Snapshot, found: LastVerification) -> Report
         ]
     )
     details = "".join(f"  {output.cell(line)}\n" for line in found.details)
-    return Report(table + (f"Findings:\n{details}" if details else ""), document, _problems(name, found))
+    return Report(table + (f"Findings:\n{details}" if details else ""), document, _problems(name, found, full=full))
 
 
-def _problems(name: str, found: LastVerification) -> tuple[PluginError, ...]:
+def _problems(name: str, found: LastVerification, *, full: bool) -> tuple[PluginError, ...]:
     match found.result:
+        case "Aligned" if full and found.full is False:
+            return (
+                NotVerifiedError(
+                    f"not everything of {name} was compared, because the time was up; what was is aligned: repeat it,"
+                    " or raise spec.verification.timeoutSeconds"
+                ),
+            )
         case "Aligned":
             return ()
         case "Different":

@@ -31,7 +31,7 @@ RETRIES: Final = 2
 """Of a Job whose run ended without a final exit code."""
 BUDGET: Final = 0.75 / (1 + RETRIES)
 """Of the Job's time, for each attempt: then a run ends by itself, and the next one continues. The rest is for starts
-and last legs. The last attempt has to end before the Job is killed: that would be published instead of what was found."""
+and last legs. All attempts have to end before the Job is killed, which would be published instead of what was found."""
 
 
 def texts(owner: Owner, group: BrokerGroup, wanted: Verification, images: Images, replicas: int) -> dict[str, str]:
