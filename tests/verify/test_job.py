@@ -1,7 +1,7 @@
 """Whole runs, on one Spark session and without Spark: faults in real directories, and watermarks."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import pytest
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity, State
+from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
-from rocketmq_verify.domain.model import ReplicaLog
+from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Errors
@@ -275,6 +277,28 @@ def test_the_time_of_reading_is_that_of_all_legs(tmp_path: Path) -> None:
     legs = -(-whole.master.confirm // SEGMENT)
     assert legs > 2
     assert done.timings.scan == done.figures.reading_seconds == 1000 * legs
+
+
+def test_a_replica_that_failed_in_an_earlier_leg_lacks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Group().fill(120)
+    places = save_all(whole, tmp_path)
+    compare_digests = LocalScanner.compare_digests
+    legs = 0
+
+    def failing(self: LocalScanner, these: Sequence[Place], work: Work, lineage: Lineage) -> tuple[Tally, Errors]:
+        nonlocal legs
+        legs += 1
+        tally, errors = compare_digests(self, these, work, lineage)
+        return tally, {**errors, ReplicaName("c"): "gone"} if legs == 1 else errors
+
+    monkeypatch.setattr(LocalScanner, "compare_digests", failing)
+    done = local(places, clock=Ticking(1000), first_leg=1, allow_unreachable=True, history_path=str(tmp_path / "h"))
+    assert legs > 2
+    assert (done.verdict.result, done.verdict.aligned_up_to) == (Result.ALIGNED, whole.master.confirm)
+    assert {finding.kind for finding in done.findings} == {Kind.UNREACHABLE}
+    kept = HistoryStore(str(tmp_path / "h"), now_ms=lambda: 1).load(HistoryGroup("C", "broker-a"))
+    assert kept is not None
+    assert kept.suspects == ()
 
 
 def test_what_expired_during_a_leg_does_not_come_back_in_the_next(
