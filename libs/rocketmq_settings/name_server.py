@@ -102,7 +102,7 @@ class NameServerKeys(Settings, frozen=True):
             "Broker names; registrations of more are refused with code 2. One host gets half of them at most.",
             change="next start",
         ),
-    ] = 10_000
+    ] = 20_000
     max_topics: Annotated[
         Count,
         key(
@@ -110,7 +110,7 @@ class NameServerKeys(Settings, frozen=True):
             " gets half of them at most.",
             change="next start",
         ),
-    ] = 200_000
+    ] = 400_000
 
     # The process
     enable_controller_in_namesrv: Annotated[

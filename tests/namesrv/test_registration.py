@@ -14,6 +14,7 @@ from rocketmq_namesrv.domain.model import (
     Registered,
     TableFullError,
 )
+from rocketmq_namesrv.settings import NameServerSettings
 from tests.namesrv.route_kit import A, B, C, perms, register, tables, topics
 
 
@@ -276,6 +277,13 @@ class TestSharesOfHosts:
             register(known, "6:7", name="more", table=topics("3", "4", "5"), host="s")
         register(known, A, version=(0, 2), table=topics("T", "U", "V"), host="a")
         assert perms(known, "V") == {"g": 6}
+
+    def test_a_host_alone_has_room_for_many(self) -> None:
+        known = tables(limits=NameServerSettings().limits)
+        assert known.limits == Limits()
+        known.check_room("a", topics=200_000, pairs=2_000_000)
+        with pytest.raises(TableFullError, match="one host"):
+            known.check_room("a", topics=200_001, pairs=0)
 
     def test_what_leaves_makes_room(self) -> None:
         known = tables(limits=Limits(brokers=2, topics=4, queue_datas=8))

@@ -46,14 +46,14 @@ class OtherBrokerError(TableRefusedError):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the tables against strangers; of each one host gets its share only (`rocketmq_formats.shares`)."""
+    """Bounds of the tables against strangers; of each one host gets half at most (`rocketmq_formats.shares`)."""
 
-    brokers: int = 10_000
+    brokers: int = 20_000
     """Broker names."""
-    members: int = 64
+    members: int = 128
     """Addresses of one broker name."""
-    topics: int = 200_000
-    queue_datas: int = 2_000_000
+    topics: int = 400_000
+    queue_datas: int = 4_000_000
     """Pairs of topic and broker name."""
 
 
