@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure
 from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity, State
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.model import ReplicaLog, ReplicaName
+from rocketmq_verify.domain.planning.cursor import next_leg
 from rocketmq_verify.domain.planning.lineage import Lineage
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.local import LocalScanner
@@ -269,6 +271,22 @@ def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
     assert f"the next run continues at {2 * SEGMENT}" in done.verdict.summary
     rest = local(places, history_path=how["history_path"])
     assert (rest.verdict.aligned_up_to, rest.verdict.compared_bytes) == (whole.master.confirm, done.later_bytes)
+
+
+@pytest.mark.parametrize(("budget", "most"), [(0.0, 12_000_000), (30.0, 1_000_000)])
+def test_the_first_leg_takes_a_part_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float, most: int
+) -> None:
+    sizes: list[int] = []
+
+    def noted(pieces: Sequence[Extent], size: int, segment_size: int) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
+        sizes.append(size)
+        return next_leg(pieces, size, segment_size)
+
+    monkeypatch.setattr(job, "next_leg", noted)
+    places = save_all(Group().fill(5), tmp_path)
+    local(places, clock=lambda: 0.0, time_budget=budget, options=SourceOptions(bytes_per_second=100_000))
+    assert sizes == [most]
 
 
 def test_the_time_of_reading_is_that_of_all_legs(tmp_path: Path) -> None:
