@@ -1,4 +1,4 @@
-"""A group under full write load is verified over and over while its masters die, hang and are restarted and its oldest
+"""A group under full write load is verified again and again while its masters die, hang and are restarted and its oldest
 files expire: no run may find a difference. In the end one is made, and has to be found.
 
 Files are made to expire by their time of change, which is all that a broker goes by; it polls every 10 s.
@@ -34,7 +34,7 @@ from tests.processes.replica_group import TOPIC, Group, Member, group
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
-RUNS: Final = 50
+RUNS: Final = 30
 FILE: Final = 8 << 20
 KEPT: Final = 2
 """Files in front of what has been compared that do not expire."""
@@ -47,7 +47,7 @@ CONFIG: Final = {
 }
 QUIET: Final = 3
 """Runs between two blows."""
-LANES: Final = 16
+LANES: Final = 4
 """Sends in flight."""
 MODES: Final = ("files", "sidecars", "mixed")
 PATIENCE: Final = 2.0
@@ -100,7 +100,7 @@ class Live:
             places=self.places(mode),
             options=SourceOptions(patience=PATIENCE),
             chunk_size=256 << 10,
-            reread_ms=60_000,
+            reread_ms=300_000,
             full=full,
             history_path=str(self._history),
             engine=EngineKind.SPARK,
@@ -213,7 +213,7 @@ async def at_work(*coroutines: Coroutine[None, None, None]) -> AsyncIterator[lis
                 raise ended
 
 
-async def test_no_false_alarm_in_fifty_runs(engine: Engine, tmp_path: Path, ports: PortPool) -> None:
+async def test_no_false_alarm_in_thirty_runs(engine: Engine, tmp_path: Path, ports: PortPool) -> None:
     async with group(tmp_path / "group", ports, config=CONFIG) as replicas:
         await replicas.settled()
         live = Live(replicas, engine, tmp_path / "history")

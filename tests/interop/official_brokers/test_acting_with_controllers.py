@@ -14,7 +14,7 @@ from rocketmq_demo.replica import NameServer
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
 from tests.interop.asking import QUEUES, START, done, ends, log_end, route, wait
-from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, NOT_CATCHUP_MS, QUIET, Group, JavaBroker, Lab
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, NOT_CATCHUP_MS, Group, JavaBroker, Lab
 from tests.operator.manifests import cases
 from tests.topic_requests import topic_request
 
@@ -76,7 +76,6 @@ class ActingGroup(Group):
             cluster=CLUSTER,
             name=NAME,
             config={
-                **QUIET,
                 **operators_file(ordinal),
                 "haListenPort": port + 1,
                 "mappedFileSizeCommitLog": FILE_SIZE,
