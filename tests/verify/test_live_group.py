@@ -1,4 +1,4 @@
-"""A group under full write load is verified again and again while its masters die, hang and are restarted and its oldest
+"""A group under full write load is verified over and over while its masters die, hang and are restarted and its oldest
 files expire: no run may find a difference. In the end one is made, and has to be found.
 
 Files are made to expire by their time of change, which is all that a broker goes by; it polls every 10 s.
