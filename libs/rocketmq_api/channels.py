@@ -5,6 +5,7 @@ the decision of the caller, which can tell whether a change may have been made a
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -111,7 +112,22 @@ def open_blocking_channel(address: str, tls: ClientTls | None) -> grpc.Channel:
     return grpc.secure_channel(address, _credentials(tls), (*OPTIONS, *_override(tls)))
 
 
-class SidecarChannel:
+class Client(ABC):
+    """What is connected until `close`; `async with` closes it."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class SidecarChannel(Client):
     """The channel of a client of one sidecar; it connects at the first call."""
 
     def __init__(self, address: str, tls: ClientTls | None = None) -> None:
@@ -129,14 +145,6 @@ class SidecarChannel:
     async def close(self) -> None:
         """Cancel running calls and disconnect."""
         await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 def _credentials(tls: ClientTls) -> grpc.ChannelCredentials:

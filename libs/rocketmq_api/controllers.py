@@ -6,8 +6,7 @@ through port-forwards too, where members are not reachable at the addresses they
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 import grpc
 from grpc import aio
@@ -16,6 +15,7 @@ from rocketmq_api import controller_admin_pb2 as pb
 from rocketmq_api.channels import (
     AbortedError,
     ApiError,
+    Client,
     ClientTls,
     NoAnswerError,
     RefusedError,
@@ -45,7 +45,7 @@ LIVENESS_OF = {
 T = TypeVar("T")
 
 
-class ControllersClient:
+class ControllersClient(Client):
     """One quorum; connects at the first call. Every call raises `rocketmq_api.channels.ApiError`, one of its kinds;
     NoAnswerError without a leader, or if the leader did not answer in time."""
 
@@ -205,14 +205,6 @@ class ControllersClient:
         """Cancel running calls and disconnect."""
         for channel in self._channels.values():
             await channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _call_leader(
         self,

@@ -45,14 +45,13 @@ class HeldPulls:
         self._by_queue: dict[QueueName, dict[HeldPull, None]] = {}
         self._by_peer: dict[Peer, dict[HeldPull, None]] = {}
         self._by_host: Hosts[HeldPull] = Hosts(lambda _pull: 0.0)
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._by_host)
 
     @property
     def full(self) -> bool:
-        return self._count >= self._capacity
+        return len(self) >= self._capacity
 
     def gives_way(self, peer: Peer) -> HeldPull | None:
         """The pull that may be answered for one more of `peer`: the oldest of the host with the most. None: the host of
@@ -65,7 +64,6 @@ class HeldPulls:
         self._by_queue.setdefault(queue, {})[pull] = None
         self._by_peer.setdefault(pull.peer, {})[pull] = None
         self._by_host.add(pull.peer.host, pull)
-        self._count += 1
         pull.timer = self._loop.call_later(seconds, self._expire, pull, expired)
 
     def of_queue(self, queue: QueueName) -> list[HeldPull]:
@@ -86,7 +84,6 @@ class HeldPulls:
             pull.timer.cancel()
             pull.timer = None
         queue = (pull.header.topic, pull.header.queue_id)
-        self._count -= 1
         _discard(self._by_queue, queue, pull)
         _discard(self._by_peer, pull.peer, pull)
         self._by_host.remove(pull.peer.host, pull)
