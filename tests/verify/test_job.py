@@ -362,7 +362,7 @@ def test_a_run_that_is_killed_has_kept_what_it_read(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     done = local(places, history_path=history)
     assert kept == 1
-    # what it had read is not read again, but for the chunk with the damage
+    # what it had read is not read again, except for the chunk with the damage
     assert done.verdict.compared_bytes == damaged.master.confirm - SEGMENT + CHUNK
     assert [finding.kind for finding in done.findings] == [Kind.CORRUPT_RECORD]
     assert done.checked.structure is not None

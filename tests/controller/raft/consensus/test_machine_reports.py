@@ -21,7 +21,7 @@ FOLDER = Path("/store")
 
 
 def introduced(lone: Lone, peer: str = "b", **changed: object) -> list[tuple[str, messages.AnyMessage]]:
-    """A new connection on which the peer says what it would with an undamaged store, but for `changed`."""
+    """A new connection on which the peer says what it would with an undamaged store, except for `changed`."""
     node = next(node for node in lone.machine.peers if node.id == peer)
     lone.machine.on_disconnected(node)
     lone.connect(node, introduced=False)
