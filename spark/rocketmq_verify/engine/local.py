@@ -60,8 +60,6 @@ class LocalScanner:
                         digests.setdefault(chunk, []).append(digest)
                 for chunk, there in digests.items():
                     tally.add(compare(chunk, there, lineage))
-        for replica in errors:
-            tally.missing.pop(replica, None)
         return tally, errors
 
     def structures(self, place: Place, work: Work) -> tuple[list[Structure], Errors]:

@@ -89,8 +89,6 @@ def compare_digests(
         else:
             chunk = Chunk(row["key"], row["chunk"]["length"], row["chunk"]["epoch"])
             tally.add(compare(chunk, _digests(chunk, row["copies"]), lineage))
-    for replica in errors:
-        tally.missing.pop(replica, None)
     return tally, errors
 
 

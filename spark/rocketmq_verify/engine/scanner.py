@@ -51,7 +51,7 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 
 class Scanner(Protocol):
     def compare_digests(self, places: Sequence[Place], work: Work, lineage: Lineage) -> tuple[Tally, Errors]:
-        """Read and compare everything in the plan."""
+        """Read and compare everything in the plan. What a replica with an error did not give counts as missing."""
 
     def structures(self, place: Place, work: Work) -> tuple[list[Structure], Errors]:
         """The structural check of the work's plan in one replica; ascending, one per piece of a task."""
