@@ -35,6 +35,8 @@ _DESCRIPTORS: Final = Path("/dev/fd")
 _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _LAST_DATA_RECV: Final = 52
 """Where `struct tcp_info` has the milliseconds since the last data came."""
+_ESTABLISHED: Final = 1
+"""The first byte of `struct tcp_info` until one side ends the connection."""
 
 
 class Connection(NamedTuple):
@@ -117,7 +119,7 @@ def _descriptors() -> list[int]:
 
 def _socket_of(descriptor: int, port: int) -> socket.socket | None:
     """A duplicate of the descriptor, to be closed, if it is a connection to `port`: what it was a moment ago may have
-    ended, and its number been given to something else."""
+    ended, and its number been given to something else. What has ended and waits for gRPC to notice is no connection."""
     try:
         duplicate = os.dup(descriptor)
     except OSError:
@@ -127,7 +129,7 @@ def _socket_of(descriptor: int, port: int) -> socket.socket | None:
     except OSError:
         os.close(duplicate)
         return None
-    if opened.family in _FAMILIES and opened.getsockname()[1] == port and _peer(opened):
+    if opened.family in _FAMILIES and opened.getsockname()[1] == port and _peer(opened) and not _has_ended(opened):
         return opened
     opened.close()
     return None
@@ -141,9 +143,20 @@ def _peer(opened: socket.socket) -> str:
         return ""
 
 
+def _has_ended(opened: socket.socket) -> bool:
+    """Whether one side ended it; False where the system does not say."""
+    return _tcp_info(opened)[:1] not in (b"", bytes([_ESTABLISHED]))
+
+
 def _silent(opened: socket.socket) -> int:
     """Milliseconds; 0 where the system does not say."""
-    with suppress(OSError, AttributeError, struct.error):
-        info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        return int(struct.unpack_from("I", info, _LAST_DATA_RECV)[0])
+    with suppress(struct.error):
+        return int(struct.unpack_from("I", _tcp_info(opened), _LAST_DATA_RECV)[0])
     return 0
+
+
+def _tcp_info(opened: socket.socket) -> bytes:
+    """`struct tcp_info` of linux/tcp.h; nothing where the system has none."""
+    with suppress(OSError, AttributeError):
+        return opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return b""
