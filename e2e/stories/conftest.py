@@ -1,12 +1,15 @@
 """One installation for all stories of a lane: the chart as README installs it, the examples as they are, load on every
 group."""
 
+import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from e2e.kit.cluster import Cluster
 from e2e.kit.group import LANES, PACE, PATIENCE, Group
@@ -16,6 +19,10 @@ from e2e.kit.tools import helm
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 RELEASE = "rocketmq-ha"
+RESERVED = {"requests": {"cpu": "20m"}}
+"""Of each container: the installations of two lanes are on one node of two processors, and most of them wait."""
+CONTAINERS = {"BrokerGroup": ("broker", "sidecar")}
+"""Kinds with resources for each container; those of the others are for their only one."""
 
 
 class Installation(msgspec.Struct, frozen=True):
@@ -38,6 +45,15 @@ class Installation(msgspec.Struct, frozen=True):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def apply(self, resources: Iterable[dict[str, Any]]) -> None:
+        """Resources that say nothing of `resources` reserve little."""
+        items = list(resources)
+        for item in items:
+            containers = CONTAINERS.get(item["kind"])
+            item["spec"].setdefault("resources", dict.fromkeys(containers, RESERVED) if containers else RESERVED)
+        listed = {"apiVersion": "v1", "kind": "List", "items": items}
+        self.cluster.kubectl("-n", self.namespace, "apply", "-f", "-", input=json.dumps(listed))
+
     def loaded(self, name: str, *, patience: float = PATIENCE, lanes: int = LANES, pace: float = PACE) -> Group:
         """A group that is applied already: waits until it is whole, then loads it."""
         group = Group(self.cluster, self.namespace, name, patience=patience)
@@ -46,6 +62,11 @@ class Installation(msgspec.Struct, frozen=True):
         group.start_load(server["status"]["namesrvAddr"], self.tester, lanes=lanes, pace=pace)
         group.start_chaos(self.chaos_namespace, self.tester)
         return group
+
+
+def example(name: str) -> list[dict[str, Any]]:
+    """The resources of a file of examples/."""
+    return list(yaml.safe_load_all((EXAMPLES / name).read_text()))
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +78,7 @@ def installation(cluster: Cluster, node_images: Mapping[str, str]) -> Installati
         chaos_namespace=cluster.namespace(scope="session", level="privileged"),
         tester=node_images["tester"],
     )
-    chosen = ("--set", f"image.repository={REPOSITORY},image.tag={TAG}")
+    chosen = ("--set", f"image.repository={REPOSITORY},image.tag={TAG},resources.requests.cpu=20m")
     there.helm("install", RELEASE, str(ROOT / "helm/rocketmq-ha"), *chosen, "--wait", "--timeout=180s")
     return there
 
@@ -65,8 +86,7 @@ def installation(cluster: Cluster, node_images: Mapping[str, str]) -> Installati
 @pytest.fixture(scope="session")
 def group(installation: Installation) -> Group:
     """examples/brokergroup.yaml: three controllers, two name servers, three replicas, strict; under load."""
-    path = EXAMPLES / "brokergroup.yaml"
-    installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", str(path))
+    installation.apply(example("brokergroup.yaml"))
     return installation.loaded("broker-a")
 
 

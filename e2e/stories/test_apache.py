@@ -3,21 +3,19 @@
 No gaps are bounded: how long a Java broker takes is not ours.
 """
 
-import json
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from e2e.kit.group import Group, wait
-from e2e.stories.conftest import EXAMPLES, Installation
+from e2e.stories.conftest import RESERVED, Installation, example
 from e2e.stories.plugin import plugin
 from e2e.stories.test_faults import after, kill
 from e2e.stories.verifying import SELDOM, aligned, flip, told_apart, verify_now
 
 pytestmark = pytest.mark.interop
 
-SMALL = {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+SMALL = {"requests": {"cpu": "20m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
 """What the test machine has for each broker."""
 QUICK = ["-XX:TieredStopAtLevel=1"]
 """A JVM that compiles less, since several start on two cores."""
@@ -37,11 +35,11 @@ def java(installation: Installation, group: Group, apache_image: str) -> Iterato
 
     Deleted in the end: three JVMs leave the other stories little of a small machine.
     """
-    resource = yaml.safe_load((EXAMPLES / "brokergroup-apache.yaml").read_text())
-    resource["spec"] |= {"resources": {"broker": SMALL}, "jvm": {"options": QUICK}}
+    (resource,) = example("brokergroup-apache.yaml")
+    resource["spec"] |= {"resources": {"broker": SMALL, "sidecar": RESERVED}, "jvm": {"options": QUICK}}
     resource["spec"]["image"]["broker"] = apache_image
     resource["spec"]["config"] |= CONFIG
-    installation.cluster.kubectl("-n", installation.namespace, "apply", "-f", "-", input=json.dumps(resource))
+    installation.apply([resource])
     java = installation.loaded(resource["metadata"]["name"], patience=PATIENCE, lanes=LANES, pace=PACE)
     yield java
     java.kubectl("delete", f"brokergroup/{java.name}", f"pod/load-{java.name}")

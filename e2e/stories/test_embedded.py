@@ -1,13 +1,11 @@
 """Name servers and controllers in three processes (RIP-44): the fewest pods, and the same promise."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from e2e.kit.group import Group
-from e2e.stories.conftest import EXAMPLES, Installation
+from e2e.stories.conftest import Installation, example
 from e2e.stories.test_faults import GAP_POD_DELETED, after
 
 CONTROLLERS, BROKERS = "embedded", "broker-e"
@@ -16,13 +14,12 @@ CONTROLLERS, BROKERS = "embedded", "broker-e"
 @pytest.fixture(scope="module")
 def embedded(installation: Installation) -> Iterator[Group]:
     """examples/controller-embedded.yaml under names of its own, loaded; deleted in the end."""
-    cluster, group = yaml.safe_load_all((EXAMPLES / "controller-embedded.yaml").read_text())
+    cluster, group = example("controller-embedded.yaml")
     cluster["metadata"]["name"] = CONTROLLERS
     group["metadata"]["name"] = BROKERS
     group["spec"]["controllerRef"]["name"] = CONTROLLERS
-    items = {"apiVersion": "v1", "kind": "List", "items": [cluster, group]}
     there = Group(installation.cluster, installation.namespace, BROKERS)
-    there.kubectl("apply", "-f", "-", input=json.dumps(items))
+    installation.apply([cluster, group])
     there.whole()
     status = installation.cluster.json("-n", installation.namespace, "get", "controllercluster", CONTROLLERS)["status"]
     there.start_load(status["namesrvAddr"], installation.tester)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.kit.group import Group, wait
-from e2e.stories.conftest import EXAMPLES, Installation
+from e2e.stories.conftest import Installation, example
 
 NAME, REPLICAS = "broker-fixed", 2
 MASTER, SLAVE = f"{NAME}-0", f"{NAME}-1"
@@ -19,7 +19,7 @@ MOST_UNREAD = 100
 def fixed(installation: Installation) -> Iterator[Group]:
     """examples/brokergroup-without-controllers.yaml, loaded; deleted in the end."""
     there = Group(installation.cluster, installation.namespace, NAME)
-    there.kubectl("apply", "-f", str(EXAMPLES / "brokergroup-without-controllers.yaml"))
+    installation.apply(example("brokergroup-without-controllers.yaml"))
     there.whole(replicas=REPLICAS)
     server = installation.cluster.json("-n", installation.namespace, "get", "nameserver", "main")
     there.start_load(server["status"]["namesrvAddr"], installation.tester)
