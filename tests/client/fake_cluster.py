@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from rocketmq_formats.codes import RequestCode, ResponseCode
-from rocketmq_formats.json.bodies import decode_body
+from rocketmq_formats.json.bodies import decode_body, encode_body
 from rocketmq_formats.remoting.client import (
     PULL_SUSPEND,
     GetMaxOffsetRequestHeader,
@@ -22,6 +22,7 @@ from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.remoting.nameserver import (
     BrokerData,
+    ClusterInfo,
     GetRouteInfoRequestHeader,
     QueueData,
     TopicRouteData,
@@ -37,7 +38,7 @@ Key = tuple[str, int]
 
 
 class FakeNameServer:
-    """Answers 105 from `routes`."""
+    """Answers 105 and 106 from `routes`."""
 
     def __init__(self) -> None:
         self.routes: dict[str, TopicRouteData] = {}
@@ -63,6 +64,9 @@ class FakeNameServer:
         )
 
     def on_request(self, request: RemotingCommand, peer: Peer) -> Answer:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            brokers = {broker.broker_name: broker for route in self.routes.values() for broker in route.broker_datas}
+            return response(request, 0, body=encode_body(ClusterInfo(broker_addr_table=brokers)))
         assert request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC
         topic = decode_header(GetRouteInfoRequestHeader, request.ext_fields or {}).topic
         self.asked.append(topic)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from rocketmq_demo.story.outcome import Outcome
+from tests.gate.patience import patient
 
 
 def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -16,7 +17,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> subproces
         [sys.executable, "-m", "rocketmq_demo", *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=patient(110),
         check=False,
         env={**os.environ, **(environment or {})},
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rocketmq_demo.engines.engine import Acknowledgement, LoadResult, ReadResult
+from rocketmq_demo.engines.engine import Acknowledgement, DelayedResult, LoadResult, ReadResult
+from rocketmq_demo.story import faults
 from rocketmq_demo.story.faults import FAULTS, Stage
 from rocketmq_demo.story.observer import GroupView, ReplicaView
 from rocketmq_demo.story.outcome import Outcome
@@ -14,19 +15,27 @@ from rocketmq_demo.story.story import Story
 from rocketmq_demo.story.timeline import Kind, Timeline
 
 
+class FakeProcess:
+    pid = 1
+
+    def kill9(self) -> None: ...
+
+
 class FakeBroker:
-    label, address = "fake-1", "h:1"
+    label, address, process = "fake-1", "h:1", FakeProcess()
+
+    def start(self) -> None: ...
 
 
 class FakeLoad:
-    def __init__(self, result: LoadResult, *, age: float = 0.0, failing: bool = False) -> None:
-        self.result, self.age, self.failing = result, age, failing
+    def __init__(self, result: LoadResult, *, failing: bool = False) -> None:
+        self.result, self.failing = result, failing
         self.failed = 0
 
     async def start(self) -> None: ...
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:
-        now = time.monotonic() - self.age  # any speed
+        now = time.monotonic()  # any speed
         return [Acknowledgement(now - 0.1, 0), Acknowledgement(now, 1)]
 
     def failures(self) -> int:
@@ -38,8 +47,9 @@ class FakeLoad:
 
 
 class FakeReader:
-    def __init__(self, result: ReadResult) -> None:
-        self.result = result
+    def __init__(self, result: ReadResult, *again: int) -> None:
+        """`again`: how many messages another consumer gets each time that it reads; then none."""
+        self.result, self.again = result, list(again)
 
     async def start(self) -> None: ...
 
@@ -47,18 +57,32 @@ class FakeReader:
         return ()
 
     async def read_again(self) -> int:
-        return 0
+        return self.again.pop(0) if self.again else 0
 
     async def finish(self) -> ReadResult:
         return self.result
 
 
+class FakeDelayed:
+    def __init__(self, *delivered: int) -> None:
+        """`delivered`: what has come each time that a consumer reads; the last one stays."""
+        self.counts = list(delivered)
+
+    async def start(self) -> None: ...
+
+    async def send(self) -> None: ...
+
+    async def delivered(self) -> DelayedResult:
+        count = self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
+        return DelayedResult(sent=20, delivered=count, early=0)
+
+
 class FakeEngine:
-    name, remark, patience = "fake", "", 1.0
+    name, remark = "fake", ""
     brokers = (FakeBroker(),)
 
-    def __init__(self, load: FakeLoad, reader: FakeReader | None) -> None:
-        self.load, self.reader, self.delayed = load, reader, None
+    def __init__(self, load: FakeLoad, reader: FakeReader | None, delayed: FakeDelayed | None, patience: float) -> None:
+        self.load, self.reader, self.delayed, self.patience = load, reader, delayed, patience
 
     def start(self) -> None: ...
 
@@ -77,9 +101,11 @@ class FakeControllers:
 class FakeObserver:
     group_seen_at = float("inf")
 
-    def __init__(self, *ids: int) -> None:
-        """The broker's id at each look at whole groups; the last one stays."""
+    def __init__(self, *ids: int, ends: bool = False) -> None:
+        """The broker's id at each look at whole groups; the last one stays. `ends`: only the first wait for sends ends
+        well."""
         self.ids = list(ids)
+        self.ends, self.sends_seen = ends, 0
 
     @property
     def group(self) -> GroupView:
@@ -92,15 +118,24 @@ class FakeObserver:
     async def wait(self, what: str, condition: Callable[[], bool], seconds: float) -> None:
         if what.startswith("all replicas") and not condition():
             raise TimeoutError(what)
+        if what == "acknowledged sends":
+            self.sends_seen += 1
+            if self.ends and self.sends_seen > 1:
+                raise TimeoutError(what)
 
 
 async def outcome_of(
     load: FakeLoad,
     observer: FakeObserver | None = None,
     faults: Sequence[str] = (),
+    *,
     reader: FakeReader | None = None,
+    delayed: FakeDelayed | None = None,
+    patience: float = 60.0,
 ) -> Outcome:
-    stage = Stage(FakeEngine(load, reader), FakeControllers(), observer or FakeObserver(1), Timeline())
+    stage = Stage(
+        FakeEngine(load, reader, delayed, patience), FakeControllers(), observer or FakeObserver(1), Timeline()
+    )
     return await Story(stage, faults=faults, quiet=0).run("folder")
 
 
@@ -135,8 +170,44 @@ async def test_sends_that_fail_without_controllers_are_a_problem() -> None:
 
 
 async def test_group_that_takes_no_more_writes_is_a_problem() -> None:
-    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0), age=60.0))
-    assert outcome.problems == ("the group does not acknowledge sends at the end",)
+    outcome = await outcome_of(FakeLoad(LoadResult(acknowledged=2, failed=0)), FakeObserver(1, ends=True))
+    assert outcome.problems == ("the group does not acknowledge sends at the end: acknowledged sends",)
+
+
+@pytest.fixture
+def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The story does not rest where nothing is waited for."""
+    monkeypatch.setattr(faults, "MOMENT", 0.0)
+    monkeypatch.setattr(faults, "WITHOUT_MASTER", 0.0)
+
+
+async def without_master(reader: FakeReader, delayed: FakeDelayed, patience: float) -> Outcome:
+    load = FakeLoad(LoadResult(acknowledged=2, failed=0))
+    return await outcome_of(load, faults=["lose-quorum-and-master"], reader=reader, delayed=delayed, patience=patience)
+
+
+@pytest.mark.usefixtures("no_rest")
+async def test_group_without_a_master_has_time_to_notice() -> None:
+    read = ReadResult(messages=2, rolled_back=0)
+    outcome = await without_master(FakeReader(read, 0, 7), FakeDelayed(0, 19, 20), patience=60.0)
+    assert outcome.problems == ()
+    texts = [entry.text for entry in outcome.timeline]
+    assert "no master: another consumer gets 7 messages" in texts
+    assert "20 of 20 delayed messages were delivered without a master" in texts
+
+
+@pytest.mark.usefixtures("no_rest")
+@pytest.mark.parametrize(
+    ("again", "delivered", "problem"),
+    [
+        (0, 20, "consumers got nothing without a master"),
+        (7, 19, "19 of 20 delayed messages came without a master, 0 of them too early"),
+    ],
+)
+async def test_what_never_comes_without_a_master_is_a_problem(again: int, delivered: int, problem: str) -> None:
+    reader = FakeReader(ReadResult(messages=2, rolled_back=0), *[again] * 9)
+    outcome = await without_master(reader, FakeDelayed(delivered), patience=0.0)
+    assert outcome.problems == (problem,)
 
 
 async def test_changed_id_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,3 +68,8 @@ def test_faults_that_there_are_not(name: str) -> None:
 )
 def test_delayed_messages_that_stay_or_hurry_are_a_problem(delivered: int, early: int, problem: str | None) -> None:
     assert DelayedResult(sent=20, delivered=delivered, early=early).problem == problem
+
+
+def test_topic_that_cannot_be_read_says_why() -> None:
+    result = DelayedResult(sent=20, delivered=0, early=0, unread="no route")
+    assert result.problem == "0 of 20 delayed messages came without a master, 0 of them too early: no route"

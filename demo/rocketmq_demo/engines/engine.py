@@ -88,20 +88,23 @@ class DelayedResult(msgspec.Struct, frozen=True, kw_only=True):
     sent: int
     delivered: int
     early: int
+    unread: str | None = None
+    """Why the consumer did not get to the end."""
 
     @property
     def problem(self) -> str | None:
         """What was not kept; None if all came, in time."""
         if self.delivered == self.sent and not self.early:
             return None
-        return f"{self.delivered} of {self.sent} delayed messages came without a master, {self.early} of them too early"
+        text = f"{self.delivered} of {self.sent} delayed messages came without a master, {self.early} of them too early"
+        return text if self.unread is None else f"{text}: {self.unread}"
 
 
 class Delayed(Protocol):
     """Delayed messages that become due while their group has no master (RIP-32)."""
 
     async def start(self) -> None:
-        """Start what delivers them then; harmless to repeat."""
+        """Start what delivers them then, and return when it can; harmless to repeat."""
 
     async def send(self) -> None:
         """Send some that will be due in a few seconds."""

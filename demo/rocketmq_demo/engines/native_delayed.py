@@ -1,7 +1,8 @@
 """The native engine's delayed messages: they become due while their group has no master, and must still be delivered.
 
 RIP-32: the slave that acts as master sends them to another group that has the topic. That group is started here, when
-it is first needed: two replicas, which is the least for `durability=strict`.
+it is first needed: two replicas, which is the least for `durability=strict`. Until both are in its SyncStateSet it
+refuses sends; without controllers no replica gets in.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ MESSAGES: Final = 20
 LEVEL: Final = "2"
 DELAY: Final = 5.0
 """Seconds of delay level 2 in RocketMQ's default table."""
-_QUEUES: Final = {BROKER_GROUP: 2, OTHER_GROUP: 1}
+REHEARSAL: Final = "reminders-rehearsal"
+"""A topic of the other group alone, for a message that shows that it takes sends."""
+_QUEUES: Final = {TOPIC: {BROKER_GROUP: 2, OTHER_GROUP: 1}, REHEARSAL: {OTHER_GROUP: 1}}
 _ITS_QUEUE: Final = 1
 """Only the group under test has it, so a producer cannot send to the other one."""
 _START_SECONDS: Final = 30.0
@@ -68,10 +71,11 @@ class NativeDelayed:
         self._sent = 0
 
     async def start(self) -> None:
-        """Start the other group and create the topic in both; harmless to repeat.
+        """Start the other group, create the topic in both, and wait until the other one acknowledges sends; harmless to
+        repeat.
 
         Raises:
-            TimeoutError: a group did not take the topic.
+            TimeoutError: a group did not take the topic, or the other one no message.
             ProcessDiedError: a replica ended.
         """
         if self._started:
@@ -82,17 +86,12 @@ class NativeDelayed:
         for replica in self._replicas:
             await asyncio.to_thread(replica.wait_listening)
         client = RemotingClient()
-        routes = Routes(client, self._nameservers)
         deadline = time.monotonic() + _START_SECONDS
         try:
-            without = set(_QUEUES)
-            while without or await self._writable(routes) != set(_QUEUES):
-                without -= {group for group in without if await self._create_topic(routes, group)}
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"topic {TOPIC} is not writable in both groups after {_START_SECONDS:g} s")
-                await asyncio.sleep(_POLL)
+            await self._create_topics(Routes(client, self._nameservers), deadline)
         finally:
             await client.close()
+        await self._rehearse(deadline)
 
     async def send(self) -> None:
         """Send the messages to the group that will lose its master. They are due after `DELAY` seconds.
@@ -118,8 +117,8 @@ class NativeDelayed:
         client = RemotingClient()
         try:
             found = await read_all(client, Routes(client, self._nameservers), TOPIC, group="reminders-consumer")
-        except (ClientError, RemotingError):
-            return DelayedResult(sent=self._sent, delivered=0, early=0)
+        except (ClientError, RemotingError) as error:
+            return DelayedResult(sent=self._sent, delivered=0, early=0, unread=str(error))
         finally:
             await client.close()
         early = sum(1 for message in found if message.store_timestamp - message.born_timestamp < DELAY * 1000)
@@ -130,12 +129,24 @@ class NativeDelayed:
         for replica in self._replicas:
             replica.close()
 
-    async def _create_topic(self, routes: Routes, group: str) -> bool:
+    async def _create_topics(self, routes: Routes, deadline: float) -> None:
+        """Return when producers are offered each topic in each of its groups."""
+        without = {(topic, group) for topic, groups in _QUEUES.items() for group in groups}
+        while True:
+            without -= {place for place in without if await self._create_topic(routes, *place)}
+            if not without and await self._writable(routes):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"topic {TOPIC} is not writable in both groups after {_START_SECONDS:g} s")
+            await asyncio.sleep(_POLL)
+
+    async def _create_topic(self, routes: Routes, topic: str, group: str) -> bool:
+        queues = _QUEUES[topic][group]
         header = CreateTopicRequestHeader(
-            topic=TOPIC,
+            topic=topic,
             default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=_QUEUES[group],
-            write_queue_nums=_QUEUES[group],
+            read_queue_nums=queues,
+            write_queue_nums=queues,
             perm=PERM_READ | PERM_WRITE,
         )
         try:
@@ -146,9 +157,28 @@ class NativeDelayed:
             return False
         return answer.code == ResponseCode.SUCCESS
 
-    async def _writable(self, routes: Routes) -> set[str]:
-        """The groups that the topic's route offers to producers."""
+    async def _writable(self, routes: Routes) -> bool:
+        """Whether the topics' routes offer all their groups to producers."""
         try:
-            return {queue.broker_name for queue in (await routes.refresh(TOPIC)).publish}
+            for topic, groups in _QUEUES.items():
+                if {queue.broker_name for queue in (await routes.refresh(topic)).publish} != set(groups):
+                    return False
         except ClientError:
-            return set()
+            return False
+        return True
+
+    async def _rehearse(self, deadline: float) -> None:
+        """Return when the other group has acknowledged a message: what its master knows of the SyncStateSet counts."""
+        async with Producer(self._nameservers, group="reminders-producer", attempts=1) as producer:
+            while True:
+                try:
+                    result = await producer.send(REHEARSAL, b"rehearsal")
+                    # a name server without the topic yet offers groups that would create it
+                    if result.acknowledged and result.broker_name == OTHER_GROUP:
+                        return
+                    problem = f"{result.broker_name} answers {result.code}"
+                except (ClientError, RemotingError) as error:
+                    problem = str(error)
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{OTHER_GROUP} takes no message after {_START_SECONDS:g} s: {problem}")
+                await asyncio.sleep(_POLL)

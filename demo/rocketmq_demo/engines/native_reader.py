@@ -4,6 +4,7 @@ A committed offset that was answered and is not there any more has gone back: co
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,6 +23,7 @@ PATIENCE: Final = 0.5
 SUSPEND: Final = 0.5
 """Seconds that the broker may hold a pull for which it has no message."""
 PAUSE: Final = 0.05
+START_SECONDS: Final = 30.0
 COMMIT_PERIOD: Final = 0.2
 READ_AGAIN_ATTEMPTS: Final = 3
 
@@ -37,10 +39,20 @@ class NativeReader:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to read; the topic is there."""
+        """Begin to read; a send has created the topic, and name servers will know that soon.
+
+        Raises:
+            TimeoutError: they do not after `START_SECONDS`.
+            ClientError: no name server answers.
+        """
         client = self._client = RemotingClient()
         routes = Routes(client, self._nameservers)
-        route = await routes.refresh(TOPIC)
+        deadline = time.monotonic() + START_SECONDS
+        # a template may have queues that the topic has not
+        while (route := await routes.refresh(TOPIC)).is_template:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no name server knows topic {TOPIC} after {START_SECONDS:g} s")
+            await asyncio.sleep(PAUSE)
         for queue in route.read:
             cursor = Cursor(client, routes, TOPIC, queue, group=GROUP, attempts=None, timeout=PATIENCE, pause=PAUSE)
             self._tasks.append(background.awaited(self._read(cursor), "reader"))

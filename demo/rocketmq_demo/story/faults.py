@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 from rocketmq_demo.controllers import ControllerCluster
 from rocketmq_demo.engines.engine import Broker, Engine
@@ -24,7 +25,9 @@ the timeout that the broker itself declares counts, 10 s."""
 MOMENT = 1.0
 """Seconds after a blow in which sends that were under way may fail."""
 WITHOUT_MASTER = 10.0
-"""Seconds between the loss of quorum and master and the return of the controllers."""
+"""Seconds at least between the loss of quorum and master and the return of the controllers."""
+POLL = 0.1
+T = TypeVar("T")
 
 
 class PromiseBrokenError(Exception):
@@ -112,6 +115,16 @@ class Stage:
         await self.observer.wait(
             "acknowledged sends", lambda: len(load.acknowledgements()) > count + 1, self.engine.patience
         )
+
+    async def until(self, ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T:
+        """What `ask` returns as soon as it is `done`; after the engine's patience, whatever it returns."""
+        deadline = time.monotonic() + self.engine.patience
+        while True:
+            last = time.monotonic() > deadline
+            found = await ask()
+            if last or done(found):
+                return found
+            await asyncio.sleep(POLL)
 
     async def leader(self) -> str:
         """Wait until a controller decides."""
@@ -287,7 +300,7 @@ async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
 
     Raises:
         PromiseBrokenError: sends were acknowledged without a master, consumers got nothing, or a delayed message was
-            not delivered, or too early.
+            not delivered, or too early. Without a master there is time for that: no controller returns before.
     """
     delayed = stage.engine.delayed
     if delayed is not None:
@@ -305,13 +318,15 @@ async def lose_quorum_and_master(stage: Stage) -> tuple[str, Heal]:
     await asyncio.sleep(MOMENT)
     acknowledged, reader, found = len(load.acknowledgements()), stage.engine.reader, None
     if reader is not None:
-        found = await reader.read_again()
+        # a slave begins to act when name servers and sidecars have noticed
+        found = await stage.until(reader.read_again, lambda messages: messages > 0)
         stage.step(f"no master: another consumer gets {found} messages")
     await asyncio.sleep(stage.struck_at + WITHOUT_MASTER - time.monotonic())
-    acknowledged = len(load.acknowledgements()) - acknowledged
-    due = None if delayed is None else await delayed.delivered()
-    if due is not None:
+    due = None
+    if delayed is not None:
+        due = await stage.until(delayed.delivered, lambda result: result.delivered == result.sent)
         stage.step(f"{due.delivered} of {due.sent} delayed messages were delivered without a master")
+    acknowledged = len(load.acknowledgements()) - acknowledged
     stage.step(f"{acknowledged} sends acknowledged without a master; the controllers start again")
     await asyncio.to_thread(stage.controllers.start)
     await asyncio.to_thread(stage.controllers.wait_ready, stage.engine.patience)

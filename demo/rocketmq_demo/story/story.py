@@ -30,9 +30,6 @@ _BROKEN = (
 )
 """Errors of a group that does not recover; anything else is a bug of the demo."""
 
-WRITABLE_WITHIN = 2.0
-"""Seconds: how old the last acknowledged send may be at the end."""
-
 
 class Story:
     """One run on a stage that the caller sets up and clears away."""
@@ -60,7 +57,7 @@ class Story:
                     await self._wait_quiet()
                     reports.append(await self._fault(name))
                 await self._wait_quiet()
-                self._check_writable()
+                await self._check_writable()
             except _BROKEN as error:
                 self._add_problem(str(error) or repr(error))
             if stage.engine.reader is not None:
@@ -175,10 +172,11 @@ class Story:
         reader = self._stage.engine.reader
         return None if reader is None else round(longest_gap(list(reader.times()), since, until), 3)
 
-    def _check_writable(self) -> None:
-        times = self._times()
-        if not times or time.monotonic() - times[-1] > WRITABLE_WITHIN:
-            self._add_problem("the group does not acknowledge sends at the end")
+    async def _check_writable(self) -> None:
+        try:
+            await self._stage.writes()
+        except TimeoutError as error:
+            self._add_problem(f"the group does not acknowledge sends at the end: {error}")
 
     def _add_problem(self, text: str) -> None:
         self._problems.append(text)
