@@ -9,6 +9,7 @@ import pytest
 
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.command import RemotingCommand
+from rocketmq_formats.topics import PERM_WRITE
 from rocketmq_namesrv import registry
 from rocketmq_namesrv.remoting_api import MAX_REGISTERING_OF_HOST
 from tests.golden.namesrv_story import A, Step, T, register, topic, unregister, version, wrapper
@@ -49,6 +50,15 @@ async def test_others_are_answered_while_many_topics_are_registered(door: Door) 
     assert not answer.done()
     assert (await answer).code == ResponseCode.SUCCESS
     assert all(route_code(door, f"T{number}") == ResponseCode.SUCCESS for number in range(COUNT))
+
+
+async def test_write_permission_that_is_taken_off_meanwhile_stays_off(door: Door) -> None:
+    answer = begin(door, register("r", body=wrapper(MANY, version(1))))
+    await steps(COUNT // 2)
+    assert not answer.done()
+    assert (await door.told(205, {"brokerName": "broker-a"})).code == ResponseCode.SUCCESS
+    assert (await answer).code == ResponseCode.SUCCESS
+    assert not any(queues["broker-a"].perm & PERM_WRITE for queues in door.registry.tables.topics.values())
 
 
 async def test_registrations_of_one_broker_name_keep_their_order(door: Door) -> None:

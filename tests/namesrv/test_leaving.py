@@ -1,5 +1,6 @@
 """How brokers leave: by their word, with their connection, by silence; and what supportActingMaster makes of it."""
 
+import msgspec
 import pytest
 
 from rocketmq_formats.remoting.nameserver import TopicRouteData
@@ -147,6 +148,78 @@ class TestActingMaster:
         known = RouteTables()
         register(known, B, 2, table=topics("T", "U", perm=4))
         assert addresses(known, "T", acting=True) == {2: B}
+
+
+def lose_the_master(known: RouteTables) -> None:
+    """B acts for A: T is younger than B's copy of A's topics, which is 10 s old in official brokers."""
+    register(known, A, acting=True, table=topics("S", "T", "U") | topics("fixed", perm=4))
+    register(known, B, 2, acting=True, table=topics("S", "U"))
+    routes.unregister(known, broker_name="g", address=A)
+    register(known, B, 2, acting=True, table=topics("S", "U"))
+    assert perms(known, "T") == {"g": 4}
+
+
+class TestWritesWithANewMaster:
+    """The name server took the write permission off because there was no master: it must give it back."""
+
+    def test_to_a_topic_that_it_does_not_know(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        register(known, B, acting=True, table=topics("S", "U"), version=(2, 2))
+        assert (perms(known, "S"), perms(known, "T"), perms(known, "U")) == ({"g": 6}, {"g": 6}, {"g": 6})
+
+    def test_to_topics_of_a_later_part_of_its_registration(self) -> None:
+        """enableSplitRegistration: each part comes with the same version."""
+        known = RouteTables()
+        register(known, A, acting=True, table=topics("S", "T", "U"))
+        register(known, C, 1, acting=True, table=topics("S", "U"))
+        routes.unregister(known, broker_name="g", address=A)
+        register(known, B, acting=True, table=topics("S", "U"), version=(2, 2))
+        register(known, B, acting=True, table=topics("T"), version=(2, 2))
+        assert perms(known, "T") == {"g": 6}
+
+    def test_to_a_topic_that_the_acting_slave_had_and_it_has_not(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        register(known, C, acting=True, table=topics("U", "V"), version=(2, 2))
+        assert perms(known, "S") == {"g": 6}
+
+    def test_not_to_a_topic_that_was_read_only_before(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        register(known, B, acting=True, table=topics("S", "U"), version=(2, 2))
+        assert perms(known, "fixed") == {"g": 4}
+
+    def test_not_to_one_that_is_read_only_since(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        register(known, B, 2, acting=True, table=topics("S", perm=4) | topics("U"), version=(0, 2))
+        known.register_topic("T", [msgspec.structs.replace(known.topics["T"]["g"], perm=4)], "a")
+        register(known, C, acting=True, table=topics("U", "V"), version=(2, 2))
+        assert (perms(known, "S"), perms(known, "T")) == ({"g": 4}, {"g": 4})
+
+    def test_not_while_a_tool_keeps_it_off(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        known.wipe_write_permission("g")
+        register(known, B, acting=True, table=topics("S", "U"), version=(2, 2))
+        assert perms(known, "T") == {"g": 4}
+        known.add_write_permission("g")
+        assert perms(known, "T") == {"g": 6}
+
+    def test_not_of_a_slave(self) -> None:
+        known = RouteTables()
+        lose_the_master(known)
+        register(known, C, 1, acting=True, table=topics("S", "U"))
+        assert perms(known, "T") == {"g": 4}
+
+    def test_encoded_routes_show_it(self) -> None:
+        answers = RouteAnswers(lambda topic: queries.route(known, topic, acting_master=True))
+        known = RouteTables(on_change=answers.forget)
+        lose_the_master(known)
+        before = answers.get("T", standard=True)
+        register(known, B, acting=True, table=topics("S", "U"), version=(2, 2))
+        assert answers.get("T", standard=True) != before
 
 
 class TestPermissionsAndTopics:

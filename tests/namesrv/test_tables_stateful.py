@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocketmq_formats.remoting.nameserver import TopicRouteData, encode_route
+from rocketmq_formats.remoting.nameserver import MASTER_ID, TopicRouteData, encode_route
+from rocketmq_formats.topics import PERM_WRITE
 from rocketmq_namesrv.domain import queries, routes
 from rocketmq_namesrv.domain.model import TableRefusedError
 from rocketmq_namesrv.domain.route_answers import RouteAnswers
@@ -116,6 +117,13 @@ class Tables(RuleBasedStateMachine):
             assert all(self.known.live.get(address) for address in group.addresses.values())
         assert all(self.known.clusters.values())
         assert set().union(*self.known.clusters.values()) == set(self.known.groups)
+
+    @invariant()
+    def only_a_group_without_a_master_or_a_tool_withholds_writes(self) -> None:
+        for group in self.known.groups.values():
+            assert group.withheld <= group.queues.keys()
+            assert not any(group.queues[topic].perm & PERM_WRITE for topic in group.withheld)
+            assert not group.withheld or MASTER_ID not in group.addresses or group.name in self.known.wiped
 
     @invariant()
     def answers_are_never_stale(self) -> None:

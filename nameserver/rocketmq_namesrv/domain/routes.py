@@ -11,6 +11,8 @@ Differs from 5.3.3:
 - The last address of a broker name takes it out of every cluster, and static topics out of the routes.
 - With deleteTopicWithBrokerRegistration an incremental registration (one topic) takes nothing off the broker.
 - Write permission that a tool took off (205) stays off until a tool adds it (327).
+- A new master gives write permission back to all topics that lost it when there was no master. Java gives it back only
+  to those that the master registers, and its copy of the topics lacks one that was made in the last seconds.
 - 104 removes only the broker that it names, see `identity`.
 - 905 says that the smallest id has left only if it has.
 """
@@ -82,8 +84,7 @@ def register(
     broker = LiveBroker(registration, now, connection_id, host)
     tables.live.put(broker)  # 8, before 7: a removal between two steps must find it
     if broker_id == MASTER_ID or is_prime_slave:  # 7
-        read_only = (is_prime_slave and group.enable_acting_master) or group.name in tables.wiped
-        topics = _take_topics(tables, group, registration, host, changed=changed, read_only=read_only)
+        topics = _take_topics(tables, group, registration, host, changed=changed)
         yield from _while_registered(topics, tables, group, broker)
     if other_servers:
         tables.group_changed(group)
@@ -160,9 +161,11 @@ def _while_registered(steps: Steps[None], tables: RouteTables, group: BrokerGrou
 
 
 def _take_topics(
-    tables: RouteTables, group: BrokerGroup, registration: Registration, host: str, *, changed: bool, read_only: bool
+    tables: RouteTables, group: BrokerGroup, registration: Registration, host: str, *, changed: bool
 ) -> Steps[None]:
     topics = registration.topics
+    is_master = registration.broker_id == MASTER_ID
+    withholds = not is_master and group.enable_acting_master
     if tables.delete_with_registration and not registration.mappings and len(topics) > 1:
         for topic in group.queues.keys() - topics.keys():
             yield
@@ -170,15 +173,30 @@ def _take_topics(
                 tables.drop_queue(group, topic)
     for topic in topics if changed else topics.keys() - group.queues.keys():
         yield
+        read_only = withholds or group.name in tables.wiped  # asked each time: a tool may come between
         queue = _queue_data(group.name, topics[topic], read_only=read_only)
         if group.queues.get(topic) != queue:
             tables.put_queue(group, topic, queue, host)
+        if withholds and topics[topic].perm & PERM_WRITE:
+            group.withheld.add(topic)
+        else:
+            group.withheld.discard(topic)
+    if is_master:
+        yield from _give_writes_back(tables, group)
     if changed:
         for topic in registration.mappings.keys() & group.queues.keys():
             yield
             if topic in group.queues:
                 group.mappings[topic] = registration.mappings[topic]
                 tables.topic_changed(topic)
+
+
+def _give_writes_back(tables: RouteTables, group: BrokerGroup) -> Steps[None]:
+    """To the topics that this master does not register."""
+    for topic in list(group.withheld):
+        yield
+        if topic in group.withheld and group.name not in tables.wiped:  # a tool may have asked since
+            tables.give_writes_back(group, topic)
 
 
 def _queue_data(broker_name: str, topic: TopicConfig, *, read_only: bool) -> QueueData:

@@ -27,6 +27,7 @@ class BrokerGroup:
         "name",
         "others",
         "queues",
+        "withheld",
         "zone_name",
     )
 
@@ -44,6 +45,8 @@ class BrokerGroup:
         self.queues: dict[str, QueueData] = {}
         self.mappings: dict[str, TopicQueueMappingInfo] = {}
         """Of static topics among them."""
+        self.withheld: set[str] = set()
+        """Topics that are read-only because the group has no master; they are written to again when it has one."""
 
     def host_of(self, topic: str) -> str:
         """The host that put the topic here."""
@@ -108,6 +111,8 @@ class RouteTables:
     def add_write_permission(self, broker_name: str) -> int:
         """Set all topics of a broker name to read and write, exactly; how many it has."""
         self.wiped -= {broker_name}
+        if broker_name in self.groups:
+            self.groups[broker_name].withheld.clear()
         return self.set_permissions(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def register_topic(self, topic: str, queues: Iterable[QueueData], host: str) -> bool:
@@ -171,10 +176,12 @@ class RouteTables:
                 group.others[topic] = host
             if topic not in self.topics:
                 self._topic_shares.put(host)
+        group.withheld.discard(topic)
         self._replace_queue(group, topic, queue)
 
     def drop_queue(self, group: BrokerGroup, topic: str) -> None:
         del group.queues[topic]
+        group.withheld.discard(topic)
         group.mappings.pop(topic, None)
         host = group.host_of(topic)
         group.others.pop(topic, None)
@@ -189,6 +196,18 @@ class RouteTables:
         if not brokers:
             del self.topics[topic]
         self.topic_changed(topic)
+
+    def withhold_writes(self, group: BrokerGroup, topic: str) -> None:
+        """Until the group has a master."""
+        queue = group.queues[topic]
+        group.withheld.add(topic)
+        self._replace_queue(group, topic, msgspec.structs.replace(queue, perm=queue.perm & ~PERM_WRITE))
+
+    def give_writes_back(self, group: BrokerGroup, topic: str) -> None:
+        """The group has a master."""
+        queue = group.queues[topic]
+        group.withheld.discard(topic)
+        self._replace_queue(group, topic, msgspec.structs.replace(queue, perm=queue.perm | PERM_WRITE))
 
     def _replace_queue(self, group: BrokerGroup, topic: str, queue: QueueData) -> None:
         group.queues[topic] = queue
@@ -208,7 +227,8 @@ class RouteTables:
             del group.addresses[broker_id]
         if group.addresses:
             if group.enable_acting_master and MASTER_ID not in group.addresses:
-                self.set_permissions(group.name, lambda perm: perm & ~PERM_WRITE)
+                for topic in [topic for topic, queue in group.queues.items() if queue.perm & PERM_WRITE]:
+                    self.withhold_writes(group, topic)
             self.group_changed(group)
             return
         for topic in list(group.queues):

@@ -14,7 +14,7 @@ from rocketmq_demo.replica import NameServer
 from tests.broker.broker_kit import send_request
 from tests.gate.patience import patient
 from tests.interop.asking import QUEUES, START, done, ends, log_end, route, wait
-from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, NOT_CATCHUP_MS, Group, JavaBroker, Lab
+from tests.interop.lab import CLUSTER, FILE_SIZE, JAVA_BROKER, NOT_CATCHUP_MS, QUIET, Group, JavaBroker, Lab
 from tests.operator.manifests import cases
 from tests.topic_requests import topic_request
 
@@ -76,6 +76,7 @@ class ActingGroup(Group):
             cluster=CLUSTER,
             name=NAME,
             config={
+                **QUIET,
                 **operators_file(ordinal),
                 "haListenPort": port + 1,
                 "mappedFileSizeCommitLog": FILE_SIZE,
@@ -144,3 +145,11 @@ def test_it_has_its_role_when_the_controllers_are_back(group: ActingGroup) -> No
     group.routed({0: slave.address, 3: third.address}, perm=6)
     assert log_end(third) == log_end(slave)
     assert sum(ends(slave, TOPIC)) == OF_ALL + LATER
+
+
+def test_the_topic_is_written_to_again(group: ActingGroup) -> None:
+    """It was some seconds old when the first master died: official slaves copy topics every 12 s, and the new master
+    makes it again with the first send."""
+    _, slave, _ = group.by_id
+    done(slave, send_request(topic=TOPIC))
+    wait("the message", lambda: sum(ends(slave, TOPIC)) == OF_ALL + LATER + 1)
