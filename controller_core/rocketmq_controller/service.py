@@ -7,12 +7,14 @@ confirms the leader first.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import structlog
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.domain.forms import FEATURE_LEVEL
+from rocketmq_controller.domain.forms import FEATURE_LEVEL, HOSTS_LEVEL
+from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_controller.domain.requests.cleaning import clean_broker_data
 from rocketmq_controller.domain.requests.queries import get_replica_info, get_sync_state_data
@@ -29,6 +31,7 @@ from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
 from rocketmq_controller.raft import NotLeaderError, RaftError, Replica
 from rocketmq_controller.settings import Peer
+from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.remoting.controller import (
     AlterSyncStateSetRequestHeader,
@@ -41,8 +44,13 @@ from rocketmq_formats.remoting.controller import (
     SyncStateSet,
 )
 from rocketmq_runtime import background
+from rocketmq_runtime.clocks import boot_clock
+from rocketmq_runtime.log_limiter import LogLimiter
 
 log = structlog.get_logger(__name__)
+
+LOG_SECONDS: Final = 60.0
+"""Between two lines about the refusals of one host."""
 
 Answer = Decision | asyncio.Future[Decision]
 
@@ -67,6 +75,7 @@ class ControllerService:
         self.failover = failover
         """Takes heartbeats, doubts, ends of connections and requests for an election."""
         self._proposals = proposals
+        self._may_log = LogLimiter(boot_clock, LOG_SECONDS)
 
     # The replicated state
 
@@ -91,12 +100,18 @@ class ControllerService:
 
         return self._read(submit)
 
-    def apply_broker_id(self, header: ApplyBrokerIdRequestHeader) -> Answer:
-        most = self.config.settings.max_broker_groups
-        return self._proposals.submit(
-            header.broker_name,
-            lambda group: apply_broker_id(group, header, groups=len(self.machine.groups), max_groups=most),
-        )
+    def apply_broker_id(self, header: ApplyBrokerIdRequestHeader, host: str = "") -> Answer:
+        """1013, over a connection from `host`."""
+        known = host if self._proposals.feature_level >= HOSTS_LEVEL else ""
+
+        def decide(group: BrokerGroup | None) -> Decision:
+            room = self._proposals.room(known, self.config.settings.max_broker_groups)
+            decision = apply_broker_id(group, header, room=room, host=known)
+            if decision.code is ResponseCode.SYSTEM_BUSY and self._may_log(host):
+                log.warning("no room for a broker", broker=header.broker_name, host=host, reason=decision.remark)
+            return decision
+
+        return self._proposals.submit(header.broker_name, decide)
 
     def get_replica_info(self, header: GetReplicaInfoRequestHeader) -> Answer:
         return self._read(lambda: self._proposals.submit(header.broker_name, get_replica_info))

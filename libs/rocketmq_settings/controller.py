@@ -174,9 +174,10 @@ class ControllerKeys(Settings, frozen=True):
         int,
         msgspec.Meta(ge=1, le=1_000_000),
         key(
-            "Broker groups, cleaned ones included (10,000 take 12 MB); brokers of more groups get no brokerId.",
+            "Broker groups, cleaned ones included (10,000 take 17 MB); brokers of more groups get no brokerId. "
+            "One host may register [half of them at most](security.md#groups-and-members).",
         ),
-    ] = 10_000
+    ] = 20_000
     max_connections: Annotated[
         Connections,
         key(

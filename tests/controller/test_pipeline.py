@@ -131,6 +131,33 @@ def test_a_read_that_saw_a_lost_change_is_not_answered_with_it(world: World) -> 
     assert read == [UNKNOWN]
 
 
+def test_what_is_under_way_takes_room_until_it_is_lost(world: World) -> None:
+    """Else whoever sends many requests at once would get more than its share."""
+
+    def taken() -> tuple[int, int]:
+        room = world.pipeline.room("", 10)
+        return room.groups, room.members
+
+    world.apply_id(1)
+    world.apply_id(2)
+    assert taken() == (1, 2)
+    world.raft.turn()
+    world.apply_id(1, "c")
+    assert taken() == (2, 3)
+    world.raft.commit()
+    assert taken() == (2, 3)
+    world.raft.turn()
+    world.apply_id(1, "d")
+    assert taken() == (3, 4)
+    world.raft.lose()
+    assert taken() == (1, 2)
+    world.raft.refuse = OverloadedError("full")
+    world.apply_id(1, "e")
+    assert taken() == (2, 3)
+    world.raft.turn()
+    assert taken() == (1, 2)
+
+
 def test_a_follower_decides_nothing(world: World) -> None:
     world.raft.is_leader = False
     assert world.apply_id(1) == [NOT_LEADER]

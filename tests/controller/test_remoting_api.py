@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from rocketmq_controller.domain.forms import FEATURE_LEVEL, FIRST_LEVEL
 from rocketmq_controller.ports.remoting_api import MAX_BODY, RemotingApi
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body, encode_body
@@ -34,7 +36,8 @@ class Stage:
         assert isinstance(answered, RemotingCommand)
         return answered
 
-    async def apply_id(self, broker_name: str, broker_id: int = 1) -> RemotingCommand:
+    async def apply_id(self, broker_name: str, broker_id: int = 1, *, host: str = "10.0.0.9") -> RemotingCommand:
+        self.peer.host = host
         header = ApplyBrokerIdRequestHeader(
             cluster_name="C",
             broker_name=broker_name,
@@ -86,8 +89,39 @@ async def test_what_bounds_or_loses_messages_is_for_the_machine_alone(stage: Sta
 
 
 async def test_groups_above_the_bound_are_refused(stage: Stage) -> None:
-    assert [(await stage.apply_id(name)).code for name in ("b", "c", "d")] == [0, 0, ResponseCode.SYSTEM_BUSY]
+    codes = [(await stage.apply_id(name, host=f"10.0.0.{name}")).code for name in ("b", "c", "d")]
+    assert codes == [0, 0, ResponseCode.SYSTEM_BUSY]
     assert (await stage.apply_id("c", 2)).code == ResponseCode.SUCCESS
+
+
+async def test_a_stranger_leaves_room_for_honest_groups(tmp_path: Path) -> None:
+    """Also after a restart, and at the next leader: both have what was replicated."""
+    stage = Stage(tmp_path / "before", maxBrokerGroups="8")
+    with capture_logs() as lines:
+        made = [name for name in "abcdefgh" if (await stage.apply_id(name, host="stranger")).code == 0]
+    assert made == ["a", "b", "c", "d"]
+    assert [line["host"] for line in lines if line["event"] == "no room for a broker"] == ["stranger"]
+    assert (await stage.apply_id("honest", host="10.0.0.1")).code == ResponseCode.SUCCESS
+    again = Stage(tmp_path / "after", maxBrokerGroups="8")
+    again.door.machine.load(stage.door.machine.capture()())()
+    assert (await again.apply_id("e", host="stranger")).code == ResponseCode.SYSTEM_BUSY
+    assert (await again.apply_id("honest-too", host="10.0.0.2")).code == ResponseCode.SUCCESS
+    for one in (stage, again):
+        await one.door.failover.stop()
+        await one.door.client.close()
+
+
+async def test_while_older_members_are_there_groups_are_made_without_a_host(tmp_path: Path) -> None:
+    """They could not read it; to refuse new groups until all are upgraded would be worse."""
+    stage = Stage(tmp_path, maxBrokerGroups="8")
+    stage.door.proposals._pipeline._feature_level = lambda: FIRST_LEVEL
+    assert (await stage.apply_id("b", host="10.0.0.1")).code == ResponseCode.SUCCESS
+    assert (stage.door.machine.groups["b"].host, stage.door.machine.feature_level) == ("", FIRST_LEVEL)
+    stage.door.proposals._pipeline._feature_level = lambda: FEATURE_LEVEL
+    assert (await stage.apply_id("c", host="10.0.0.1")).code == ResponseCode.SUCCESS
+    assert stage.door.machine.groups["c"].host == "10.0.0.1"
+    await stage.door.failover.stop()
+    await stage.door.client.close()
 
 
 async def test_a_configuration_update_that_is_no_text_is_answered(stage: Stage) -> None:

@@ -280,7 +280,7 @@ class Stage:
             assert self.group is not None
             self.history.observe(self.group)
             fields = [_show(getattr(event, name)) for name in event.__struct_fields__[1:]]
-            self._write(f"  {type(event).__name__} {' '.join(fields)}")
+            self._write(f"  {type(event).__name__} {' '.join(fields)}".rstrip())
         return decision
 
     def _write(self, line: str) -> None:

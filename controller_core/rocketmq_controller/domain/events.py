@@ -28,6 +28,8 @@ class ApplyBrokerId(_Event, frozen=True, tag=2):
     broker_address: str
     new_broker_id: BrokerId
     register_check_code: str
+    host: str = ""
+    """That the request came from (`room`); "" while a member of the quorum could not read it."""
 
 
 class ElectMaster(_Event, frozen=True, tag=3):

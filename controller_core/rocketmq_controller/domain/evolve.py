@@ -67,7 +67,7 @@ def _add_replica(group: BrokerGroup | None, event: events.ApplyBrokerId) -> Brok
     broker_id = event.new_broker_id
     replica = Replica(broker_id, event.broker_address, event.register_check_code)
     if group is None:
-        group = BrokerGroup(event.cluster_name, event.broker_name)
+        group = BrokerGroup(event.cluster_name, event.broker_name, host=event.host)
     if broker_id < group.next_broker_id:
         return None
     return replace(
@@ -76,6 +76,7 @@ def _add_replica(group: BrokerGroup | None, event: events.ApplyBrokerId) -> Brok
         cluster_name=group.cluster_name if group.replicas else event.cluster_name,
         next_broker_id=BrokerId(broker_id + 1),
         replicas={**group.replicas, broker_id: replica},
+        hosts={**group.hosts, broker_id: event.host} if event.host else group.hosts,
     )
 
 
@@ -89,6 +90,7 @@ def _remove_replicas(group: BrokerGroup, event: events.CleanBrokerData) -> Broke
     return replace(
         group,
         replicas={broker_id: replica for broker_id, replica in group.replicas.items() if broker_id not in removed},
+        hosts={broker_id: host for broker_id, host in group.hosts.items() if broker_id not in removed},
         master_broker_id=None if group.master_broker_id in removed else group.master_broker_id,
         sync_state_set=sync_state_set,
         sync_state_set_epoch=SyncStateSetEpoch(group.sync_state_set_epoch + changed),

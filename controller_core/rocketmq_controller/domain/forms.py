@@ -10,7 +10,7 @@ them. Others have a higher feature level: the leader proposes them only when all
 | level | fields |
 |---|---|
 | 1 | as first released |
-| 2 | all that were appended since |
+| 2 | all that were appended since: the hosts that registered groups and members |
 """
 
 from typing import Final
@@ -19,6 +19,8 @@ import msgspec
 
 FIRST_LEVEL: Final = 1
 APPENDED_LEVEL: Final = 2
+HOSTS_LEVEL: Final = 2
+"""From which on hosts are recorded."""
 FEATURE_LEVEL: Final = APPENDED_LEVEL
 """The highest level that this release reads and writes."""
 

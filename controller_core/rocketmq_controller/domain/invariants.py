@@ -43,6 +43,7 @@ def check_group(group: BrokerGroup) -> None:
 
     must(all(key == replica.broker_id for key, replica in group.replicas.items()), "replicas are kept under their ids")
     must(all(1 <= broker_id < group.next_broker_id for broker_id in group.replicas), "ids are from 1 to below the next")
+    must(group.hosts.keys() <= group.replicas.keys(), "hosts are those of replicas")
     must(group.sync_state_set <= group.replicas.keys(), "the SyncStateSet is registered")
     must(group.master_broker_id is None or group.master_broker_id in group.sync_state_set, "the master is in sync")
     must(0 <= group.master_epoch <= MAX_EPOCH and 0 <= group.sync_state_set_epoch <= MAX_EPOCH, "epochs are Java ints")

@@ -54,6 +54,10 @@ class BrokerGroup(msgspec.Struct, frozen=True, gc=False):
     strict: bool = False
     """The master of `master_epoch` acknowledges only what every member of the syncStateSet has (durability=strict), so
     each of them may be elected, whether it lives or not."""
+    host: str = ""
+    """That registered the first member that the group ever had; "" if it is not known (`room`)."""
+    hosts: Mapping[BrokerId, str] = {}
+    """That registered the members, if they are known."""
 
     def address_of(self, broker_id: BrokerId | None) -> str | None:
         """The member's address; None for None and for ids that are not registered."""
@@ -82,6 +86,8 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     sync_state_set: tuple[BrokerId, ...]
     sync_state_set_epoch: SyncStateSetEpoch
     strict: bool
+    host: str = ""
+    hosts: tuple[tuple[BrokerId, str], ...] = ()
 
     @classmethod
     def of(cls, group: BrokerGroup) -> "GroupRecord":
@@ -95,6 +101,8 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             tuple(sorted(group.sync_state_set)),
             group.sync_state_set_epoch,
             group.strict,
+            group.host,
+            tuple(sorted(group.hosts.items())),
         )
 
     def group(self) -> BrokerGroup:
@@ -108,6 +116,8 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             frozenset(self.sync_state_set),
             self.sync_state_set_epoch,
             self.strict,
+            self.host,
+            dict(self.hosts),
         )
 
 

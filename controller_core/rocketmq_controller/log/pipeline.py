@@ -23,6 +23,7 @@ from rocketmq_controller.domain.events import Event
 from rocketmq_controller.domain.evolve import evolve
 from rocketmq_controller.domain.forms import FEATURE_LEVEL, FIRST_LEVEL, level_of
 from rocketmq_controller.domain.model import BrokerGroup
+from rocketmq_controller.domain.room import Room, Tally
 from rocketmq_controller.log import event_codec
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.raft import NotLeaderError, RaftError
@@ -69,6 +70,8 @@ class _Batch(msgspec.Struct, eq=False):
 
     events: list[Event] = []
     groups: dict[str, BrokerGroup | None] = {}
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """What the events change of it."""
     waiting: list[tuple[Answer, str, Decision]] = []
     """Callback, broker name, and the answer if the batch commits."""
 
@@ -91,6 +94,8 @@ class Pipeline:
         # Which batch holds a group's newest uncommitted value.
         self._ahead: dict[str, _Batch] = {}
         self._draining = False
+        self._tally = Tally()
+        """What the batches that have not settled will change of the machine's."""
 
     @property
     def in_flight(self) -> int:
@@ -101,6 +106,15 @@ class Pipeline:
         """The group as the next decision will see it."""
         batch = self._ahead.get(broker_name)
         return batch.groups[broker_name] if batch is not None else self._machine.groups.get(broker_name)
+
+    @property
+    def feature_level(self) -> int:
+        """What all members can read now."""
+        return self._feature_level()
+
+    def room(self, host: str, max_groups: int) -> Room:
+        """The room that the next decision will find, for a broker of `host`."""
+        return Room.of(host, max_groups, self._machine.tally, self._tally)
 
     def submit(self, broker_name: str, decide: Decide, answer: Answer) -> None:
         """Decide for one group. `answer` is called before this returns where the decision rests on committed state
@@ -136,9 +150,11 @@ class Pipeline:
             self._filling = _Batch()
             self._proposer.call_soon(self._flush)
         batch = self._filling
-        group = self.group(broker_name)
+        before = group = self.group(broker_name)
         for event in decision.events:
             group = evolve(group, event)
+        for tally in (batch.tally, self._tally):
+            tally.change(before, group)
         batch.groups[broker_name] = group
         batch.events.extend(decision.events)
         self._ahead[broker_name] = batch
@@ -164,10 +180,12 @@ class Pipeline:
         # settled.
         log.warning("proposal refused", events=len(batch.events), in_flight=len(self._in_flight), reason=str(error))
         self._start_over()
+        self._tally.subtract(batch.tally)
         _answer_all(batch, NOT_LEADER if isinstance(error, NotLeaderError) else BUSY)
 
     def _settled(self, sequence: int, outcome: "frozenset[str] | RaftError") -> None:
         batch = self._in_flight.pop(sequence)
+        self._tally.subtract(batch.tally)
         for name in batch.groups:
             if self._ahead.get(name) is batch:  # a later batch may hold a newer value
                 del self._ahead[name]
@@ -178,6 +196,7 @@ class Pipeline:
             self._start_over()
             _answer_all(batch, UNKNOWN)
             if filling is not None:
+                self._tally.subtract(filling.tally)
                 _answer_all(filling, NOT_LEADER)
             return
         # After a refusal, decisions rest on committed state again once nothing is in flight.

@@ -11,6 +11,7 @@ from typing import cast
 from rocketmq_controller.domain.decision import Decision
 from rocketmq_controller.domain.forms import FEATURE_LEVEL
 from rocketmq_controller.domain.model import BrokerGroup
+from rocketmq_controller.domain.room import Room
 from rocketmq_controller.log.pipeline import Decide, Pipeline, Settle
 from rocketmq_controller.log.state_machine import ControllerStateMachine
 from rocketmq_controller.metrics import ControllerMetrics
@@ -46,6 +47,15 @@ class Proposals:
     def group(self, broker_name: str) -> BrokerGroup | None:
         """The group as the next decision will see it."""
         return self._pipeline.group(broker_name)
+
+    def room(self, host: str, max_groups: int) -> Room:
+        """As of `Pipeline.room`."""
+        return self._pipeline.room(host, max_groups)
+
+    @property
+    def feature_level(self) -> int:
+        """What all members can read now."""
+        return self._pipeline.feature_level
 
     # pipeline.Proposer
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from rocketmq_controller.domain.evolve import evolve
 from rocketmq_controller.domain.forms import FIRST_LEVEL, level_of
 from rocketmq_controller.domain.model import BrokerGroup, GroupRecord, record_bytes
+from rocketmq_controller.domain.room import Tally
 from rocketmq_controller.log import event_codec
 
 GroupListener = Callable[[str, BrokerGroup | None], None]
@@ -23,6 +24,8 @@ class ControllerStateMachine:
         self._records: dict[str, tuple[BrokerGroup, bytes]] = {}
         """What the last snapshot wrote: most groups have not changed since. Only `capture`'s function touches it."""
         self._listeners: list[GroupListener] = []
+        self.tally = Tally()
+        """Of the committed state."""
         self.feature_level = FIRST_LEVEL
         """Highest level of what was committed: every member could read it (`domain.forms`)."""
 
@@ -54,6 +57,7 @@ class ControllerStateMachine:
                 void.add(name)
             elif group is not None:
                 self._groups[name] = group
+                self.tally.change(before, group)
                 changed[name] = None
         if self._listeners:
             for name in changed:
@@ -82,10 +86,11 @@ class ControllerStateMachine:
         groups = event_codec.decode_snapshot(snapshot)
         compared = dict(self._groups)
         differing = {name for name in compared.keys() | groups.keys() if compared.get(name) != groups.get(name)}
+        tally = Tally.of(groups)
         feature_level = max((level_of(GroupRecord.of(group)) for group in groups.values()), default=FIRST_LEVEL)
 
         def take_over() -> None:
-            before, self._groups = self._groups, groups
+            before, self._groups, self.tally = self._groups, groups, tally
             self.feature_level = max(self.feature_level, feature_level)
             for name in before.keys() | groups.keys():
                 # What was applied while we decoded was not compared.

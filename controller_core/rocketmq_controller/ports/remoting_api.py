@@ -162,8 +162,9 @@ class RemotingApi:
     def _get_next_broker_id(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
         return self._service.get_next_broker_id(decode_header(GetNextBrokerIdRequestHeader, request.ext_fields or {}))
 
-    def _apply_broker_id(self, request: RemotingCommand, _peer: server.Peer) -> Answer:
-        return self._service.apply_broker_id(decode_header(ApplyBrokerIdRequestHeader, request.ext_fields or {}))
+    def _apply_broker_id(self, request: RemotingCommand, peer: server.Peer) -> Answer:
+        header = decode_header(ApplyBrokerIdRequestHeader, request.ext_fields or {})
+        return self._service.apply_broker_id(header, peer.host)
 
 
 def _body(body_type: type[T], request: RemotingCommand) -> T:

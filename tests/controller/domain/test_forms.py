@@ -69,7 +69,7 @@ def test_snapshots_of_two_releases_are_equal_without_new_fields() -> None:
     record = GroupRecord.of(make_group())
     fields = msgspec.structs.astuple(record)
     encode = msgspec.msgpack.encode
-    assert encode(shortened(NewerRecord(*fields))) == encode(record)
+    assert encode(shortened(NewerRecord(*fields))) == encode(shortened(record))
     assert msgspec.msgpack.decode(encode(record), type=NewerRecord) == NewerRecord(*fields)
     assert level_of(NewerRecord(*fields)) == FIRST_LEVEL
     newer = msgspec.structs.replace(NewerRecord(*fields), notes=("x",))
@@ -160,6 +160,25 @@ def test_a_controller_alone_has_its_own_level() -> None:
 
 def test_groups_as_first_released_are_of_the_first_level() -> None:
     assert level_of(GroupRecord.of(BrokerGroup("C", NAME))) == FIRST_LEVEL
+    assert len(msgspec.msgpack.decode(msgspec.msgpack.encode(shortened(GroupRecord.of(make_group()))))) == 9
+
+
+def test_the_hosts_that_registered_are_in_the_state_of_every_member() -> None:
+    event = events.ApplyBrokerId(NAME, "C", "h:1", BrokerId(1), "h:1;1", "10.0.0.1")
+    assert level_of(event) == APPENDED_LEVEL
+    assert level_of(msgspec.structs.replace(event, host="")) == FIRST_LEVEL
+    machine = ControllerStateMachine()
+    machine.apply(1, event_codec.encode_events([event]))
+    again = ControllerStateMachine()
+    again.load(machine.capture()())()
+    group = again.groups[NAME]
+    assert (group.host, group.hosts) == ("10.0.0.1", {1: "10.0.0.1"})
+    for one in (machine, again):
+        assert one.feature_level == APPENDED_LEVEL
+        assert one.tally.groups.of_host == one.tally.members.of_host == {"10.0.0.1": 1}
+    again.apply(2, event_codec.encode_events([events.CleanBrokerData(NAME, None, SyncStateSetEpoch(0))]))
+    assert (again.groups[NAME].host, again.groups[NAME].hosts) == ("10.0.0.1", {})
+    assert (again.tally.groups.total, again.tally.members.total) == (1, 0)
 
 
 def test_changes_are_reported_when_another_state_takes_over() -> None:

@@ -15,6 +15,7 @@ from rocketmq_controller.domain.requests.registration import (
     get_next_broker_id,
     register_broker,
 )
+from rocketmq_controller.domain.room import MEMBERS_PER_GROUP, Room, Tally
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
@@ -178,13 +179,14 @@ def test_of_two_brokers_with_the_same_next_id_one_gets_it() -> None:
 
 def test_groups_are_bounded_and_known_ones_grow_on() -> None:
     """Anybody may ask for ids, and what has been given is remembered forever."""
-    full = apply_broker_id(None, apply_id(1), groups=10, max_groups=10)
+    full = apply_broker_id(None, apply_id(1), room=Room(groups=10, max_groups=10))
     assert (full.code, full.events) == (ResponseCode.SYSTEM_BUSY, ())
     assert full.remark is not None
     assert "maxBrokerGroups" in full.remark
-    assert apply_broker_id(None, apply_id(1), groups=9, max_groups=10).code == ResponseCode.SUCCESS
+    assert apply_broker_id(None, apply_id(1), room=Room(groups=9, max_groups=10)).code == ResponseCode.SUCCESS
     for group in (make_group(), tombstone()):
-        assert apply_broker_id(group, apply_id(4), groups=10, max_groups=10).code == ResponseCode.SUCCESS
+        room = Room(groups=10, max_groups=10)
+        assert apply_broker_id(group, apply_id(4), room=room).code == ResponseCode.SUCCESS
 
 
 def test_members_of_a_group_are_bounded() -> None:
@@ -194,6 +196,54 @@ def test_members_of_a_group_are_bounded() -> None:
     assert apply_broker_id(make_group(ids=ids), apply_id(MAX_REPLICAS)).code == ResponseCode.SUCCESS
     fewer = make_group(ids=ids[1:], in_sync=(2,), master=2)
     assert apply_broker_id(fewer, apply_id(MAX_REPLICAS + 1)).code == ResponseCode.SUCCESS
+
+
+def test_one_host_leaves_room_for_groups_to_others() -> None:
+    """Whoever registers names takes half, and then others get half of the rest, and so on."""
+    state: dict[str, BrokerGroup] = {}
+
+    def registered(host: str, name: str) -> bool:
+        room = Room.of(host, 100, Tally.of(state))
+        decision = apply_broker_id(None, apply_id(1, name=name), room=room, host=host)
+        if decision.code == ResponseCode.SUCCESS:
+            state[name] = settled(None, decision)
+        return decision.code == ResponseCode.SUCCESS
+
+    assert [registered("stranger", f"s{number}") for number in range(60)].count(True) == 50
+    assert [registered("10.0.0.1", f"h{number}") for number in range(60)].count(True) == 25
+    assert registered("10.0.0.2", "another")
+    assert not registered("stranger", "one-more")
+
+
+def test_one_host_leaves_places_in_a_group_to_others() -> None:
+    """A stranger that takes ids of a group would else keep its next replicas out."""
+    group = make_group()
+    for number in range(4, MAX_REPLICAS):
+        decision = apply_broker_id(group, apply_id(number), host="stranger")
+        if decision.code != ResponseCode.SUCCESS:
+            break
+        group = settled(group, decision)
+    assert decision.code == ResponseCode.SYSTEM_BUSY
+    assert "clean those that are gone" in (decision.remark or "")
+    assert len(group.replicas) == 3 + (MAX_REPLICAS - 3) // 2
+    next_id = group.next_broker_id
+    assert apply_broker_id(group, apply_id(next_id), host="10.0.0.4").code == ResponseCode.SUCCESS
+    cleaned = settled(group, clean_broker_data(group, clean("4"), StaticView()))
+    assert apply_broker_id(cleaned, apply_id(next_id), host="stranger").code == ResponseCode.SUCCESS
+
+
+def test_members_of_all_groups_are_bounded_by_host_too() -> None:
+    """The groups of one host's share with the most members that each may have would fill a controller's memory."""
+    most = 1000 * MEMBERS_PER_GROUP
+    share = Room(max_groups=1000, members=most // 2, members_of_host=most // 2)
+    for group, broker_id in ((None, 1), (make_group(), 4)):
+        decision = apply_broker_id(group, apply_id(broker_id), room=share)
+        assert (decision.code, decision.events) == (ResponseCode.SYSTEM_BUSY, ())
+        assert "maxBrokerGroups" in (decision.remark or "")
+        others = replace(share, members_of_host=0)
+        assert apply_broker_id(group, apply_id(broker_id), room=others).code == ResponseCode.SUCCESS
+    few = Room(max_groups=1, members=50, members_of_host=50)
+    assert apply_broker_id(None, apply_id(1), room=few).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ Differs from 5.3.3:
   member of the group that has its brokerName. After the cleaning of a whole set the next broker brings the cluster.
 - Names, check codes and addresses with a `#` are refused (2005): brokers keep their identity as text split at it.
 - An id without a successor in 64 bits is refused (2014).
-- Groups (maxBrokerGroups) and their members are bounded (2): requests for an id are not authenticated, and an id
-  is given forever.
+- Groups (maxBrokerGroups) and their members are bounded (2), and one host gets at most as much of each as it leaves
+  to others (`room`): requests for an id are not authenticated, and an id is given forever.
 - A master that registers has been restarted unless the request comes over the connection of its heartbeats: its role
   is declared vacant and the answer names no master, so the broker asks for an election and gets a new epoch. Java
   answers it with its own old epoch if its entry has not run out yet, and the restarted broker then begins that epoch
@@ -33,6 +33,7 @@ from rocketmq_controller.domain.model import (
     presumed_alive,
 )
 from rocketmq_controller.domain.requests.identity import foreign_cluster
+from rocketmq_controller.domain.room import Room
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
@@ -43,6 +44,7 @@ from rocketmq_formats.remoting.controller import (
     RegisterBrokerToControllerResponseHeader,
     SyncStateSet,
 )
+from rocketmq_formats.shares import why_not
 
 MAX_REPLICAS = 100
 """Members of one group at the same time: requests take time that grows with them."""
@@ -68,11 +70,16 @@ def get_next_broker_id(group: BrokerGroup | None, request: GetNextBrokerIdReques
 
 
 def apply_broker_id(
-    group: BrokerGroup | None, request: ApplyBrokerIdRequestHeader, *, groups: int = 0, max_groups: int = 1
+    group: BrokerGroup | None,
+    request: ApplyBrokerIdRequestHeader,
+    *,
+    room: Room = Room(),  # noqa: B008 - frozen
+    host: str = "",
 ) -> Decision:
     """Codes: 0 (also for a repeated request with the same check code), 2005, 2014; 2 if there are too many already.
 
-    `groups`: how many there are, cleaned ones included: those remember which ids were given.
+    `room`: cleaned groups take some of it, as they remember which ids were given. `host`: where the request came from,
+    "" if it is unknown or cannot be recorded.
     """
     header = ApplyBrokerIdResponseHeader(cluster_name=request.cluster_name, broker_name=request.broker_name)
     address = request.register_check_code.partition(";")[0]
@@ -101,15 +108,11 @@ def apply_broker_id(
         if broker_id != group.next_broker_id or broker_id >= MAX_BROKER_ID:
             remark = f"Fail to apply brokerId: {broker_id} in broker-set: {request.broker_name}"
             return Decision(ResponseCode.CONTROLLER_BROKER_ID_INVALID, remark, header)
-    if (group is None and groups >= max_groups) or (group is not None and len(group.replicas) >= MAX_REPLICAS):
-        remark = (
-            f"there are {groups} broker groups already, cleaned ones included: raise maxBrokerGroups to allow more"
-            if group is None
-            else f"Broker-set: {request.broker_name} has {MAX_REPLICAS} replicas already: clean those that are gone"
-        )
+    remark = _no_room(group, room, host)
+    if remark is not None:
         return Decision(ResponseCode.SYSTEM_BUSY, remark, header)
     event = events.ApplyBrokerId(
-        request.broker_name, request.cluster_name, address, broker_id, request.register_check_code
+        request.broker_name, request.cluster_name, address, broker_id, request.register_check_code, host
     )
     return Decision(ResponseCode.SUCCESS, None, header, None, (event,))
 
@@ -172,6 +175,21 @@ def still_connected(request: RegisterBrokerToControllerRequestHeader) -> Decisio
         " try again when that one is closed or silent"
     )
     return Decision(ResponseCode.SYSTEM_BUSY, remark, header)
+
+
+def _no_room(group: BrokerGroup | None, room: Room, host: str) -> str | None:
+    """Why no broker of `host` may become a member of the group; None if one may."""
+    if group is None:
+        reason = why_not(room.max_groups, "broker groups", total=room.groups, of_host=room.groups_of_host)
+        if reason is not None:
+            return f"{reason}; cleaned groups count too: raise maxBrokerGroups to allow more"
+    else:
+        of_host = sum(group.hosts.get(member) == host for member in group.replicas)
+        reason = why_not(MAX_REPLICAS, "replicas", total=len(group.replicas), of_host=of_host)
+        if reason is not None:
+            return f"Broker-set: {group.broker_name}: {reason}; clean those that are gone"
+    reason = why_not(room.max_members, "replicas of all groups", total=room.members, of_host=room.members_of_host)
+    return None if reason is None else f"{reason}; clean those that are gone, or raise maxBrokerGroups"
 
 
 def _former_ids(group: BrokerGroup, broker_id: BrokerId, address: str) -> str | None:
