@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_operator.controllers.quorum_registry import QuorumRegistry
 from rocketmq_operator.controllers.quorums import Quorum
 from rocketmq_operator.controllers.sidecars import Sidecars
@@ -29,6 +29,7 @@ from rocketmq_operator.domain.observed import (
 )
 from rocketmq_operator.domain.plan.groups.acting import may_act
 from rocketmq_operator.domain.plan.groups.without_controllers import view_of_sidecars
+from rocketmq_operator.kubernetes.broker_names import GroupName
 from rocketmq_operator.kubernetes.cache import Cache, Key
 from rocketmq_operator.kubernetes.ledger import Ledger
 from rocketmq_operator.kubernetes.secrets import Secrets
@@ -103,6 +104,7 @@ class Observer:
             ),
             secret_checked=self._ledger.is_checked(f"secret {group.metadata.uid}"),
             verified_since=self._verified_since(group),
+            name_holder=self._name_holder(group),
         )
 
     async def cluster(self, cluster: ControllerCluster) -> ObservedCluster:
@@ -161,6 +163,10 @@ class Observer:
     def _verified_since(self, group: BrokerGroup) -> float | None:
         entry = self._cache.get(Key("CronJob", group.namespace, names.verification(group.name)))
         return entry.value.created if entry is not None and isinstance(entry.value, CronJob) else None
+
+    def _name_holder(self, group: BrokerGroup) -> str | None:
+        holder = self._cache.broker_names.holder(GroupName(group.namespace, group.name))
+        return None if holder is None else str(holder)
 
     def _controller_addr(self, group: BrokerGroup) -> str | None:
         if group.controller is None:

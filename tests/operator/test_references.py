@@ -54,6 +54,20 @@ async def test_a_name_server_that_does_not_exist_and_then_does(model: Whole) -> 
     await model.settle()
 
 
+async def test_a_broker_name_that_another_group_has(model: Whole) -> None:
+    """To the controllers the two would be one group."""
+    other = made("BrokerGroup", replicas=2, brokerName="g", controllerRef={"name": "c"}, nameServerRef={"name": "n"})
+    created = {"name": "h", "creationTimestamp": "2100-01-01T00:00:00Z"}
+    model.server.put({**other, "metadata": {**other["metadata"], **created}})
+    while model.server.news:
+        model.deliver()
+    await model.reconcile(Key("BrokerGroup", "ns", "h"))
+    conditions = model.server.objects[("BrokerGroup", "ns", "h")]["status"]["conditions"]
+    assert find(conditions, "Degraded")["reason"] == "BrokerNameTaken"
+    assert ("StatefulSet", "ns", "h") not in model.server.objects
+    await model.settle()
+
+
 async def test_a_resource_of_another_kind(model: Whole) -> None:
     model.edit("BrokerGroup", nameServerRef={"name": "c"})
     message = "NameServer ns/c does not exist, only a ControllerCluster of that name"

@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from rocketmq_api.channels import ApiError, ClientTls
+from rocketmq_api.channels import ApiError
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.controllers import ControllersClient
 from rocketmq_api.group_view import GroupView, QuorumView
 from rocketmq_runtime import background

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from rocketmq_api.channels import ApiError, ClientTls
+from rocketmq_api.channels import ApiError
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.replica_view import NewMaster, ReplicaView
 from rocketmq_api.sidecars import TIMEOUT, SidecarClient
 from rocketmq_operator.domain.observed import Pod, SidecarState

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_operator.kubernetes.kube import Kube, KubeError
 from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.controller_cluster import ControllerCluster

@@ -156,6 +156,8 @@ class ObservedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """This process has read or created the replication secret."""
     verified_since: float | None = None
     """When its CronJob was created, in seconds since 1970; None without a CronJob."""
+    name_holder: str | None = None
+    """The older BrokerGroup that has the brokerName at the same controllers."""
 
 
 class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):

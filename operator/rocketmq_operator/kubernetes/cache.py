@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rocketmq_operator.kubernetes.broker_names import BrokerNames, GroupName
 from rocketmq_operator.kubernetes.parse import Value, essence, value_of
 from rocketmq_resources import names
 from rocketmq_resources.decoding import Json
@@ -58,6 +59,7 @@ class Cache:
         self._children: dict[Key, set[Key]] = {}
         self._revisions: dict[Key, int] = {}
         self._changed = changed
+        self.broker_names = BrokerNames()
         self._ended: OrderedDict[str, int] = OrderedDict()
         """By uid of a deleted object: the version that was its last; the oldest deletions first."""
 
@@ -78,6 +80,8 @@ class Cache:
         if old is not None and old.owner is not None and old.owner != owner:
             self._unlink(key, old)
         self._entries[key] = entry
+        if key.kind == "BrokerGroup":
+            self.broker_names.note(GroupName(key.namespace, key.name), body)
         if owner is not None:
             if owner != key:
                 self._children.setdefault(owner, set()).add(key)
@@ -90,6 +94,8 @@ class Cache:
         if entry is None or (uid is not None and entry.uid != uid):
             return
         del self._entries[key]
+        if key.kind == "BrokerGroup":
+            self.broker_names.note(GroupName(key.namespace, key.name), None)
         self._unlink(key, entry)
         if entry.owner is not None:
             self._notify(entry.owner)

@@ -50,6 +50,10 @@ def _forget(state: GroupState, waited: float, actions: tuple[Action, ...]) -> St
     controllers = state.observed.controllers
     if not state.group.fails_over:
         return Step(actions=(*actions, SetFinalizer(present=False)), busy=True)
+    holder = state.observed.name_holder
+    if holder is not None:
+        message = f"The controllers' record of {state.group.broker_name} is that of {holder}, and stays"
+        return Step(actions=(*actions, SetFinalizer(present=False, message=message)), busy=True)
     if (
         state.reachable
         and state.view is not None

@@ -6,6 +6,7 @@ from rocketmq_operator.domain.actions import HandOver
 from rocketmq_operator.domain.observed import ObservedGroup
 from rocketmq_operator.domain.plan.config_size import config_too_large
 from rocketmq_operator.domain.plan.groups.acting import ask_again, not_shown
+from rocketmq_operator.domain.plan.groups.broker_name import name_taken
 from rocketmq_operator.domain.plan.groups.conditions import Outlook
 from rocketmq_operator.domain.plan.groups.deletion import delete, keep_finalizer
 from rocketmq_operator.domain.plan.groups.fencing import ask_master, fence
@@ -32,6 +33,9 @@ def plan_group(observed: ObservedGroup, settings: PlanSettings, now: float, memo
         return _plan(state, step, now)
     if group.spec.paused:
         return _plan(state, combine((ask_master(state), ask_again(state))), now)
+    taken = name_taken(state)
+    if taken.blocked is not None:
+        return _plan(state, taken, now)
     scaled = scale(state)
     make = group_objects if memory is None else memory.group_objects
     objects, removals = make(state, settings.images, settings.access, scaled.replicas)
