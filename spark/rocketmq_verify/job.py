@@ -21,6 +21,7 @@ from rocketmq_verify.alignment import spans
 from rocketmq_verify.domain.findings import Finding, Severity
 from rocketmq_verify.domain.inquiry.compare import Tally
 from rocketmq_verify.domain.inquiry.inquiry import inquire, still_true
+from rocketmq_verify.domain.inquiry.names import named
 from rocketmq_verify.domain.inquiry.narrow import drive
 from rocketmq_verify.domain.inquiry.unsettled import lasting, reported_places, unsettled
 from rocketmq_verify.domain.inquiry.watermarks import Watermarks, advanced, ages, anchored, fresh, still_anchored
@@ -287,11 +288,15 @@ class _Job:
             checked = self._timed(
                 "structure", lambda: checks.check_structure(scanner, witnesses, work, second, known=known)
             )
+            checked = msgspec.structs.replace(checked, findings=self._named(checked.findings, second))
         if request.queues:
             self._progress.phase("checking consume queues")
             queues = self._timed("queues", lambda: checks.check_queues(scanner, witnesses, work, second, known=known))
             checked = checked.plus(queues)
         return checked
+
+    def _named(self, findings: Sequence[Finding], seen: Lineage) -> tuple[Finding, ...]:
+        return drive(named(findings, seen), self._replicas.answer)
 
     def _marks(
         self,
@@ -341,7 +346,8 @@ class _Job:
         known = () if marks is None else ages(marks, before, last, now_ms=now_ms)
         old = late(known, last, now_ms=now_ms, promise_ms=promise_ms)
         too_old = [age.extent for age in overdue(known, now_ms=now_ms, promise_ms=promise_ms)]
-        findings = findings_in_order((*last.findings, *standing, *lost, *([] if old is None else [old])))
+        ends = self._named(last.findings, last)
+        findings = findings_in_order((*ends, *standing, *lost, *([] if old is None else [old])))
         result = verdict(
             before,
             last,

@@ -23,6 +23,7 @@ from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.compare import ChunkResult, Groups, Rest, Tally, grouped
 from rocketmq_verify.domain.inquiry.ends import damage_at, early_ends
 from rocketmq_verify.domain.inquiry.judge import is_counted, judge
+from rocketmq_verify.domain.inquiry.names import message
 from rocketmq_verify.domain.inquiry.narrow import Requests, Suspect, first_difference, narrow
 from rocketmq_verify.domain.inquiry.tables import wrong_tables
 from rocketmq_verify.domain.inquiry.tails import find_tails
@@ -260,17 +261,11 @@ def _where(found: Found, name: RecordName | None, names: Mapping[ReplicaName, Re
         return f"what is at {offset}, {found.extent.length} bytes that no copy has as a whole record,"
     told: dict[str, list[ReplicaName]] = {}
     for replica, one in sorted(names.items()):
-        told.setdefault(_message(one), []).append(replica)
+        told.setdefault(message(one), []).append(replica)
     if len(told) > 1:
         each = " or ".join(f"{what} (in {_and(who)})" for what, who in told.items())
         return f"{each}, at {offset},"
-    return f"{_message(name)} at {offset}"
-
-
-def _message(name: RecordName) -> str:
-    number = "a message" if name.queue_offset is None else f"message {name.queue_offset}"
-    topic = "a topic without a valid name" if name.topic is None else name.topic
-    return f"{number} of queue {'?' if name.queue_id is None else name.queue_id} of {topic}"
+    return f"{message(name)} at {offset}"
 
 
 def _more(lineage: Lineage, findings: Sequence[Finding], left: Mapping[Groups, Rest]) -> Finding:
