@@ -53,8 +53,8 @@ log = structlog.get_logger(__name__)
 
 LOCAL_BYTES: Final = 4 << 30
 """Of the log: up to this, a run takes less time than Spark's start."""
-FIRST_SHARE: Final = 1 / 3
-"""Of the run's time, for the first leg: its checks take as long as its digests, and more."""
+FIRST_SHARE: Final = 1 / 2
+"""Of the run's time, for the first leg at a limited rate: what it has read is kept before the time is up."""
 SHOWN_RUNS: Final = 60
 """Earlier runs in a report."""
 
@@ -174,7 +174,8 @@ class _Job:
         if rate := self._request.options.bytes_per_second:
             left = self._left_seconds()
             seconds = LEG_SECONDS if left is None else min(LEG_SECONDS, max(left, 0.0) * FIRST_SHARE)
-            size = max(min(size, int(rate * seconds)), 1)
+            passes = 1 + self._request.structure + self._request.queues  # each reads the leg once
+            size = max(min(size, int(rate * seconds / passes)), 1)
         done: tuple[Extent, ...] = ()
         while True:
             leg, pieces = next_leg(pieces, size, first.segment_size)
@@ -335,6 +336,7 @@ class _Job:
         unread: tuple[Extent, ...] = (),
     ) -> Run:
         """`unread`: what no run has read yet, because the time was up."""
+        ends = self._named(last.findings, last)
         request, failed = self._request, self._replicas.failed
         lost = [unreachable(name, why) for name, why in sorted(failed.items())]
         lost += [
@@ -346,7 +348,6 @@ class _Job:
         known = () if marks is None else ages(marks, before, last, now_ms=now_ms)
         old = late(known, last, now_ms=now_ms, promise_ms=promise_ms)
         too_old = [age.extent for age in overdue(known, now_ms=now_ms, promise_ms=promise_ms)]
-        ends = self._named(last.findings, last)
         findings = findings_in_order((*ends, *standing, *lost, *([] if old is None else [old])))
         result = verdict(
             before,

@@ -273,10 +273,14 @@ def test_a_run_whose_time_is_up_is_continued(tmp_path: Path) -> None:
     assert (rest.verdict.aligned_up_to, rest.verdict.compared_bytes) == (whole.master.confirm, done.later_bytes)
 
 
-@pytest.mark.parametrize(("budget", "most"), [(0.0, 12_000_000), (30.0, 1_000_000)])
+@pytest.mark.parametrize(
+    ("budget", "checks", "most"),
+    [(0.0, True, 4_000_000), (0.0, False, 12_000_000), (30.0, True, 500_000), (30.0, False, 1_500_000)],
+)
 def test_the_first_leg_takes_a_part_of_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: float, checks: bool, most: int
 ) -> None:
+    """Of two minutes or of half of the run's time; digests, structure and queues each read at the rate."""
     sizes: list[int] = []
 
     def noted(pieces: Sequence[Extent], size: int, segment_size: int) -> tuple[tuple[Extent, ...], tuple[Extent, ...]]:
@@ -285,7 +289,8 @@ def test_the_first_leg_takes_a_part_of_the_time(
 
     monkeypatch.setattr(job, "next_leg", noted)
     places = save_all(Group().fill(5), tmp_path)
-    local(places, clock=lambda: 0.0, time_budget=budget, options=SourceOptions(bytes_per_second=100_000))
+    options = SourceOptions(bytes_per_second=100_000)
+    local(places, clock=lambda: 0.0, time_budget=budget, options=options, structure=checks, queues=checks)
     assert sizes == [most]
 
 

@@ -7,6 +7,7 @@ Spark had repeated the other tasks.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -19,6 +20,7 @@ from rocketmq_formats.soundness.queue_states import QueueState
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.queues import QueueResult, check_queues
+from rocketmq_verify.sources.replicas import in_parallel
 from rocketmq_verify.sources.sidecar_source import SidecarSource
 from rocketmq_verify.sources.source import SIDECAR, GoneError, Source, SourceError
 from rocketmq_verify.sources.work import QUEUE_EXTENT, Content, Task, Work
@@ -188,12 +190,16 @@ def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
             for start in range(whole.start, whole.end, QUEUE_EXTENT):
                 extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
                 others: dict[str, Sequence[QueueState]] = {}
-                for name, sidecar in list(remote.items()):
-                    try:
-                        others[name] = _remote_queues(sidecar, extent, task.work)
-                    except SourceError as error:
+                # each reads its own log, at the limited rate
+                calls = {name: partial(_remote_queues, sidecar, extent, task.work) for name, sidecar in remote.items()}
+                for name, found in in_parallel(calls).items():
+                    if isinstance(found, SourceError):
                         del remote[name]
-                        yield _error(schema, name, error)
+                        yield _error(schema, name, found)
+                    elif isinstance(found, BaseException):
+                        raise found
+                    else:
+                        others[name] = found
                 until = task.zone.extent.end
                 pieces = source.stream(Extent(extent.start, until)) if here else ()
                 records = rows.pieces_batches(pieces, extent, until, size)

@@ -1,5 +1,6 @@
 """What a task of Spark does, without Spark."""
 
+import threading
 from pathlib import Path
 
 import msgspec
@@ -8,12 +9,17 @@ import pytest
 
 from rocketmq_formats.soundness import rows as record_rows
 from rocketmq_formats.soundness.places import Extent
+from rocketmq_formats.soundness.queue_states import QueueState
+from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure, join
+from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import lineage
+from rocketmq_verify.engine import batches
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sources import file_source
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.source import SourceOptions
+from rocketmq_verify.sources.sidecar_source import SidecarSource
+from rocketmq_verify.sources.source import SourceError, SourceOptions
 from rocketmq_verify.sources.work import Content, Place, Work, everything, tasks
 from tests.verify.history.stores import QUEUE, TOPIC, save_all
 from tests.verify.planted.faults import CHUNK, SEGMENT, Group
@@ -76,6 +82,27 @@ def test_queues_of_all_replicas(group: Group, places: tuple[Place, ...]) -> None
     rows = table(places[:1], Content.QUEUES, work(places)).to_pylist()
     confirmed = len([message for message in group.messages if message.end <= group.master.confirm])
     assert [(row["replica"], row["units"], row["faults"]) for row in rows] == [(name, confirmed, 0) for name in "abc"]
+
+
+def test_sidecars_check_their_queues_at_the_same_time(
+    places: tuple[Place, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads its log at the limited rate; one of them fails."""
+    together = threading.Barrier(len(places), timeout=60)
+
+    def checked(sidecar: SidecarSource, extent: Extent, _: Work) -> tuple[QueueState, ...]:
+        together.wait()
+        if sidecar.name == "b":
+            raise SourceError(sidecar.name, "gone")
+        check = QueueCheck(units=extent.length, lag=0)
+        return (QueueState(topic=TOPIC, queue_id=QUEUE, check=check, dispatched=1),)
+
+    monkeypatch.setattr(batches, "_remote_queues", checked)
+    remote = tuple(Place(ReplicaName(place.name), "sidecar:127.0.0.1:1") for place in places)
+    of = msgspec.structs.replace(work(places), queues_of=remote)
+    rows = table(places[:1], Content.QUEUES, of).to_pylist()
+    assert [row["error"] for row in rows if row["error"]] == ["gone"]
+    assert {row["replica"] for row in rows if row["units"]} == {"a", "c"}
 
 
 def test_queues_are_checked_up_to_the_record_in_which_a_log_ends(

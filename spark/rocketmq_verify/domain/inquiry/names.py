@@ -73,6 +73,7 @@ def _at(offset: int, replicas: Sequence[ReplicaName], lineage: Lineage) -> Reque
     size = lineage.segment_size
     for replica in replicas:
         end = offset - offset % size + size
+        data, name = b"", None
         for reach in (NEAR, FAR):
             window = yield from read_window(Extent(offset, min(offset + reach, end)), (replica,), lineage)
             data = window.copies.get(replica, b"")
