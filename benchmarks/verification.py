@@ -68,7 +68,7 @@ _READER = """
 import sys, threading
 from itertools import cycle, islice
 from rocketmq_verify.domain.model import Chunk, ReplicaName
-from rocketmq_verify.sources.source import open_source
+from rocketmq_verify.sources.open_source import open_source
 PIECE = 1 << 20
 sources = [open_source(ReplicaName(n), "sidecar:" + a) for n, _, a in (s.partition("=") for s in sys.argv[1:])]
 whole = min(source.describe().confirm_offset for source in sources) // PIECE
