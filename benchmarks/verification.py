@@ -31,7 +31,7 @@ from rocketmq_verify import job
 from rocketmq_verify.domain.model import Chunk, ReplicaName
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine, SessionOptions
-from rocketmq_verify.history.rows import Group
+from rocketmq_verify.history.runs import Group
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.open_source import open_source

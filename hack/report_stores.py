@@ -25,7 +25,7 @@ from rocketmq_runtime.remoting.client import RemotingError
 from rocketmq_verify import job
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.engine.session import Engine, SessionOptions
-from rocketmq_verify.history.rows import Group
+from rocketmq_verify.history.runs import Group
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.report.html_report import page
 from rocketmq_verify.run import Request, Run

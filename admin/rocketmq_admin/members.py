@@ -10,7 +10,8 @@ from typing import Final
 
 from rocketmq_admin.errors import AdminError, ClusterRefusedError, UnreachableError
 from rocketmq_api import channels
-from rocketmq_api.channels import AbortedError, ApiError, ClientTls, NoAnswerError
+from rocketmq_api.channels import AbortedError, ApiError, NoAnswerError
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.controllers import ControllersClient
 from rocketmq_api.group_view import MemberView, QuorumView
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rocketmq_admin.errors import WrongUsageError
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_formats.addresses import parse_addresses as parse_list
 
 

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import grpc
-import msgspec
 from grpc import aio
+
+from rocketmq_api.client_tls import ClientTls
 
 OLDER = "this process does not know this call: it is of an earlier release, upgrade it, or does not offer that"
 """Instead of gRPC's `Method not found!`."""
@@ -80,18 +81,6 @@ _REFUSED = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
-
-
-class ClientTls(msgspec.Struct, frozen=True, kw_only=True):
-    """Files (PEM) for mutual TLS; read when a channel is opened."""
-
-    cert_file: str
-    key_file: str
-    """Without a passphrase."""
-    ca_file: str
-    """The authority of the servers' certificates."""
-    server_name: str = ""
-    """Name in the server's certificate, if it is not the host of the address (port-forward); empty: the host."""
 
 
 def open_channel(address: str, tls: ClientTls | None) -> aio.Channel:

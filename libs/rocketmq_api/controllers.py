@@ -16,13 +16,13 @@ from rocketmq_api.channels import (
     AbortedError,
     ApiError,
     Client,
-    ClientTls,
     NoAnswerError,
     RefusedError,
     call,
     open_channel,
     typed_errors,
 )
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.controller_admin_pb2_grpc import ControllerAdminStub
 from rocketmq_api.group_view import GroupChange, GroupView, Liveness, MemberView, QuorumView, ReplicaStanding
 

@@ -14,13 +14,13 @@ import msgspec
 from rocketmq_api import log_reader_pb2 as pb
 from rocketmq_api.channels import (
     ApiError,
-    ClientTls,
     SidecarChannel,
     blocking_errors,
     call,
     open_blocking_channel,
     typed_errors,
 )
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.log_reader_pb2_grpc import LogReaderStub
 from rocketmq_api.log_view import DIGEST_SIZE, MAX_CHECK, MAX_SEGMENTS, LogView, SegmentRun
 

@@ -1,7 +1,8 @@
 """Calls to one replica's sidecar (sidecar_admin.proto). Used by the operator and the kubectl plugin."""
 
 from rocketmq_api import sidecar_admin_pb2 as pb
-from rocketmq_api.channels import ClientTls, SidecarChannel, call
+from rocketmq_api.channels import SidecarChannel, call
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, ReplicaView
 from rocketmq_api.sidecar_admin_pb2_grpc import SidecarAdminStub
 

@@ -80,7 +80,7 @@ def verify(options: Options) -> "Run":
     from rocketmq_verify.domain.planning.identities import StrangersError  # noqa: PLC0415
     from rocketmq_verify.domain.planning.lineage import SegmentSizeError  # noqa: PLC0415
     from rocketmq_verify.engine.session import Engine, SessionError  # noqa: PLC0415
-    from rocketmq_verify.history.store import HistoryError  # noqa: PLC0415
+    from rocketmq_verify.history.folders import HistoryError  # noqa: PLC0415
     from rocketmq_verify.progress import NoProgress, Watched  # noqa: PLC0415
 
     request = request_of(options)

@@ -10,7 +10,7 @@ Digests and checks are the work of a `Scanner`: Spark's, or for a small log one 
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import structlog
@@ -38,15 +38,17 @@ from rocketmq_verify.domain.verdict import verdict
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Scanner
 from rocketmq_verify.engine.session import Engine
-from rocketmq_verify.history.folders import Folder
-from rocketmq_verify.history.rows import Figures, RunSummary
-from rocketmq_verify.history.store import HistoryError, HistoryStore, new_run_id
+from rocketmq_verify.history.folders import Folder, HistoryError
+from rocketmq_verify.history.runs import Figures, RunSummary, new_run_id
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.run import Checked, EngineKind, Request, Run, Timings
 from rocketmq_verify.sizes import format_bytes
 from rocketmq_verify.sources.replicas import DIGEST_COST, Replicas
 from rocketmq_verify.sources.same_store import store_of
 from rocketmq_verify.sources.work import Work
+
+if TYPE_CHECKING:
+    from rocketmq_verify.history.store import HistoryStore
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -112,7 +114,7 @@ class _Job:
         self._lasting: tuple[Extent, ...] = ()
         self._store: HistoryStore | None = None
         if request.history_path:
-            self._store = HistoryStore(request.history_path, now_ms=now_ms, hadoop=self._hadoop)
+            self._store = self._history(request.history_path)
 
     def run(self) -> Run:
         request, replicas = self._request, self._replicas
@@ -426,6 +428,11 @@ class _Job:
             warm_up=self._engine.warm_seconds,
             **{name: self._seconds.get(name, 0.0) for name in names},
         )
+
+    def _history(self, path: str) -> "HistoryStore":
+        from rocketmq_verify.history.store import HistoryStore  # noqa: PLC0415 - imports Arrow
+
+        return HistoryStore(path, now_ms=self._now_ms, hadoop=self._hadoop)
 
     def _hadoop(self, uri: str) -> Folder:
         self._engine.start()  # a run that has nothing to compare is kept too

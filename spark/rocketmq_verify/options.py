@@ -1,15 +1,14 @@
 """The options of `rocketmq-verify` over the environment over the configuration file. For `cli`."""
 
+import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
-import typer
-from typer.exceptions import TyperException
 
 from rocketmq_runtime.config.settings import build_settings, from_environment, read_properties_file
 from rocketmq_runtime.version import __version__
@@ -33,6 +32,11 @@ _EXAMPLES: Final = (
     "Exit codes: 0 aligned, 1 mismatch, 2 usage, 3 not verified, 130 interrupted.",
     "Every configuration key may also come from the environment: ROCKETMQ_<KEY>.",
 )
+_YES: Final[dict[str, Any]] = {"action": "store_const", "const": True}
+_YES_OR_NO: Final[dict[str, Any]] = {"action": argparse.BooleanOptionalAction}
+"""Of options whose key decides when they are not there."""
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class WrongUsageError(ValueError):
@@ -47,7 +51,7 @@ class OutputFormat(StrEnum):
 
 
 class EngineOption(StrEnum):
-    """See `run.EngineKind`, whose module imports Arrow."""
+    """See `run.EngineKind`, whose module imports the whole domain: --help need not wait for it."""
 
     AUTO = "auto"
     LOCAL = "local"
@@ -68,7 +72,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
-app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+class _Parser(argparse.ArgumentParser):
+    """Wrong arguments are one line for the caller to print."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUsageError(f"{message} (see {PROGRAM} --help)")
 
 
 def parse(arguments: Sequence[str] | None) -> Options | None:
@@ -77,132 +85,97 @@ def parse(arguments: Sequence[str] | None) -> Options | None:
     Raises:
         SettingsError, SpecError, ValueError: wrong configuration or options; the text says which.
     """
-    command = typer.main.get_command(app)
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _parser()
     try:
-        options = command.main(given, prog_name=PROGRAM, standalone_mode=False)
-    except TyperException as error:
-        raise WrongUsageError(f"{error.format_message()} (see {PROGRAM} --help)") from error
-    return options if isinstance(options, Options) else None
+        given, unknown = parser.parse_known_args(arguments)
+    except SystemExit:  # --help and --version have printed what they print
+        return None
+    if unknown:
+        what = "No such option" if unknown[0].startswith("-") else "Unexpected argument"
+        parser.error(f"{what}: {unknown[0]}")
+    return _read(given)
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
-    if wanted:
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Prove that the replicas of a RocketMQ broker group have equal commit logs, or name what differs.",
+        epilog="\n\n".join(_EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--replica", action="append", default=[], metavar="NAME=DIR", help="A replica's storePathRootDir; repeat.")
+    add("--sidecar", action="append", default=[], metavar="NAME=HOST:PORT", help="A replica by its sidecar; repeat.")
+    add("--group", dest="brokerName", metavar="NAME", help="The brokers' brokerName: selects the history.")
+    size = f"Bytes that share a digest, {CHUNK_SIZE_FORM} ({CHUNK_SIZE})."
+    add("--chunk-size", dest="chunkSize", metavar="SIZE", help=size)
+    add("--full", **_YES, help="Read everything, also what was compared before.")
+    again = f"Every byte is read again within this time, oldest first ({REREAD_DAYS})."
+    add("--reread-days", dest="rereadDays", metavar="DAYS", help=again)
+    budget = "End after this time; the next run continues. Needs --history."
+    add("--time-budget", dest="timeBudgetSeconds", metavar="SECONDS", help=budget)
+    add("--history", dest="historyPath", metavar="PATH", help="Directory or URI for results and watermarks.")
+    rate = "Bytes per second read of each replica, for example 200Mi."
+    add("--rate", dest="rateLimit", metavar="SIZE", help=rate)
+    add("--structure", **_YES_OR_NO, help="Check the structure of records (yes).")
+    add("--queues", **_YES_OR_NO, help="Check consume queues (yes).")
+    add("--allow-unreachable", dest="allowUnreachable", **_YES, help="Two readable replicas are enough.")
+    form = _choice(OutputFormat)
+    add("-o", "--output", type=form, default=OutputFormat.TEXT, metavar=_all(OutputFormat), help="Form of the result.")
+    add("--plan", action="store_true", help="Print how to repair what was found; no step is ever taken.")
+    add("--report", dest="reportFile", metavar="FILE", help="Write an HTML report.")
+    engine = "local: without Spark; auto: Spark only for large logs, or if it is configured."
+    add("--engine", type=_choice(EngineOption), metavar=_all(EngineOption), help=engine)
+    add("--master", dest="sparkMaster", metavar="URL", help="Where Spark runs, as for spark-submit (local[*]).")
+    certificate = "Certificate (PEM) for sidecars with mutual TLS; needs the next two."
+    add("--tls-cert", dest="tlsCertFile", metavar="FILE", help=certificate)
+    add("--tls-key", dest="tlsKeyFile", metavar="FILE", help="Key of --tls-cert.")
+    add("--tls-ca", dest="tlsCaFile", metavar="FILE", help="CA that signs the sidecars' certificates.")
+    add("-c", "--config", type=Path, metavar="FILE", help="Configuration in Java properties form.")
+    add("-p", "--print-config", action="store_true", help="Print every key with its value and exit.")
+    add("-q", "--quiet", action="store_true", help="No progress on standard error.")
+    add("-v", "--verbose", action="store_true", help="Spark's output on standard error, and errors with their traces.")
+    add("--version", action="version", version=f"{PROGRAM} {__version__}", help="Print the version.")
+    return parser
 
 
-@app.command(epilog="\n\n".join(_EXAMPLES))
-def _read(
-    *,
-    replica: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=DIR", help="A replica's storePathRootDir; repeat.")
-    ] = None,
-    sidecar: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=HOST:PORT", help="A replica by its sidecar; repeat.")
-    ] = None,
-    group: Annotated[str | None, typer.Option(metavar="NAME", help="The brokers' brokerName: selects the history.")] = (
-        None
-    ),
-    chunk_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help=f"Bytes that share a digest, {CHUNK_SIZE_FORM} ({CHUNK_SIZE})."),
-    ] = None,
-    full: Annotated[bool | None, typer.Option("--full", help="Read everything, also what was compared before.")] = None,
-    reread_days: Annotated[
-        str | None,
-        typer.Option(metavar="DAYS", help=f"Every byte is read again within this time, oldest first ({REREAD_DAYS})."),
-    ] = None,
-    time_budget: Annotated[
-        str | None,
-        typer.Option(metavar="SECONDS", help="End after this time; the next run continues. Needs --history."),
-    ] = None,
-    history: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Directory or URI for results and watermarks.")
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Bytes per second read of each replica, for example 200Mi.")
-    ] = None,
-    structure: Annotated[
-        bool | None, typer.Option("--structure/--no-structure", help="Check the structure of records (yes).")
-    ] = None,
-    queues: Annotated[bool | None, typer.Option("--queues/--no-queues", help="Check consume queues (yes).")] = None,
-    allow_unreachable: Annotated[
-        bool | None, typer.Option("--allow-unreachable", help="Two readable replicas are enough.")
-    ] = None,
-    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="Form of the result.")] = OutputFormat.TEXT,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print how to repair what was found; no step is ever taken.")
-    ] = False,
-    report: Annotated[str | None, typer.Option(metavar="FILE", help="Write an HTML report.")] = None,
-    engine: Annotated[
-        EngineOption | None,
-        typer.Option(help="local: without Spark; auto: Spark only for large logs, or if it is configured."),
-    ] = None,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where Spark runs, as for spark-submit (local[*]).")
-    ] = None,
-    tls_cert: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Certificate (PEM) for sidecars with mutual TLS; needs the next two."),
-    ] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Key of --tls-cert.")] = None,
-    tls_ca: Annotated[
-        str | None, typer.Option(metavar="FILE", help="CA that signs the sidecars' certificates.")
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("-c", "--config", metavar="FILE", help="Configuration in Java properties form.")
-    ] = None,
-    print_config: Annotated[
-        bool, typer.Option("-p", "--print-config", help="Print every key with its value and exit.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on standard error.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Spark's output on standard error, and errors with their traces.")
-    ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> Options | None:
-    """Prove that the replicas of a RocketMQ broker group have equal commit logs, or name what differs."""
-    del version
-    keys = {
-        "brokerName": group,
-        "chunkSize": chunk_size,
-        "full": full,
-        "rereadDays": reread_days,
-        "timeBudgetSeconds": time_budget,
-        "historyPath": history,
-        "rateLimit": rate,
-        "structure": structure,
-        "queues": queues,
-        "allowUnreachable": allow_unreachable,
-        "reportFile": report,
-        "engine": engine,
-        "sparkMaster": master,
-        "tlsCertFile": tls_cert,
-        "tlsKeyFile": tls_key,
-        "tlsCaFile": tls_ca,
-    }
+def _choice(kind: type[E]) -> Callable[[str], E]:
+    def of(text: str) -> E:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(kind)}") from None
+
+    return of
+
+
+def _all(kind: type[StrEnum]) -> str:
+    return "|".join(kind)
+
+
+def _read(given: argparse.Namespace) -> Options | None:
+    """What was asked for; options that are keys have the key's name."""
+    values = {key: getattr(given, key, None) for key in VerifySettings.__struct_encode_fields__}
     over = {
-        key: str(value).lower() if isinstance(value, bool) else value
-        for key, value in keys.items()
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in values.items()
         if value is not None
     }
-    file = {} if config is None else read_properties_file(config)
+    file = {} if given.config is None else read_properties_file(given.config)
     loaded = build_settings(VerifySettings, file, from_environment(VerifySettings), over)
-    if print_config:
+    if given.print_config:
         sys.stdout.write(loaded.as_properties().decode())
         return None
     return Options(
         settings=loaded.settings,
         unknown_keys=loaded.unknown_keys,
-        config=config,
-        places=_places(replica or [], sidecar or [], loaded.settings.replicas),
-        output=output,
-        plan=plan,
-        verbose=verbose,
-        quiet=quiet,
+        config=given.config,
+        places=_places(given.replica, given.sidecar, loaded.settings.replicas),
+        output=given.output,
+        plan=given.plan,
+        verbose=given.verbose,
+        quiet=given.quiet,
     )
 
 
@@ -241,7 +214,7 @@ def _absolute(place: Place) -> Place:
 def request_of(options: Options) -> "Request":
     """The job's request."""
     from rocketmq_verify.engine.session import SessionOptions  # noqa: PLC0415
-    from rocketmq_verify.history.rows import Group  # noqa: PLC0415 - imports Arrow
+    from rocketmq_verify.history.runs import Group  # noqa: PLC0415
     from rocketmq_verify.run import DAY_MS, EngineKind, Request  # noqa: PLC0415
 
     settings = options.settings

@@ -18,7 +18,7 @@ from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.shapes import added
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import SessionOptions
-from rocketmq_verify.history.rows import Figures, Group, RunSummary
+from rocketmq_verify.history.runs import Figures, Group, RunSummary
 from rocketmq_verify.sizes import parse_size
 from rocketmq_verify.sources.source import SourceOptions
 from rocketmq_verify.sources.work import Place

@@ -1,6 +1,6 @@
 """The verification's settings: its keys (`rocketmq_settings.verify`), the checks across them, and what follows."""
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_settings.verify import CHUNK_SIZE_FORM, LARGEST_CHUNK_SIZE, SMALLEST_CHUNK_SIZE, VerifyKeys
 from rocketmq_verify.sizes import parse_size
 

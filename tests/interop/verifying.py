@@ -21,7 +21,7 @@ from rocketmq_formats.store.segment_names import segment_name
 from rocketmq_verify import job
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import Engine
-from rocketmq_verify.history.rows import Group
+from rocketmq_verify.history.runs import Group
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.report import json_report
 from rocketmq_verify.report.json_report import StructureReport

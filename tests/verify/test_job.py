@@ -21,7 +21,7 @@ from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.local import LocalScanner
 from rocketmq_verify.engine.scanner import Errors
 from rocketmq_verify.engine.session import Engine, SessionOptions
-from rocketmq_verify.history.rows import Group as HistoryGroup
+from rocketmq_verify.history.runs import Group as HistoryGroup
 from rocketmq_verify.history.store import HistoryStore
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run

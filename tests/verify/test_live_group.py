@@ -24,7 +24,7 @@ from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Kind, Severity
 from rocketmq_verify.domain.verdict import Result
 from rocketmq_verify.engine.session import Engine
-from rocketmq_verify.history.rows import Group as HistoryGroup
+from rocketmq_verify.history.runs import Group as HistoryGroup
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request, Run
 from rocketmq_verify.sources.source import SourceOptions

@@ -21,7 +21,8 @@ from rocketmq_resources.broker_group import BrokerGroup
 from rocketmq_resources.controller_cluster import ControllerCluster
 
 if TYPE_CHECKING:
-    from rocketmq_api.channels import ApiError, ClientTls
+    from rocketmq_api.channels import ApiError
+    from rocketmq_api.client_tls import ClientTls
     from rocketmq_api.controllers import ControllersClient
     from rocketmq_api.sidecars import SidecarClient
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_kubectl.cluster.kube import Kube
 from rocketmq_kubectl.cluster.resources import core
 from rocketmq_kubectl.errors import CommandRefusedError

@@ -22,8 +22,6 @@ from rocketmq_formats import properties
 from rocketmq_formats.errors import BodyError
 from rocketmq_formats.security_keys import IGNORE_SECURITY_KEYS, SECURITY_KEYS, promised_protection
 from rocketmq_settings.declare import OTHER_NAMES, Settings
-from rocketmq_settings.java_keys import missing_store, reason
-from rocketmq_settings.table import group_wide, without_effect
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +100,8 @@ def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> 
 def report_unknown(keys: Iterable[str], file: str) -> None:
     """Log that these keys are ignored; of Java's own keys, why."""
     for key in keys:
+        from rocketmq_settings.java_keys import reason  # noqa: PLC0415 - the keys of all processes: not for every command
+
         because = reason(key)
         if because is None:
             log.warning("configuration key is not known and ignored", key=key, file=file)
@@ -111,6 +111,8 @@ def report_unknown(keys: Iterable[str], file: str) -> None:
 
 def report_without_effect(settings: Settings, file: str) -> None:
     """Log the keys that were set and switch nothing here, each with what takes its place."""
+    from rocketmq_settings.table import without_effect  # noqa: PLC0415 - as in `report_unknown`
+
     for key, meaning in without_effect(settings).items():
         log.info("configuration key has no effect", key=key, because=meaning, file=file)
 
@@ -180,6 +182,10 @@ def build_settings(
 
 
 def _check_promises(unknown: Mapping[str, str]) -> None:
+    if not unknown:
+        return
+    from rocketmq_settings.java_keys import missing_store  # noqa: PLC0415 - as in `report_unknown`
+
     missing = missing_store(unknown)
     if missing is not None:
         raise ValueError(missing)
@@ -254,6 +260,8 @@ def to_text_values(settings: Settings) -> dict[str, str]:
 
 def group_values(settings: Settings) -> dict[str, str]:
     """Of `to_text_values` what is equal on all replicas of a group."""
+    from rocketmq_settings.table import group_wide  # noqa: PLC0415 - as in `report_unknown`
+
     wide = group_wide(type(settings))
     return {key: text for key, text in to_text_values(settings).items() if key in wide}
 

@@ -6,29 +6,23 @@ Spark had repeated the other tasks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
-from functools import partial
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 
 from rocketmq_formats.soundness import rows
 from rocketmq_formats.soundness.places import Extent
-from rocketmq_formats.soundness.queue_states import QueueState
-from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
+from rocketmq_verify.domain.model import Chunk, ChunkDigest
+from rocketmq_verify.engine import task_rows
+from rocketmq_verify.engine.task_rows import Row, error_row
 from rocketmq_verify.sources.open_source import open_source
-from rocketmq_verify.sources.queues import QueueResult, check_queues
-from rocketmq_verify.sources.replicas import in_parallel
-from rocketmq_verify.sources.sidecar_source import SidecarSource
-from rocketmq_verify.sources.source import SIDECAR, GoneError, Source, SourceError
-from rocketmq_verify.sources.work import QUEUE_EXTENT, Content, Task, Work
+from rocketmq_verify.sources.source import GoneError, Source, SourceError
+from rocketmq_verify.sources.work import Content, Task
 
 BATCH: Final = 4096
 """Chunks in a batch."""
-NOWHERE: Final = -1
-"""The offset of a row with an error."""
 
 _DIGESTS: Final = (
     ("replica", pa.string()),
@@ -95,13 +89,7 @@ def read(task: Task) -> Iterator[pa.RecordBatch]:
         try:
             yield from make(source, task)
         except SourceError as error:
-            yield _error(schema, task.place.name, error)
-
-
-def _error(schema: pa.Schema, replica: ReplicaName, error: SourceError) -> pa.RecordBatch:
-    known: dict[str, object] = {"replica": replica, "error": error.reason, "offset": NOWHERE, "length": 0}
-    known |= {"epoch": NOWHERE}
-    return pa.RecordBatch.from_pylist([{name: known.get(name) for name in schema.names}], schema=schema)
+            yield pa.RecordBatch.from_pylist([error_row(task.place.name, error)], schema=schema)
 
 
 def _digests(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
@@ -155,88 +143,16 @@ def record_columns(source: Source, extent: Extent, until: int, segment_size: int
 
 
 def _structures(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
-    schema = SCHEMAS[Content.STRUCTURE]
-    for extent in task.extents():
-        for found in source.structures(extent, task.zone.extent.end, task.work.plan.segment_size):
-            row = {
-                "replica": task.place.name,
-                "start": found.extent.start,
-                "end": found.extent.end,
-                "records": found.records,
-                "recordBytes": found.record_bytes,
-                "blankBytes": found.blank_bytes,
-                "skippedBytes": found.skipped_bytes,
-                "faults": found.fault_count,
-                "structure": msgspec.json.encode(found).decode(),
-                "error": None,
-            }
-            yield pa.RecordBatch.from_pylist([row], schema=schema)
+    return _of_rows(Content.STRUCTURE, task_rows.structures(source, task))
 
 
 def _queues(source: Source, task: Task) -> Iterator[pa.RecordBatch]:
-    """Replicas whose files are here are checked against the records of the task's log, which is read once for all of
-    them. A sidecar checks its replica's queues against the replica's own log."""
-    schema = SCHEMAS[Content.QUEUES]
-    size = task.work.plan.segment_size
-    here = tuple(place for place in task.work.queues_of if place.has_files)
-    with ExitStack() as stack:
-        remote = {}
-        for place in task.work.queues_of:
-            if not place.has_files:
-                remote[place.name] = stack.enter_context(
-                    SidecarSource(place.name, place.spec.removeprefix(f"{SIDECAR}:"), task.options)
-                )
-        for whole in task.extents():
-            for start in range(whole.start, whole.end, QUEUE_EXTENT):
-                extent = Extent(start, min(start + QUEUE_EXTENT, whole.end))
-                others: dict[str, Sequence[QueueState]] = {}
-                # each reads its own log, at the limited rate
-                calls = {name: partial(_remote_queues, sidecar, extent, task.work) for name, sidecar in remote.items()}
-                for name, found in in_parallel(calls).items():
-                    if isinstance(found, SourceError):
-                        del remote[name]
-                        yield _error(schema, name, found)
-                    elif isinstance(found, BaseException):
-                        raise found
-                    else:
-                        others[name] = found
-                until = task.zone.extent.end
-                pieces = source.stream(Extent(extent.start, until)) if here else ()
-                records = rows.pieces_batches(pieces, extent, until, size)
-                try:
-                    results = check_queues(records, extent, here, others)
-                except GoneError:
-                    continue  # others may still have it, and units that point there; nothing is known about them
-                if results:
-                    yield pa.RecordBatch.from_pylist([_queue_row(result, extent) for result in results], schema=schema)
+    return _of_rows(Content.QUEUES, task_rows.queues(source, task))
 
 
-def _remote_queues(sidecar: SidecarSource, extent: Extent, work: Work) -> tuple[QueueState, ...]:
-    """As far as the replica's own log is compared; nothing if it has expired there."""
-    zone = work.zone(sidecar.name)
-    own = extent if zone is None else extent.meet(zone.extent)
-    if not own.length:
-        return ()
-    try:
-        return sidecar.queues(own, own.end if zone is None else zone.extent.end)
-    except GoneError:
-        return ()
-
-
-def _queue_row(result: QueueResult, extent: Extent) -> dict[str, object]:
-    return {
-        "replica": result.replica,
-        "topic": result.topic,
-        "queueId": result.queue_id,
-        "start": extent.start,
-        "end": extent.end,
-        "units": result.check.units,
-        "lag": result.check.lag,
-        "superseded": result.check.superseded,
-        "faults": result.check.fault_count,
-        "check": msgspec.json.encode(result.check).decode(),
-        "error": None,
-    }
+def _of_rows(content: Content, found: Iterator[list[Row]]) -> Iterator[pa.RecordBatch]:
+    for some in found:
+        yield pa.RecordBatch.from_pylist(some, schema=SCHEMAS[content])
 
 
 _MAKERS: Final[dict[Content, Callable[[Source, Task], Iterator[pa.RecordBatch]]]] = {

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_settings.verify import CHUNK_SIZE
 from rocketmq_verify.domain.model import ReplicaLog
 from rocketmq_verify.domain.planning.lineage import lineage

@@ -18,8 +18,8 @@ from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import split
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.engine.batches import read
 from rocketmq_verify.engine.scanner import Errors, Queues
+from rocketmq_verify.engine.task_rows import Row, checked
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.sources.open_source import open_source
 from rocketmq_verify.sources.queues import QueueResult
@@ -80,13 +80,13 @@ class LocalScanner:
                 found = found.with_faulty(result)
         return found, errors
 
-    def _rows(self, place: Place, content: Content, work: Work, errors: Errors) -> Iterator[dict[str, Any]]:
+    def _rows(self, place: Place, content: Content, work: Work, errors: Errors) -> Iterator[Row]:
         """One task after the other: the checks are work for the interpreter, which has one thread."""
         todo = tasks((place,), content, msgspec.structs.replace(work, per_task=TASK_BYTES))
         for done, task in enumerate(todo):
             self._progress.step(done, len(todo))
             for row in _waited(partial(_all_rows, task)):
-                if row["error"] is not None:
+                if row.get("error") is not None:
                     errors[ReplicaName(row["replica"])] = row["error"]
                 else:
                     yield row
@@ -114,11 +114,11 @@ class _Reader:
         return found
 
 
-def _all_rows(task: Task) -> list[dict[str, Any]]:
-    return [row for batch in read(task) for row in batch.to_pylist()]
+def _all_rows(task: Task) -> list[Row]:
+    return list(checked(task))
 
 
-def _waited(work: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _waited(work: Callable[[], list[Row]]) -> list[Row]:
     """In a thread, so that Ctrl-C ends a run whatever a replica does."""
     (found,) = in_parallel({"": work}).values()
     if isinstance(found, BaseException):

@@ -18,10 +18,10 @@ from rocketmq_verify.domain.inquiry.compare import Tally, compare
 from rocketmq_verify.domain.model import Chunk, ChunkDigest, ReplicaName
 from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.planning.lineage import Lineage
-from rocketmq_verify.engine.batches import NOWHERE
 from rocketmq_verify.engine.datasource import NAME
 from rocketmq_verify.engine.scanner import Errors, Queues
 from rocketmq_verify.engine.session import Engine
+from rocketmq_verify.engine.task_rows import NOWHERE
 from rocketmq_verify.progress import Progress
 from rocketmq_verify.sources.queues import QueueResult
 from rocketmq_verify.sources.work import Content, Place, Work

@@ -30,21 +30,16 @@ from rocketmq_verify.history.folders import Folder, HistoryError, path_part
 from rocketmq_verify.history.open_folder import open_folder
 from rocketmq_verify.history.rows import (
     LONGEST_FILE,
-    Figures,
     FileError,
-    Group,
     MarksRow,
     Row,
-    RunSummary,
     SpanRow,
     decode,
     encode,
     marks_row,
     span_rows,
-    summary,
 )
-
-__all__ = ["Figures", "Group", "HistoryError", "HistoryStore", "RunSummary", "new_run_id"]
+from rocketmq_verify.history.runs import Figures, Group, RunSummary, summary
 
 RUNS: Final = "runs"
 RANGES: Final = "ranges"
@@ -63,11 +58,6 @@ _RUN_ID: Final = re.compile(r"[a-z0-9]{1,40}")
 _LAST_MS: Final = 10**15 - 1
 
 log = structlog.get_logger(__name__)
-
-
-def new_run_id() -> str:
-    """A random id."""
-    return secrets.token_hex(8)
 
 
 class HistoryStore:

@@ -14,7 +14,7 @@ import vl_convert as vlc
 
 from rocketmq_verify.alignment import ALARMING, Map
 from rocketmq_verify.domain.findings import State
-from rocketmq_verify.history.rows import RunSummary
+from rocketmq_verify.history.runs import RunSummary
 from rocketmq_verify.report.markup import Html, el, safe, visible
 
 COLOURS: Final[Mapping[State, str]] = {

@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
-from rocketmq_api.channels import ClientTls
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.log_view import MAX_RANGE
 from rocketmq_formats.soundness.places import Extent
 from rocketmq_formats.soundness.structure import Structure

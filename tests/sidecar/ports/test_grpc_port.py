@@ -10,7 +10,8 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketmq_api import sidecar_admin_pb2 as pb
-from rocketmq_api.channels import AbortedError, ClientTls, NoAnswerError, RefusedError
+from rocketmq_api.channels import AbortedError, NoAnswerError, RefusedError
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.replica_view import EpochRange, NewMaster, ReplicaRole, ReplicaView
 from rocketmq_api.sidecar_admin_pb2_grpc import SidecarAdminStub
 from rocketmq_api.sidecars import SidecarClient, view_of

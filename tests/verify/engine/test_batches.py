@@ -14,7 +14,7 @@ from rocketmq_formats.soundness.queues import QueueCheck
 from rocketmq_formats.soundness.structure import Structure, join
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import lineage
-from rocketmq_verify.engine import batches
+from rocketmq_verify.engine import task_rows
 from rocketmq_verify.engine.batches import SCHEMAS, read
 from rocketmq_verify.sources import file_source
 from rocketmq_verify.sources.open_source import open_source
@@ -97,7 +97,7 @@ def test_sidecars_check_their_queues_at_the_same_time(
         check = QueueCheck(units=extent.length, lag=0)
         return (QueueState(topic=TOPIC, queue_id=QUEUE, check=check, dispatched=1),)
 
-    monkeypatch.setattr(batches, "_remote_queues", checked)
+    monkeypatch.setattr(task_rows, "_remote_queues", checked)
     remote = tuple(Place(ReplicaName(place.name), "sidecar:127.0.0.1:1") for place in places)
     of = msgspec.structs.replace(work(places), queues_of=remote)
     rows = table(places[:1], Content.QUEUES, of).to_pylist()

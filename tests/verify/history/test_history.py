@@ -16,10 +16,11 @@ from rocketmq_verify.domain.inquiry.watermarks import Watermarks
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.history import store as history
 from rocketmq_verify.history.arrow import ArrowFolder
-from rocketmq_verify.history.folders import LocalFolder, path_part
+from rocketmq_verify.history.folders import HistoryError, LocalFolder, path_part
 from rocketmq_verify.history.open_folder import open_folder
-from rocketmq_verify.history.rows import FileError, MarksRow, RunSummary, SpanRow, decode, encode, marks_row
-from rocketmq_verify.history.store import Group, HistoryError, HistoryStore, new_run_id
+from rocketmq_verify.history.rows import FileError, MarksRow, SpanRow, decode, encode, marks_row
+from rocketmq_verify.history.runs import Group, RunSummary, new_run_id
+from rocketmq_verify.history.store import HistoryStore
 from tests.verify.report.report_kit import GROUP, NOW, SEGMENT, figures, flipped, marks, plan, verdict
 
 

@@ -11,7 +11,7 @@ from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.planning.chunks import Plan
 from rocketmq_verify.domain.reports import report
 from rocketmq_verify.domain.verdict import ReplicaReport, Result, Verdict
-from rocketmq_verify.history.rows import Figures, Group
+from rocketmq_verify.history.runs import Figures, Group
 
 SEGMENT = 1 << 20
 GROUP = Group("DefaultCluster", "broker-a")

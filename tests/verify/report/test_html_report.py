@@ -16,7 +16,7 @@ from rocketmq_verify.domain.findings import Finding, Kind, State
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.repair import repairs
 from rocketmq_verify.domain.reports import CopyReport
-from rocketmq_verify.history.rows import summary
+from rocketmq_verify.history.runs import summary
 from rocketmq_verify.report.hex_view import hex_view
 from rocketmq_verify.report.html_report import render
 from rocketmq_verify.report.markup import Html, el, table, visible

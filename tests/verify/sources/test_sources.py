@@ -11,7 +11,8 @@ import pytest
 import xxhash
 from msgspec.structs import replace
 
-from rocketmq_api.channels import ApiError, ClientTls, NoAnswerError, RefusedError
+from rocketmq_api.channels import ApiError, NoAnswerError, RefusedError
+from rocketmq_api.client_tls import ClientTls
 from rocketmq_api.log_readers import Range
 from rocketmq_api.log_view import MAX_RANGES, MAX_READ, LogView, SegmentRun
 from rocketmq_formats.soundness.places import Extent

@@ -16,7 +16,7 @@ from rocketmq_verify import job
 from rocketmq_verify.domain.findings import Finding
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.engine.session import Engine, SessionOptions
-from rocketmq_verify.history.rows import Group as HistoryGroup
+from rocketmq_verify.history.runs import Group as HistoryGroup
 from rocketmq_verify.progress import NoProgress
 from rocketmq_verify.run import EngineKind, Request
 from rocketmq_verify.sources.source import SourceOptions
