@@ -222,7 +222,6 @@ class Services:
             topics=core.topics,
             topics_file=core.topics_file,
             tables=tables,
-            lane=lane,
             forget_locks=locks.forget_topics,
         )
         group_admin = GroupAdmin(

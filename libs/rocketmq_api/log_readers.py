@@ -44,7 +44,6 @@ class Checks(msgspec.Struct, frozen=True):
 
     structure: bytes
     queues: tuple[bytes, ...]
-    indexes: bytes = b""
 
 
 class BadAnswerError(ApiError):
@@ -164,14 +163,14 @@ class BlockingLogReader:
             queues=queues,
             bytes_per_second=bytes_per_second,
         )
-        found, states, indexes = b"", list[bytes](), b""
+        found, states = b"", list[bytes]()
         with blocking_errors(self.address):
             for answer in self._check(request, timeout=timeout):
-                found, indexes = found or answer.structure, indexes or answer.indexes
+                found = found or answer.structure
                 states += answer.queues
                 if len(states) > MAX_CHECK:
                     raise BadAnswerError(self.address, f"more than {MAX_CHECK} queues in one range")
-        return Checks(found, tuple(states), indexes)
+        return Checks(found, tuple(states))
 
     def close(self) -> None:
         """Cancel running calls and disconnect."""

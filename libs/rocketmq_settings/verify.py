@@ -60,7 +60,7 @@ class VerifyKeys(Settings, frozen=True):
         ),
     ] = 0.0
     structure: Annotated[bool, key("Checks that new bytes are a chain of sound records.")] = True
-    queues: Annotated[bool, key("Checks consume queues and index files against new bytes of the log.")] = True
+    queues: Annotated[bool, key("Checks consume queues against new bytes of the log.")] = True
     allow_unreachable: Annotated[
         bool, key("A run counts as verified if two replicas could be read, even if another could not.")
     ] = False
@@ -69,13 +69,6 @@ class VerifyKeys(Settings, frozen=True):
     history_path: Annotated[
         str,
         key("Directory or URI for results and watermarks.", default="none: every run reads everything"),
-    ] = ""
-    ledger_file: Annotated[
-        str,
-        key(
-            "File with digests of what the log was, instead of those of the history; with it one replica is enough.",
-            default="none: those of historyPath",
-        ),
     ] = ""
     report_file: Annotated[str, key("HTML report.")] = ""
     namespace: Annotated[str, key("Namespace of the BrokerGroup whose status the run writes.")] = ""

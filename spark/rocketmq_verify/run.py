@@ -10,7 +10,6 @@ from rocketmq_formats.soundness.structure import Structure
 from rocketmq_settings.verify import VerifyKeys
 from rocketmq_verify.alignment import Span
 from rocketmq_verify.domain.findings import Finding
-from rocketmq_verify.domain.inquiry.ledger import CELL_SIZE
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.ages import Aged
 from rocketmq_verify.domain.planning.chunks import Plan
@@ -57,16 +56,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     broker_group: str = ""
     """The BrokerGroup of these replicas; empty: not on Kubernetes."""
     history_path: str = ""
-    ledger_path: str = ""
-    """A file with the ledger, instead of the history's; with it one replica is enough."""
-    cell_size: int = CELL_SIZE
-    """Of a ledger that begins."""
     engine: EngineKind = EngineKind.AUTO
     spark: SessionOptions = SessionOptions()
 
 
 class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Consume queues and index files of all replicas."""
+    """Consume queues of all replicas."""
 
     units: int
     """Compared with their records."""
@@ -75,9 +70,6 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     superseded: int
     """Records of a topic that was deleted and created again."""
     faults: int
-    index_entries: int = 0
-    """Of index files, compared with their records; 0: the stores have none."""
-    index_faults: int = 0
 
     def plus(self, other: "QueueSummary | None") -> "QueueSummary":
         """The counts of both."""
@@ -88,8 +80,6 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             lag=self.lag + other.lag,
             superseded=self.superseded + other.superseded,
             faults=self.faults + other.faults,
-            index_entries=self.index_entries + other.index_entries,
-            index_faults=self.index_faults + other.index_faults,
         )
 
 
@@ -128,30 +118,12 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         """This and what was checked next."""
         queues = self.queues if other.queues is None else other.queues.plus(self.queues)
         return Checked(
-            findings=tuple(dict.fromkeys((*self.findings, *other.findings))),  # a file's header is seen by each leg
+            findings=(*self.findings, *other.findings),
             structure=added(self.structure, other.structure),
             queues=queues,
             suspects=(*self.suspects, *other.suspects),
             unchecked=(*self.unchecked, *(why for why in other.unchecked if why not in self.unchecked)),
         )
-
-
-class LedgerReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a run did with the ledger (`domain.inquiry.ledger`)."""
-
-    cells: int
-    """It has now."""
-    cell_size: int
-    confirmed: int
-    """Cells that were read and are what they were in a replica."""
-    changed: int
-    """Cells that are not what they were in a replica, for whatever reason."""
-    entered: int
-    """New ones."""
-    oldest_ms: int | None
-    """Since when the oldest of those that were confirmed is known, in milliseconds since 1970."""
-    notes: tuple[str, ...]
-    """What else to tell: it was damaged, began again, could not be kept."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,7 +148,5 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """What was not read for the longest time, of what was ever read; None: unknown, or nothing."""
     later_bytes: int = 0
     """What should have been read and was not, because the time was up."""
-    ledger: LedgerReport | None = None
-    """None: no history, and no file with one."""
     history_error: str = ""
     """Why the run could not be kept; empty: it was, or there is no history."""

@@ -33,7 +33,6 @@ from rocketmq_formats.remoting.broker_admin import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.steps import Steps
 from rocketmq_formats.topics import DLQ_PREFIX, RETRY_PREFIX, SubscriptionGroupConfig
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting.server import Answer, Peer
@@ -98,13 +97,12 @@ class GroupAdmin:
         check_may_edit(self._role)
         header = decode_header(DeleteSubscriptionGroupRequestHeader, request.ext_fields or {})
         group = header.group_name
-        removal: Steps[None] | None = None
         if header.clean_offset:
-            removal = self._topic_deletion.delete({RETRY_PREFIX + group, DLQ_PREFIX + group}, peer, groups={group})
+            self._topic_deletion.delete({RETRY_PREFIX + group, DLQ_PREFIX + group}, peer, groups={group})
         self._forget_locks({group})
         if self._groups.delete(group):
             log.info("consumer group deleted", group=group, by=peer.address, offsets=header.clean_offset)
-        return self._topic_deletion.answer(request, peer, removal)
+        return self._topic_deletion.answer(request)
 
     def _get(self, request: RemotingCommand, _peer: Peer) -> Answer:
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, request.ext_fields or {})

@@ -1,9 +1,8 @@
 """215: deletes a topic. The master writes the deletion into the log, and so each replica hides the topic's messages
 before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
-queues continue. The tables of topics and groups lose the topic at once, and so does what only this process keeps
-(docs/architecture.md#what-a-deletion-removes); the offsets of thousands of groups are removed in steps. The answer
-leaves when all of that is on disk and, with strict durability, at the slaves in sync. `group_admin.py` deletes the
-topics of a group with it.
+queues continue. The tables of topics, groups and offsets lose the topic at once, and so does what only this process
+keeps (docs/architecture.md#what-a-deletion-removes). The answer leaves when all of that is on disk and, with strict
+durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it.
 
 Only a master deletes. mqadmin asks every member, so a slave that has a master answers with success and changes nothing:
 the deletion comes with the log. (Java's slaves delete in their own tables, until they copy their master's.)
@@ -12,9 +11,8 @@ Source: rocketmq-all-5.3.3: AdminBrokerProcessor.java.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from functools import partial
 from typing import Final
 
 import structlog
@@ -25,7 +23,6 @@ from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
-from rocketmq_broker.slow_lane import SlowLane
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
 from rocketmq_broker.tables.table_file import (
     Barrier,
@@ -39,12 +36,10 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.steps import Steps
 from rocketmq_formats.topics import DELETED_TOPICS
 from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Answer, Peer
-from rocketmq_runtime.remoting.slow_lane import Pace
 from rocketmq_store.errors import StoreError
 from rocketmq_store.message_store import MessageStore
 from rocketmq_store.model import Draft
@@ -68,7 +63,6 @@ class TopicDeletion:
         topics: TopicTable,
         topics_file: TableFile,
         tables: ConsumerTables,
-        lane: SlowLane,
         forget_locks: Callable[[AbstractSet[str]], None],
         clock: Callable[[], float] = boot_clock,
     ) -> None:
@@ -79,7 +73,6 @@ class TopicDeletion:
         self._topics = topics
         self._file = topics_file
         self._tables = tables
-        self._lane = lane
         self._forget_locks = forget_locks
         self._clock = clock
         self._recorded = 0, 0
@@ -99,11 +92,11 @@ class TopicDeletion:
             raise RequestRefusedError(
                 ResponseCode.INVALID_PARAMETER, f"The topic[{header.topic}] is conflict with system topic."
             )
-        return self.answer(request, peer, self.delete({header.topic}, peer))
+        self.delete({header.topic}, peer)
+        return self.answer(request)
 
-    def delete(self, topics: AbstractSet[str], peer: Peer, *, groups: AbstractSet[str] = frozenset()) -> Steps[None]:
-        """Delete topics, or repeat that. The steps forget where these groups are, and where all groups are in these
-        topics; `answer` takes them.
+    def delete(self, topics: AbstractSet[str], peer: Peer, *, groups: AbstractSet[str] = frozenset()) -> None:
+        """Delete topics, or repeat that, and forget where these groups are. `answer` waits until it is done.
 
         Raises:
             RequestRefusedError: no table is changed.
@@ -113,13 +106,12 @@ class TopicDeletion:
             there |= topics & self._store.queues().keys()
         for topic in sorted(there):
             self._record(topic)
-        removal = self._tables.offsets.remove(topics=topics, groups=groups)
+        self._tables.offsets.remove(topics=topics, groups=groups)
         self._forget_locks(topics)
         for topic in sorted(topics):
             self._tables.groups.forget_topic(topic)
             if self._topics.delete(topic, state_version=self._role.epoch, now_ms=now_ms()):
                 log.info("topic deleted", topic=topic, by=peer.address)
-        return removal
 
     def _record(self, topic: str) -> None:
         """Write the deletion into the log."""
@@ -141,49 +133,12 @@ class TopicDeletion:
         except StoreError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the topic is not deleted: {error}") from error
 
-    def answer(self, request: RemotingCommand, peer: Peer, removal: Steps[None] | None = None) -> Answer:
-        """When `removal` is done, the tables are as safe as every change of them, and the deletion in the log is as
-        safe as a message. Called in the step of the change: later another role would know nothing of it.
-
-        Raises:
-            RequestRefusedError: no room to continue the removal, which has begun.
-        """
+    def answer(self, request: RemotingCommand) -> Answer:
+        """When the tables are as safe as every change of them, and the deletion in the log as safe as a message. Called
+        in the step of the change: later another role would know nothing of it."""
         epoch, recorded = self._recorded
         end = recorded if epoch == self._role.epoch else 0
-        if removal is None or self._lane.first_step(removal) is not None:
-            return background.awaited(self._answer(request, end, self.replication_barrier()), "deletion")
-        barriers: list[Barrier] = []
-        make = partial(self._remove_rest, request, removal, self._role.epoch, barriers=barriers)
-        removing = self._lane.answer(request, peer, make)
-        assert isinstance(removing, asyncio.Future)
-        return background.awaited(self._removed(request, removing, end, barriers), "deletion")
-
-    async def _remove_rest(
-        self, request: RemotingCommand, removal: Steps[None], epoch: int, pace: Pace, *, barriers: list[Barrier]
-    ) -> RemotingCommand:
-        """`barriers` gets the one of this change, which belongs to the mastership that made it."""
-        done = False
-        while not done:
-            if pace.over:
-                await pace.rest()
-            if self._role.edit_refusal is not None or self._role.epoch != epoch:
-                raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, "the master has changed: repeat the deletion")
-            done = next(removal, True) is True
-        barriers.append(self.replication_barrier())
-        return response(request, ResponseCode.SUCCESS)
-
-    async def _removed(
-        self,
-        request: RemotingCommand,
-        removing: "asyncio.Future[RemotingCommand]",
-        end: int,
-        barriers: Sequence[Barrier],
-    ) -> RemotingCommand:
-        """The answer, when the other replicas have the removal too."""
-        refused = await removing
-        for barrier in barriers:
-            return await self._answer(request, end, barrier)
-        return refused
+        return background.awaited(self._answer(request, end, self.replication_barrier()), "deletion")
 
     async def _answer(self, request: RemotingCommand, end: int, barrier: Barrier) -> RemotingCommand:
         answer = await answer_when_durable(request, self._file, barrier, self._tables_saved)

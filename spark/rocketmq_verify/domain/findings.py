@@ -123,17 +123,6 @@ class Kind(StrEnum):
         ),
     )
     """A consume queue's unit does not point to its record."""
-    CHANGED_SINCE = (
-        "changedSince",
-        Traits(
-            severity=Severity.MISMATCH,
-            title="changed since",
-            state=State.DIFFERING,
-            explains_difference=False,
-            covers_extent=False,
-        ),
-    )
-    """Bytes that an earlier run read right are others now; no comparison of the replicas need show it."""
     LOST_CONFIRMED = (
         "lostConfirmed",
         Traits(
@@ -176,19 +165,6 @@ class Kind(StrEnum):
     )
     """A replica has noted bytes as confirmed and has lost them; others are that long, or the note may be old. Or a
     newer master lacks what two others have noted."""
-    REPLACED_SINCE = (
-        "replacedSince",
-        Traits(
-            severity=Severity.UNVERIFIED,
-            title="replaced since",
-            advice="Find out when and why {who} took another history: the result of a run has the time before, the "
-            "controllers' log the elections since. What was confirmed may be lost: look for it in backups. The next "
-            "run compares with what is there now.",
-            explains_difference=False,
-            covers_extent=False,
-        ),
-    )
-    """Confirmed bytes that an earlier run read were written again: messages that were stored later are there."""
     NOT_READ_IN_TIME = (
         "notReadInTime",
         Traits(
@@ -240,19 +216,6 @@ class Kind(StrEnum):
         ),
     )
     """Bytes that no record uses differ: the rest of a blank at the end of a file, which brokers may not overwrite."""
-
-    INDEX_MISMATCH = (
-        "indexMismatch",
-        Traits(
-            severity=Severity.INFORMATION,
-            title="index file",
-            advice="Nothing is lost, but queries by key on {who} may miss messages, or not end. Stop it, move its "
-            "index and consumequeue directories away, start it; it builds both again (a master: switch over first).",
-            explains_difference=False,
-            covers_extent=False,
-        ),
-    )
-    """An entry of an index file does not lead to a record with its key, or cannot be found."""
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,10 +6,9 @@ from typing import Final
 from rocketmq_verify.domain.findings import Severity
 from rocketmq_verify.domain.repair import Repair
 from rocketmq_verify.domain.reports import FindingReport, RecordReport
-from rocketmq_verify.domain.times import when
 from rocketmq_verify.domain.verdict import Verdict
 from rocketmq_verify.report.hex_view import hex_view
-from rocketmq_verify.report.markup import Html, counted, el, table
+from rocketmq_verify.report.markup import Html, counted, el, table, when
 from rocketmq_verify.report.pictures import size
 from rocketmq_verify.run import Checked
 
@@ -66,9 +65,6 @@ def checks_section(checked: Checked) -> Iterable[Html]:
             f"Consume queues of all replicas: {queues.units} units point to their records{lag}; ",
             f"{queues.faults} faults.",
         )
-        if queues.index_entries or queues.index_faults:
-            text = f"{queues.index_entries} entries lead to their records; {queues.index_faults} faults."
-            yield el("p", f"Index files of all replicas: {text}")
     topics = sorted(found.topics.items(), key=lambda item: (-item[1].bytes, item[0])) if found is not None else []
     if topics:
         rows = [[topic, str(count.records), size(count.bytes)] for topic, count in topics[:MOST_TOPICS]]

@@ -5,11 +5,10 @@ from typing import Final
 
 from rocketmq_verify.domain.repair import NOTHING_TO_DO
 from rocketmq_verify.domain.reports import FindingReport
-from rocketmq_verify.domain.times import when
 from rocketmq_verify.domain.verdict import ReplicaReport
 from rocketmq_verify.report.left_out import left_out
-from rocketmq_verify.report.markup import visible
-from rocketmq_verify.run import LedgerReport, Run
+from rocketmq_verify.report.markup import visible, when
+from rocketmq_verify.run import Run
 from rocketmq_verify.sizes import format_bytes
 
 _HEX_LINE: Final = 16
@@ -84,26 +83,13 @@ def _work(run: Run) -> Iterator[str]:
     if checked.queues is not None:
         lag = f", {checked.queues.lag} records without a unit yet" if checked.queues.lag else ""
         yield f"Consume queues: {checked.queues.units} units checked{lag}, {checked.queues.faults} faults."
-        if checked.queues.index_entries or checked.queues.index_faults:
-            yield f"Index files: {checked.queues.index_entries} entries checked, {checked.queues.index_faults} faults."
     if run.oldest is not None:
         since, offset = when(run.oldest.since_ms), run.oldest.start
         yield f"Every byte that was compared was read since {since}; the oldest is at offset {offset}."
-    if run.ledger is not None:
-        yield _ledger(run.ledger)
     if unseen := left_out(run):
         yield f"Not looked at: {'; '.join(unseen)}."
     spark = f"{seconds.session:.1f} s of them until Spark was ready" if seconds.session else "without Spark"
     yield f"{seconds.total:.1f} s in all, {spark}."
-
-
-def _ledger(found: LedgerReport) -> str:
-    since = "" if found.oldest_ms is None else f", the oldest as at {when(found.oldest_ms)}"
-    done = [f"{found.confirmed} are what they were{since}"] if found.confirmed else []
-    done += [f"{found.changed} are not"] if found.changed else []
-    done += [f"{found.entered} are new"] if found.entered else []
-    size = format_bytes(found.cell_size)
-    return "; ".join([f"Ledger: {found.cells} cells of {size}", *done, *found.notes]) + "."
 
 
 def _finding(finding: FindingReport) -> Iterator[str]:

@@ -315,7 +315,7 @@ async def test_half_of_a_table_is_not_offered_as_newer(tmp_path: Path) -> None:
     async with a_group(tmp_path, durability="relaxed") as (_, second, third):
         await cut_off(second)
         held = second.app.tables.offsets_version()
-        finish(second.app.tables.offsets.take_changes({"T@G": dict.fromkeys(range(4), 5)}, (), begins=True, ends=False))
+        second.app.tables.offsets.take_changes({"T@G": dict.fromkeys(range(4), 5)}, (), begins=True, ends=False)
         await act(second)
         commit(second, q0=6)
         third.sidecar.others = (second.address,)
@@ -457,7 +457,7 @@ def test_resets_that_this_process_has_not_seen_may_have_been(how: str) -> None:
             table.load(DataVersion(counter=3), {"T@G": {0: 150}})
         else:
             table.load(DataVersion(counter=1), {"T@G": {0: 100}})
-            finish(table.take_changes({"T@G": {0: 150}}, (), begins=True))
+            table.take_changes({"T@G": {0: 150}}, (), begins=True)
             table.copied(DataVersion(counter=3))
         return table
 
@@ -504,7 +504,7 @@ def test_an_acting_slaves_first_commit_does_not_bring_back_what_was_deleted() ->
     base = master.version = DataVersion(state_version=1, timestamp=1, counter=1)
     acting = ActingCommits(base=base, commits={"T@G": (ActingCommit(1, 5, NEVER),)})
     assert master.commit("G", "T", 0, 7)
-    finish(master.remove(topics={"T"}))
+    master.remove(topics={"T"})
     master.copied(DataVersion(state_version=2, timestamp=2, counter=2))
     finish(master.take_acting(acting))
     assert master.find("G", "T", 1) is None

@@ -23,7 +23,6 @@ from rocketmq_formats.remoting.client import (
 )
 from rocketmq_formats.remoting.command import RemotingCommand, request
 from rocketmq_formats.replica_link import Following, Release
-from rocketmq_formats.steps import finish
 from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, pull_request, running
 from tests.broker.raw_client import connected
@@ -156,7 +155,7 @@ async def test_a_topic_that_is_deleted_meanwhile_gets_no_offsets(
 
         def delete(topic: str, queue_id: int, timestamp: int) -> int:
             group.app.topics.delete(topic, state_version=1, now_ms=1)
-            finish(group.app.tables.offsets.remove(topics={topic}))
+            group.app.tables.offsets.remove(topics={topic})
             return search(topic, queue_id, timestamp)
 
         monkeypatch.setattr(group.app.store, "offset_by_time", delete)

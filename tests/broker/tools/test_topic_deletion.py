@@ -1,22 +1,18 @@
 """A topic that is deleted and made again starts empty: at the master, after a failover, after a restart."""
 
-import asyncio
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from rocketmq_broker.domain.tables import offsets as offsets_module
 from rocketmq_broker.tools import topic_deletion
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.client import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, request
-from rocketmq_formats.replica_link import Following, Hello, Hold, HoldKind, Release, Welcome
+from rocketmq_formats.replica_link import Hello, Hold, HoldKind, Welcome
 from rocketmq_formats.store.message import read_records
 from rocketmq_formats.topics import DELETED_TOPICS, SubscriptionGroupConfig
-from rocketmq_runtime.remoting import slow_lane
 from tests.broker.broker_kit import Group, running
 from tests.topic_requests import topic_request
 
@@ -155,66 +151,3 @@ async def test_queues_that_are_only_written_to_yet_stay_so(tmp_path: Path) -> No
         topic = group.app.topics.get("T")
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums) == (2, 4), "at the next master too"
-
-
-MANY = 500
-
-
-@pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets_module, "SLICE", 1)
-    monkeypatch.setattr(slow_lane, "STEP_SECONDS", 0.0)
-
-
-async def consumed_by_many(group: Group) -> None:
-    await group.call(topic_request())
-    for number in range(MANY):
-        group.app.tables.offsets.commit(f"G{number}", "T", 0, 0)
-
-
-@pytest.mark.usefixtures("small_steps")
-async def test_others_are_served_while_the_offsets_of_many_groups_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running(tmp_path) as group:
-        await consumed_by_many(group)
-        offsets, loop, turns = group.app.tables.offsets, asyncio.get_running_loop(), [0]
-        remove = offsets._remove
-
-        def count() -> None:
-            turns[0] += 1
-
-        def counted(keys: Iterable[str]) -> None:
-            loop.call_soon(count)
-            remove(keys)
-
-        monkeypatch.setattr(offsets, "_remove", counted)
-        assert (await delete(group)).code == 0
-        assert turns[0] == MANY
-        assert len(offsets) == 0
-        assert b"T@" not in (tmp_path / "config" / "consumerOffset.json").read_bytes()
-
-
-@pytest.mark.usefixtures("small_steps")
-async def test_who_is_no_longer_master_does_not_finish_a_deletion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tool repeats it, and the next master removes the rest."""
-    async with running(tmp_path) as group:
-        await consumed_by_many(group)
-        offsets = group.app.tables.offsets
-        remove = offsets._remove
-
-        def demoted(keys: Iterable[str]) -> None:
-            monkeypatch.setattr(offsets, "_remove", remove)
-            group.sidecar.send(Release())
-            group.sidecar.send(Following(2, 2, "127.0.0.1:1"))
-            remove(keys)
-
-        monkeypatch.setattr(offsets, "_remove", demoted)
-        answer = await delete(group)
-        assert (answer.code, answer.remark) == (
-            ResponseCode.SYSTEM_ERROR,
-            "the master has changed: repeat the deletion",
-        )
-        assert 0 < len(offsets) < MANY

@@ -100,8 +100,6 @@ class Outcome(NamedTuple):
     verdict: Verdict
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
-    entries: int
-    """Of index files, compared with their records."""
 
     @property
     def told(self) -> list[object]:
@@ -109,15 +107,13 @@ class Outcome(NamedTuple):
         return [(one.kind, one.replicas, one.extent, one.record) for one in self.findings]
 
 
-def verify(places: Sequence[Place], ledger: Path | None = None) -> Outcome:
-    """One run in this process; with a ledger, whose cells are chunks."""
+def verify(places: Sequence[Place]) -> Outcome:
+    """One run in this process."""
     request = Request(
         group=HistoryGroup("C", "a"),
         places=tuple(places),
         options=SourceOptions(patience=10.0),
         chunk_size=CHUNK,
-        cell_size=CHUNK,
-        ledger_path="" if ledger is None else str(ledger),
         engine=EngineKind.LOCAL,
     )
     engine = Engine(SessionOptions())
@@ -125,5 +121,4 @@ def verify(places: Sequence[Place], ledger: Path | None = None) -> Outcome:
         done = job.run(request, engine, NoProgress())
     finally:
         engine.stop()
-    queues = done.checked.queues
-    return Outcome(done.verdict, done.findings, done.checked.unchecked, 0 if queues is None else queues.index_entries)
+    return Outcome(done.verdict, done.findings, done.checked.unchecked)
