@@ -1,4 +1,4 @@
-"""What is wrong or lost alike in all replicas is told by the name of a message, too: no comparison has read it."""
+"""Damage and losses that are the same in all replicas: no comparison has read them, and a message is named."""
 
 from __future__ import annotations
 

@@ -9,17 +9,13 @@ from typing import Final
 import msgspec
 
 from rocketmq_formats.soundness.places import Extent, RecordName
-from rocketmq_formats.soundness.records import LARGEST_RECORD, name_record, record_start
+from rocketmq_formats.soundness.records import name_record, record_start
 from rocketmq_verify.domain.findings import Finding, Kind
 from rocketmq_verify.domain.inquiry.narrow import Requests
-from rocketmq_verify.domain.inquiry.windows import read_window
+from rocketmq_verify.domain.inquiry.windows import FAR, NEAR, read_window
 from rocketmq_verify.domain.model import ReplicaName
 from rocketmq_verify.domain.planning.lineage import Lineage
 
-NEAR: Final = 64 << 10
-"""Bytes that are read first."""
-FAR: Final = LARGEST_RECORD + NEAR
-"""The same if these do not show a whole record."""
 LOST: Final = frozenset((Kind.LOST_CONFIRMED, Kind.LOST_COPY))
 
 
