@@ -6,8 +6,10 @@ Part of the cache. Controllers are the same where both specs name the same Contr
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
+from rocketmq_formats.addresses import parse_addresses
 from rocketmq_resources.decoding import Json
 
 
@@ -63,8 +65,9 @@ def _place(group: GroupName, spec: Json) -> _Place | None:
     reference, addresses = _mapping(spec.get("controllerRef")), spec.get("controllerAddr")
     if reference:
         return "", str(reference.get("namespace") or group.namespace), str(reference.get("name")), name
-    if isinstance(addresses, str):
-        return *sorted(addresses.lower().split(";")), name
+    with suppress(ValueError):
+        if isinstance(addresses, str):
+            return *sorted(parse_addresses(addresses.lower())), name
     return None
 
 

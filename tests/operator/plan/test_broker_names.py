@@ -76,8 +76,10 @@ def test_controllers_outside_are_the_same_with_the_same_addresses() -> None:
             {"controllerAddr": "h3:9878"},
             {"failover": {"mode": "none"}},
             {"controllerRef": "no reference"},
+            {"controllerAddr": " h1:9878 ; h2:9878;"},
+            {"controllerAddr": "h1"},
         )
     ):
         found.note(GroupName(f"ns{number}", "g"), body(number, **spec))
-    holders = [found.holder(GroupName(f"ns{number}", "g")) for number in range(5)]
-    assert holders == [None, GroupName("ns0", "g"), None, None, None]
+    holders = [found.holder(GroupName(f"ns{number}", "g")) for number in range(7)]
+    assert holders == [None, GroupName("ns0", "g"), None, None, None, GroupName("ns0", "g"), None]
