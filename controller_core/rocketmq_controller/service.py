@@ -13,7 +13,7 @@ import structlog
 
 from rocketmq_controller.config import LiveConfig
 from rocketmq_controller.domain.decision import Decision
-from rocketmq_controller.domain.forms import FEATURE_LEVEL, HOSTS_LEVEL
+from rocketmq_controller.domain.forms import APPENDED_LEVEL, FEATURE_LEVEL
 from rocketmq_controller.domain.model import BrokerGroup
 from rocketmq_controller.domain.requests.alter_sync_state_set import alter_sync_state_set
 from rocketmq_controller.domain.requests.cleaning import clean_broker_data
@@ -102,7 +102,7 @@ class ControllerService:
 
     def apply_broker_id(self, header: ApplyBrokerIdRequestHeader, host: str = "") -> Answer:
         """1013, over a connection from `host`."""
-        known = host if self._proposals.feature_level >= HOSTS_LEVEL else ""
+        known = host if self._proposals.feature_level >= APPENDED_LEVEL else ""
 
         def decide(group: BrokerGroup | None) -> Decision:
             room = self._proposals.room(known, self.config.settings.max_broker_groups)

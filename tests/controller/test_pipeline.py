@@ -132,7 +132,7 @@ def test_a_read_that_saw_a_lost_change_is_not_answered_with_it(world: World) -> 
 
 
 def test_what_is_under_way_takes_room_until_it_is_lost(world: World) -> None:
-    """Else whoever sends many requests at once would get more than its share."""
+    """A host that sends many requests at once gets no more than its share."""
 
     def taken() -> tuple[int, int]:
         room = world.pipeline.room("", 10)

@@ -19,8 +19,6 @@ import msgspec
 
 FIRST_LEVEL: Final = 1
 APPENDED_LEVEL: Final = 2
-HOSTS_LEVEL: Final = 2
-"""From which on hosts are recorded."""
 FEATURE_LEVEL: Final = APPENDED_LEVEL
 """The highest level that this release reads and writes."""
 

@@ -100,3 +100,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
             members=sum(tally.members.total for tally in tallies),
             members_of_host=sum(tally.members.of_host.get(host, 0) for tally in tallies),
         )
+
+
+NO_GROUPS = Room()
+"""No group yet, and room for one."""

@@ -99,9 +99,12 @@ def from_environment(spec: type[S], environ: Mapping[str, str] = os.environ) -> 
 
 def report_unknown(keys: Iterable[str], file: str) -> None:
     """Log that these keys are ignored; of Java's own keys, why."""
-    for key in keys:
-        from rocketmq_settings.java_keys import reason  # noqa: PLC0415 - the keys of all processes: not for every command
+    unknown = tuple(keys)
+    if not unknown:
+        return
+    from rocketmq_settings.java_keys import reason  # noqa: PLC0415 - the keys of all processes: not for every command
 
+    for key in unknown:
         because = reason(key)
         if because is None:
             log.warning("configuration key is not known and ignored", key=key, file=file)

@@ -199,7 +199,7 @@ def test_members_of_a_group_are_bounded() -> None:
 
 
 def test_one_host_leaves_room_for_groups_to_others() -> None:
-    """Whoever registers names takes half, and then others get half of the rest, and so on."""
+    """A host that registers names gets half of the places, the next one half of the rest, and so on."""
     state: dict[str, BrokerGroup] = {}
 
     def registered(host: str, name: str) -> bool:

@@ -33,7 +33,7 @@ from rocketmq_controller.domain.model import (
     presumed_alive,
 )
 from rocketmq_controller.domain.requests.identity import foreign_cluster
-from rocketmq_controller.domain.room import Room
+from rocketmq_controller.domain.room import NO_GROUPS, Room
 from rocketmq_formats.codes import ResponseCode
 from rocketmq_formats.remoting.controller import (
     ApplyBrokerIdRequestHeader,
@@ -73,7 +73,7 @@ def apply_broker_id(
     group: BrokerGroup | None,
     request: ApplyBrokerIdRequestHeader,
     *,
-    room: Room = Room(),  # noqa: B008 - frozen
+    room: Room = NO_GROUPS,
     host: str = "",
 ) -> Decision:
     """Codes: 0 (also for a repeated request with the same check code), 2005, 2014; 2 if there are too many already.
