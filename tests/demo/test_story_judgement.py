@@ -3,16 +3,22 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
-from rocketmq_demo.engines.engine import Acknowledgement, DelayedResult, LoadResult, ReadResult
+from rocketmq_client.sending import SendResult
+from rocketmq_demo.engines import native_load
+from rocketmq_demo.engines.engine import MOMENT, Acknowledgement, DelayedResult, Load, LoadResult, ReadResult
+from rocketmq_demo.engines.native_load import NativeLoad
 from rocketmq_demo.story import faults
-from rocketmq_demo.story.faults import FAULTS, Stage
+from rocketmq_demo.story.faults import FAULTS, PromiseBrokenError, Stage, kill_controllers_for
 from rocketmq_demo.story.observer import GroupView, ReplicaView
 from rocketmq_demo.story.outcome import Outcome
 from rocketmq_demo.story.story import Story
 from rocketmq_demo.story.timeline import Kind, Timeline
+from rocketmq_runtime.remoting.client import CallTimeoutError
 
 
 class FakeProcess:
@@ -41,6 +47,9 @@ class FakeLoad:
     def failures(self) -> int:
         self.failed += self.failing
         return self.failed
+
+    def patient(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def finish(self) -> LoadResult:
         return self.result
@@ -81,7 +90,7 @@ class FakeEngine:
     name, remark = "fake", ""
     brokers = (FakeBroker(),)
 
-    def __init__(self, load: FakeLoad, reader: FakeReader | None, delayed: FakeDelayed | None, patience: float) -> None:
+    def __init__(self, load: Load, reader: FakeReader | None, delayed: FakeDelayed | None, patience: float) -> None:
         self.load, self.reader, self.delayed, self.patience = load, reader, delayed, patience
 
     def start(self) -> None: ...
@@ -167,6 +176,45 @@ async def test_sends_that_fail_without_controllers_are_a_problem() -> None:
     outcome = await outcome_of(load, faults=["kill-controllers-for-0s"])
     assert outcome.problems[0].startswith("without controllers 1 sends failed")
     assert (await outcome_of(FakeLoad(load.result), faults=["kill-controllers-for-0s"])).problems == ()
+
+
+class SlowProducer:
+    """Each send is answered after `seconds`, in virtual time."""
+
+    seconds = 0.0
+
+    def __init__(self, nameservers: Sequence[str], *, group: str, attempts: int, timeout: float) -> None:
+        self._timeout = timeout
+
+    def start(self) -> None: ...
+
+    async def send(self, topic: str, body: bytes) -> SendResult:
+        await asyncio.sleep(min(self.seconds, self._timeout))
+        if self.seconds > self._timeout:
+            raise CallTimeoutError("no answer")
+        return SendResult(0, "", "", "broker-a", 0, 0, "h:1", 1)
+
+
+async def away_with_sends_of(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault, while each send takes as long as that."""
+    monkeypatch.setattr(faults, "time", SimpleNamespace(monotonic=asyncio.get_running_loop().time))
+    monkeypatch.setattr(SlowProducer, "seconds", seconds)
+    monkeypatch.setattr(native_load, "Producer", SlowProducer)
+    load = NativeLoad(nameservers=[])
+    stage = Stage(FakeEngine(load, None, None, patience=60.0), FakeControllers(), FakeObserver(1), Timeline())
+    await load.start()
+    await kill_controllers_for(stage, seconds=10)
+
+
+@pytest.mark.looptime
+async def test_slow_send_without_controllers_is_none_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    await away_with_sends_of(0.9 * MOMENT, monkeypatch)
+
+
+@pytest.mark.looptime
+async def test_send_that_takes_longer_than_a_moment_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PromiseBrokenError, match=r"without controllers [1-9]\d* sends failed"):
+        await away_with_sends_of(1.1 * MOMENT, monkeypatch)
 
 
 async def test_group_that_takes_no_more_writes_is_a_problem() -> None:

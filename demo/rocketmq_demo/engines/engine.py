@@ -5,12 +5,15 @@ the story runs them in threads.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 import msgspec
 
 BROKER_GROUP = "broker-a"
 CLUSTER = "DefaultCluster"
+MOMENT: Final = 1.0
+"""Seconds that one send may take, and for which all may pause, before it counts against the group."""
 
 
 class Running(Protocol):
@@ -122,6 +125,10 @@ class Load(Protocol):
 
     def failures(self) -> int:
         """Attempts that failed so far."""
+
+    def patient(self) -> AbstractContextManager[None]:
+        """Meanwhile a send fails only if it takes longer than a `MOMENT`. Else the load may give up earlier, so that a
+        hung master costs less."""
 
     async def finish(self) -> LoadResult:
         """Stop sending; the result of all sends."""

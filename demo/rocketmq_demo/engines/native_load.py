@@ -6,19 +6,20 @@ and one that was acknowledged and is not read is lost.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rocketmq_client.errors import ClientError
 from rocketmq_client.producer import Producer
 from rocketmq_client.reading import read_all
 from rocketmq_client.routes import Routes
-from rocketmq_demo.engines.engine import Acknowledgement, LoadResult
+from rocketmq_demo.engines.engine import MOMENT, Acknowledgement, LoadResult
 from rocketmq_runtime import background
 from rocketmq_runtime.remoting.client import RemotingClient, RemotingError
 
 TOPIC = "ledger"
 PATIENCE = 0.5
-"""Seconds that one send may take; a hung master costs this once."""
+"""Seconds that one send may take unless the load is patient; a hung master costs this once."""
 SENDERS = 4
 """Each has one send in flight."""
 PAUSE = 0.002
@@ -36,13 +37,22 @@ class NativeLoad:
         self._failed = 0
         self._number = 0
         self._senders: list[asyncio.Task[None]] = []
-        self._producer: Producer | None = None
+        self._producers: list[Producer] = []
+        """The last one sends."""
 
     async def start(self) -> None:
         """Begin to send."""
-        self._producer = Producer(self._nameservers, group="ledger-producer", attempts=1, timeout=PATIENCE)
-        self._producer.start()
-        self._senders = [background.awaited(self._send_forever(self._producer), "load") for _ in range(SENDERS)]
+        self._add_producer(PATIENCE)
+        self._senders = [background.awaited(self._send_forever(), "load") for _ in range(SENDERS)]
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Meanwhile one send may take a `MOMENT`."""
+        self._add_producer(MOMENT)
+        try:
+            yield
+        finally:
+            self._producers.insert(0, self._producers.pop())
 
     def acknowledgements(self) -> Sequence[Acknowledgement]:
         """All so far."""
@@ -58,8 +68,8 @@ class NativeLoad:
             sender.cancel()
         ended = await asyncio.gather(*self._senders, return_exceptions=True)
         problems = [f"the producer failed: {error!r}" for error in ended if isinstance(error, Exception)]
-        if self._producer is not None:
-            await self._producer.close()
+        for producer in self._producers:
+            await producer.close()
         acknowledged = {sent.number for sent in self._acknowledged}
         if not acknowledged:
             return LoadResult(acknowledged=0, failed=self._failed, problems=(*problems, "nothing was acknowledged"))
@@ -77,6 +87,11 @@ class NativeLoad:
             problems=tuple(problems),
         )
 
+    def _add_producer(self, patience: float) -> None:
+        producer = Producer(self._nameservers, group="ledger-producer", attempts=1, timeout=patience)
+        producer.start()
+        self._producers.append(producer)
+
     async def _read_back(self) -> Counter[int]:
         client = RemotingClient()
         try:
@@ -85,13 +100,13 @@ class NativeLoad:
             await client.close()
         return Counter(int(message.body.partition(b" ")[0]) for message in messages)
 
-    async def _send_forever(self, producer: Producer) -> None:
+    async def _send_forever(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             number = self._number
             self._number += 1
             try:
-                result = await producer.send(TOPIC, b"%d %b" % (number, _PADDING))
+                result = await self._producers[-1].send(TOPIC, b"%d %b" % (number, _PADDING))
             except (ClientError, RemotingError):
                 self._failed += 1
                 await asyncio.sleep(PAUSE_AFTER_FAILURE)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from rocketmq_demo.controllers import ControllerCluster
-from rocketmq_demo.engines.engine import Broker, Engine
+from rocketmq_demo.engines.engine import MOMENT, Broker, Engine
 from rocketmq_demo.replica import Replica
 from rocketmq_demo.story.observer import GroupView, Observer, longest_gap
 from rocketmq_demo.story.timeline import Kind, Timeline
@@ -21,9 +21,6 @@ HEARTBEATS_KNOWN = 5.0
 """Seconds after which the controllers have enough heartbeats of all brokers to notice a missing one; before that, only
 the timeout that the broker itself declares counts, 10 s."""
 
-
-MOMENT = 1.0
-"""Seconds after a blow in which sends that were under way may fail."""
 WITHOUT_MASTER = 10.0
 """Seconds at least between the loss of quorum and master and the return of the controllers."""
 POLL = 0.1
@@ -268,16 +265,17 @@ async def kill_controllers_for(stage: Stage, *, seconds: int) -> tuple[str, Heal
     """kill -9 of all controllers, for this time: the master continues all the time.
 
     Raises:
-        PromiseBrokenError: sends failed later than a moment after the blow, or paused for longer than that.
+        PromiseBrokenError: a send failed later than a `MOMENT` after the blow, or they paused for longer than that.
     """
     members, load = list(stage.controllers.processes), stage.engine.load
     stage.record_fault(f"kill -9 of all controllers for {seconds} s: {', '.join(members)}")
-    for member in members:
-        await asyncio.to_thread(stage.controllers[member].kill9)
-    await asyncio.sleep(min(MOMENT, seconds))
-    began, failed, acknowledged = time.monotonic(), load.failures(), len(load.acknowledgements())
-    await asyncio.sleep(stage.struck_at + seconds - began)
-    ended, failed = time.monotonic(), load.failures() - failed
+    with load.patient():
+        for member in members:
+            await asyncio.to_thread(stage.controllers[member].kill9)
+        await asyncio.sleep(min(MOMENT, seconds))
+        began, failed, acknowledged = time.monotonic(), load.failures(), len(load.acknowledgements())
+        await asyncio.sleep(stage.struck_at + seconds - began)
+        ended, failed = time.monotonic(), load.failures() - failed
     times = [sent.at for sent in load.acknowledgements()]
     gap = longest_gap(times, began, ended)
     stage.step(
