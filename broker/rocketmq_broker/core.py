@@ -15,6 +15,7 @@ from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import numeric
 from rocketmq_broker.processor_table import ProcessorTable
+from rocketmq_broker.sending.new_topics import NewTopics
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_tables import ConsumerTables
@@ -72,6 +73,7 @@ class BrokerCore:
             flush_timeout_ms=settings.sync_flush_timeout,
             traffic=self.traffic,
         )
+        self.new_topics = NewTopics(strict=settings.durability == "strict")
         self.held = HeldPulls(settings.pull_thread_pool_queue_capacity)
         self.client = RemotingClient()
         self.processor_table = ProcessorTable()

@@ -109,6 +109,7 @@ class Services:
             permission=core.permission,
             store=core.store,
             topics=core.topics,
+            new_topics=core.new_topics,
             groups=core.tables.groups,
             waiting=core.waiting,
             traffic=core.traffic,
@@ -164,6 +165,7 @@ class Services:
             permission=core.permission,
             store=core.store,
             topics=core.topics,
+            new_topics=core.new_topics,
             groups=core.tables.groups,
             writer=writer,
             waiting=core.waiting,
@@ -253,9 +255,9 @@ class Services:
             lane=lane,
             on_reset=self.pulls.on_reset,
         )
-        # what a tool changes is answered when the slaves that may become master have it too
-        for admin in (group_admin, topic_admin, topic_deletion, offset_reset):
-            admin.replication_barrier = self._copies.replication_barrier
+        # what is changed is answered when the slaves that may become master have it too
+        for change in (group_admin, topic_admin, topic_deletion, offset_reset, core.new_topics):
+            change.replication_barrier = self._copies.replication_barrier
         self._offset_api.commit_answer = self._copies.commit_answer
         self._stats = TrafficStats(core.traffic)
         self._flows = Flows(core.traffic, core.settings.broker_cluster_name)

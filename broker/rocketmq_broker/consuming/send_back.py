@@ -19,6 +19,7 @@ from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
 from rocketmq_broker.sending.inner_writer import InnerWriter
+from rocketmq_broker.sending.new_topics import NewTopics
 from rocketmq_broker.sending.send import FLOW_CONTROL, OVERLOAD, held_back
 from rocketmq_broker.sending.waiting_sends import WaitingSends
 from rocketmq_broker.tables.consumer_protocols import GroupTable
@@ -51,6 +52,7 @@ class SendBack:
         permission: BrokerPermission,
         store: MessageStore,
         topics: TopicTable,
+        new_topics: NewTopics,
         groups: GroupTable,
         writer: InnerWriter,
         waiting: WaitingSends,
@@ -63,6 +65,7 @@ class SendBack:
         self._permission = permission
         self._store = store
         self._topics = topics
+        self._new_topics = new_topics
         self._groups = groups
         self._writer = writer
         self._waiting = waiting
@@ -107,14 +110,17 @@ class SendBack:
             appended = self._writer.append(self._draft(record, view, retry, queue_id))
         except StoreError as error:
             raise RequestRefusedError(ResponseCode.SYSTEM_ERROR, f"the message is not stored: {error}") from error
-        self._topics.put(topic, state_version=self._role.epoch, now_ms=now_ms())
+        if self._topics.put(topic, state_version=self._role.epoch, now_ms=now_ms()):
+            self._new_topics.made(topic.topic_name)
         properties = parse_properties(record.properties)
         self._flows.sent_back(properties.get(RETRY_TOPIC) or record.topic.decode("utf-8", "replace"), header.group)
         if retry.dead:
             log.warning("message given up by its consumers", group=header.group, offset=header.offset)
-        if not request.is_oneway:
-            self._waiting.add(appended.end, peer, request, encode_frame(response(request, ResponseCode.SUCCESS)))
-        return DEFERRED if not request.is_oneway else None
+        if request.is_oneway:
+            return None
+        answer = encode_frame(response(request, ResponseCode.SUCCESS))
+        self._waiting.add(appended.end, peer, request, answer, self._new_topics.barrier((topic.topic_name,)))
+        return DEFERRED
 
     def _check(self) -> None:
         """Refuse if nothing may be stored now."""

@@ -19,6 +19,7 @@ from rocketmq_broker.domain.sending import BrokerMarks, Completer, Outgoing, che
 from rocketmq_broker.domain.tables.topics import TopicTable
 from rocketmq_broker.host import now_ms
 from rocketmq_broker.processor_table import Processor
+from rocketmq_broker.sending.new_topics import NewTopics
 from rocketmq_broker.sending.send_targets import Target, Targets
 from rocketmq_broker.sending.unique_ids import UniqueIds
 from rocketmq_broker.sending.waiting_sends import WaitingSends
@@ -69,6 +70,7 @@ class SendProcessor:
         permission: BrokerPermission,
         store: MessageStore,
         topics: TopicTable,
+        new_topics: NewTopics,
         groups: GroupTable,
         waiting: WaitingSends,
         traffic: Traffic,
@@ -92,8 +94,15 @@ class SendProcessor:
         self._completer = Completer(marks)
         self._unique_ids = UniqueIds(store_host[:-4])
         self._turn = itertools.count()
+        self._new_topics = new_topics
         self._targets = Targets(
-            settings=settings, role=role, permission=permission, topics=topics, groups=groups, in_order=in_order
+            settings=settings,
+            role=role,
+            permission=permission,
+            topics=topics,
+            new_topics=new_topics,
+            groups=groups,
+            in_order=in_order,
         )
         self._known = self._targets.known
         self.stopping = False
@@ -138,7 +147,8 @@ class SendProcessor:
         if not self._strict and self._role.acknowledges_alone(self._clock()):
             traffic.answered_at_once()
             return frame
-        self._waiting.add(appended.end, peer, request, frame)
+        barrier = self._new_topics.barrier(target.new) if target.new else None
+        self._waiting.add(appended.end, peer, request, frame, barrier)
         return DEFERRED
 
     def _end_transaction(self, request: RemotingCommand, _peer: Peer) -> Answer:

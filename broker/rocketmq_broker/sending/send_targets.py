@@ -14,6 +14,7 @@ from rocketmq_broker.domain.permission import BrokerPermission
 from rocketmq_broker.domain.role import ReplicaRole
 from rocketmq_broker.domain.tables.topics import TopicTable, forbidden_to_producers, name_problem
 from rocketmq_broker.host import now_ms
+from rocketmq_broker.sending.new_topics import NewTopics
 from rocketmq_broker.settings import BrokerSettings
 from rocketmq_broker.tables.consumer_protocols import GroupTable
 from rocketmq_formats.codes import FAQ, ResponseCode
@@ -37,6 +38,8 @@ class Target(msgspec.Struct, frozen=True):
     """Topics to `make` after the message is stored."""
     dead: bool = False
     """A dead letter: delivered at once, to any queue of its topic."""
+    new: tuple[str, ...] = ()
+    """Its topics that `NewTopics` may have."""
 
 
 class Targets:
@@ -49,6 +52,7 @@ class Targets:
         role: ReplicaRole,
         permission: BrokerPermission,
         topics: TopicTable,
+        new_topics: NewTopics,
         groups: GroupTable,
         in_order: Callable[[str], bool],
     ) -> None:
@@ -58,6 +62,7 @@ class Targets:
         self._role = role
         self._permission = permission
         self._topics = topics
+        self._new = new_topics
         self._groups = groups
         self._known: dict[str, Target] = {}
         topics.on_change(self._known.clear)
@@ -94,6 +99,8 @@ class Targets:
             config = self._dead_letters_of(name.removeprefix(RETRY_PREFIX))
             if self._topics.get(config.topic_name) is None:
                 missing = (*missing, config)
+        made = {topic.topic_name for topic in missing}
+        new = tuple(topic for topic in {name, config.topic_name} if topic in made or topic in self._new)
         target = Target(
             config.topic_name.encode(),
             queue_limit,
@@ -101,8 +108,9 @@ class Targets:
             int(SysFlag.MULTI_TAGS) if config.topic_filter_type == "MULTI_TAG" else 0,
             missing,
             dead,
+            new,
         )
-        if not (missing or name.startswith(RETRY_PREFIX)):
+        if not (new or name.startswith(RETRY_PREFIX)):
             self._known[name] = target
         return target
 
@@ -110,6 +118,7 @@ class Targets:
         """Put its missing topics into the table, after its message is stored."""
         for config in target.missing:
             self._topics.put(config, state_version=self._role.epoch, now_ms=now_ms())
+            self._new.made(config.topic_name)
             log.info("topic created by a send", topic=config.topic_name, queues=config.write_queue_nums)
 
     def _planned(self, header: SendMessageRequestHeader) -> TopicConfig:

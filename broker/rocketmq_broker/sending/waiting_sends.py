@@ -14,9 +14,11 @@ from collections.abc import Callable
 import msgspec
 
 from rocketmq_broker.domain.role import ReplicaRole
+from rocketmq_broker.tables.table_file import Barrier
 from rocketmq_broker.traffic import Traffic
 from rocketmq_formats.codes import ResponseCode, SerializeType
 from rocketmq_formats.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_frame, encode_frame
+from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Peer
 
@@ -36,6 +38,8 @@ class WaitingSend(msgspec.Struct, gc=False):
     serialize_type: SerializeType
     frame: bytes
     """The answer PUT_OK."""
+    barrier: Barrier | None
+    """Of its topic if that is new: PUT_OK waits for this too."""
 
 
 class WaitingSends:
@@ -63,19 +67,23 @@ class WaitingSends:
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
         self._queue: deque[WaitingSend] = deque()
+        self._behind_barriers = 0
+        """How many have their copies, but the slaves lack their topics."""
         self._timer: asyncio.TimerHandle | None = None
         self._drained: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + self._behind_barriers
 
     @property
     def full(self) -> bool:
-        return len(self._queue) >= self._capacity
+        return len(self._queue) + self._behind_barriers >= self._capacity
 
-    def add(self, end: int, peer: Peer, request: RemotingCommand, frame: bytes) -> None:
-        """`request`, whose message ends at `end`, waits; `frame` is its answer PUT_OK."""
-        self._queue.append(WaitingSend(end, self._loop.time(), peer, request.opaque, request.serialize_type, frame))
+    def add(self, end: int, peer: Peer, request: RemotingCommand, frame: bytes, barrier: Barrier | None = None) -> None:
+        """`request`, whose message ends at `end`, waits; `frame` is its answer PUT_OK. `barrier`: of a new topic."""
+        self._queue.append(
+            WaitingSend(end, self._loop.time(), peer, request.opaque, request.serialize_type, frame, barrier)
+        )
         if self._timer is None:
             self._timer = self._loop.call_later(self._slave_timeout, self._expire)
 
@@ -93,8 +101,12 @@ class WaitingSends:
         # in the order of the log: behind the first that must wait, all others must too
         while queue and queue[0].end <= until:
             send = queue.popleft()
-            answers.setdefault(send.peer, []).append(send.frame)
             waits.append(now - send.since)
+            if send.barrier is None:
+                answers.setdefault(send.peer, []).append(send.frame)
+            else:
+                self._behind_barriers += 1
+                background.start(self._answer_behind(send, send.barrier), "first messages of a topic")
         if waits:
             self._traffic.answered(waits)
             # one write for each connection, because a call of the kernel costs more than making the answer
@@ -111,11 +123,23 @@ class WaitingSends:
 
     async def drained(self, timeout_ms: int) -> bool:
         """Wait until nothing waits, at most `timeout_ms`; True if nothing waits."""
-        if self._queue:
+        if self:
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=timeout_ms / 1000)
             self._drained = None
-        return not self._queue
+        return not self
+
+    async def _answer_behind(self, send: WaitingSend, barrier: Barrier) -> None:
+        try:
+            problem = await barrier()
+        finally:
+            self._behind_barriers -= 1
+        if problem is None:
+            send.peer.answer_frame(send.frame)
+        else:
+            _fail(send, ResponseCode.FLUSH_SLAVE_TIMEOUT, None)
+            self._traffic.counts.sends_timed_out += 1
+        self._check_drained()
 
     def _expire(self) -> None:
         """Answer those that have waited too long; Java lets the slaves' status override the disk's."""
@@ -148,7 +172,7 @@ class WaitingSends:
         return send.since + self._flush_timeout
 
     def _check_drained(self) -> None:
-        if not self._queue and self._drained is not None and not self._drained.done():
+        if not self and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
 

@@ -127,8 +127,8 @@ class Load(Protocol):
         """Attempts that failed so far."""
 
     def patient(self) -> AbstractContextManager[None]:
-        """Meanwhile a send fails only if it takes longer than a `MOMENT`. Else the load may give up earlier, so that a
-        hung master costs less."""
+        """A context in which a send fails only if it takes longer than a `MOMENT`. Elsewhere the load may give up
+        earlier, so that a hung master costs less."""
 
     async def finish(self) -> LoadResult:
         """Stop sending; the result of all sends."""

@@ -47,7 +47,7 @@ class NativeLoad:
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Meanwhile one send may take a `MOMENT`."""
+        """A context in which one send may take a `MOMENT`."""
         self._add_producer(MOMENT)
         try:
             yield

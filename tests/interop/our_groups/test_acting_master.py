@@ -1,14 +1,25 @@
-"""An official consumer at a native group whose controllers and master are gone: RIP-32 asks nothing new of clients."""
+"""Official consumers and brokers beside a native group whose controllers and master are gone: RIP-32 asks nothing new of
+clients, and the acting slave's delayed messages are taken by official masters."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from rocketmq_demo.ports import PortPool
+from rocketmq_demo.apache import servers
+from rocketmq_demo.ports import HOST, PortPool
+from rocketmq_formats.codes import ResponseCode
+from rocketmq_runtime.remoting.client import RemotingClient
+from tests.broker.broker_kit import send_request
+from tests.gate.patience import patient
+from tests.interop.lab import FILE_SIZE, JAVA_BROKER
 from tests.lab.clients import PushConsumer
-from tests.processes.acting_kit import ACTING, ROUTES
+from tests.operator.manifests.cases import keys_set_by
+from tests.processes.acting_kit import ACTING, ROUTES, refused_by
 from tests.processes.replica_group import TOPIC, Sender, group
+from tests.topic_requests import topic_request
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600, func_only=True)]
 
@@ -39,3 +50,71 @@ async def test_an_official_consumer_reads_from_the_acting_master(tmp_path: Path)
                     await after.more(20)
                 await read(consumer, after)
                 await asyncio.to_thread(consumer.finish)
+
+
+COUNT = 20
+"""Delayed messages."""
+
+
+@contextmanager
+def official_master(folder: Path, ports: PortPool, name_server: str) -> Iterator[str]:
+    """A master of another group, without controllers; its address."""
+    port = ports.broker()
+    process = servers.start_broker(
+        folder,
+        port=port,
+        controllers=[],
+        nameservers=[name_server],
+        cluster="C",
+        name="broker-b",
+        config={
+            "enableControllerMode": False,
+            "brokerId": 0,
+            "brokerRole": "ASYNC_MASTER",
+            "haListenPort": port + 1,
+            "mappedFileSizeCommitLog": FILE_SIZE,
+            "waitTimeMillsInSendQueue": 60_000,  # else a broker that a busy machine stops for 200 ms refuses a send
+        },
+        options=JAVA_BROKER,
+    )
+    try:
+        process.wait_port(patient(90.0))
+        yield f"{HOST}:{port}"
+    finally:
+        process.close()
+
+
+@pytest.mark.usefixtures("apache")
+async def test_delayed_messages_escape_to_an_official_master(tmp_path: Path) -> None:
+    """It delivers them at once to an official consumer: they were due."""
+    config = {**keys_set_by({"actingMaster": "readsAndEscape"}), "messageDelayLevel": f"{int(patient(10))}s"}
+    client = RemotingClient()
+    try:
+        with PortPool() as ports:
+            async with group(tmp_path, ports, count=2, config=config, name_server_config=ROUTES) as replicas:
+                master = await replicas.settled()
+                (acting,) = replicas.others(master)
+                with official_master(tmp_path / "official", ports, replicas.name_server) as official:
+                    for address in (master.replica.address, official):
+                        answer = await client.call(address, topic_request(TOPIC), timeout=20)
+                        assert answer.code == ResponseCode.SUCCESS, answer.remark
+                    for number in range(COUNT):
+                        properties = f"UNIQ_KEY\x01{number:032}\x02WAIT\x01true\x02DELAY\x011\x02"
+                        command = send_request(b"%d" % number, topic=TOPIC, properties=properties)
+                        answer = await client.call(master.replica.address, command)
+                        assert answer.code == ResponseCode.SUCCESS, answer.remark
+                    replicas.lose(master)
+                    await refused_by(client, acting, ResponseCode.SERVICE_NOT_AVAILABLE)
+                    consumer = PushConsumer(
+                        tmp_path / "consumer", nameservers=replicas.name_server, group="official", topic=TOPIC
+                    )
+                    with consumer:
+                        await asyncio.to_thread(
+                            consumer.wait_until,
+                            "all delayed messages",
+                            lambda: set(consumer.bodies) == {str(number) for number in range(COUNT)},
+                        )
+                        assert len(consumer.bodies) == COUNT
+                        await asyncio.to_thread(consumer.finish)
+    finally:
+        await client.close()
