@@ -1,5 +1,5 @@
-"""Official consumers and brokers beside a native group whose controllers and master are gone: RIP-32 asks nothing new of
-clients, and the acting slave's delayed messages are taken by official masters."""
+"""Official consumers and brokers beside a native group whose controllers and master are gone: RIP-32 asks nothing new
+of clients, and official masters take the delayed messages of the acting slave."""
 
 import asyncio
 from collections.abc import Iterator
