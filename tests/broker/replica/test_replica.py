@@ -127,6 +127,7 @@ async def test_a_lock_that_the_sidecar_kept_ends_the_link(tmp_path: Path) -> Non
         await group.sidecar.receive(Hello)
         assert group.app.role.role is Role.NONE
         sidecars.release()
+        group.sidecar.send(Welcome(1))
         await group.sidecar.make_master(hello=False)
         assert (await group.send()).code == 0
 
@@ -270,6 +271,7 @@ async def test_a_slave_that_was_master_keeps_no_offset_of_the_time_before(tmp_pa
         await group.sidecar.receive(Hello)
         for message in (Welcome(2), Following(1, 1, "127.0.0.1:1"), Replicated(0, 0)):
             group.sidecar.send(message)
+        group.sidecar.members = frozenset({2})
         await group.sidecar.make_master(2, hello=False)
         assert (await group.send()).code == 0
         store = group.app.store
