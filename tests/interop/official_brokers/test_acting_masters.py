@@ -22,10 +22,11 @@ from rocketmq_demo.replica import NameServer
 from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.json.bodies import decode_body
 from rocketmq_formats.remoting.broker_admin import DelayOffsetWrapper
-from rocketmq_formats.remoting.client import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from rocketmq_formats.remoting.client import MessageQueue, OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from rocketmq_formats.remoting.command import request
 from rocketmq_formats.remoting.headers import decode_header
 from tests.broker.broker_kit import send_request
+from tests.broker.consuming.lock_kit import held, lock_body
 from tests.gate.patience import patient
 from tests.interop import logs
 from tests.interop.asking import ANSWER, QUEUES, START, ask, done, ends, log_end, route, wait
@@ -97,6 +98,7 @@ class Group:
                 "totalReplicas": 2,
                 "enableSlaveActingMaster": True,
                 "enableRemoteEscape": True,
+                "lockInStrictMode": True,
                 "slaveReadEnable": True,  # else official slaves refuse every pull, also while they act
                 "compatibleWithOldNameSrv": self._compatible,
             },
@@ -232,6 +234,13 @@ def committed(broker: JavaBroker, topic: str) -> list[int]:
     return found
 
 
+def locked(group: Group, broker: JavaBroker, client: str) -> set[int]:
+    """The queues of its topic that this broker gives to the client, or gave before."""
+    queues = frozenset(MessageQueue(topic=group.topic, broker_name=group.name, queue_id=one) for one in range(QUEUES))
+    answer = done(broker, request(RequestCode.LOCK_BATCH_MQ, None, lock_body(client, queues)))
+    return {queue.queue_id for queue in held(answer)}
+
+
 def delivered(broker: JavaBroker) -> int:
     """How many delayed messages it has delivered, or takes as delivered."""
     answer = done(broker, request(RequestCode.GET_ALL_DELAY_OFFSET))
@@ -262,6 +271,12 @@ def test_heartbeats_and_questions_are_those_of_the_mode(group: Group) -> None:
     assert not any(group.requests(code) for code in unused)
 
 
+def test_both_replicas_lock_for_one_client(group: Group) -> None:
+    """They find each other by our name server's answers."""
+    wait("all queues", lambda: locked(group, group.master, "one") == set(range(QUEUES)))
+    assert locked(group, group.slave, "other") == set()
+
+
 def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     """A consumer reads the rest at the acting slave, and commits there; nothing is appended."""
     consumer = group.consume(group.topic)
@@ -290,6 +305,7 @@ def test_the_slave_acts_for_a_killed_master(group: Group) -> None:
     consumer.resume()
     group.has_read(consumer)
     wait("everything committed", lambda: committed(group.slave, group.topic) == sent)
+    assert locked(group, group.slave, "one") == set(), "it has one vote of two"
     refused = ask(group.slave, send_request(topic=group.topic))
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE, refused.remark
     assert ends(group.slave, group.topic) == sent
@@ -316,6 +332,7 @@ def test_nothing_goes_back_when_the_master_returns(group: Group) -> None:
     assert committed(group.master, group.topic) == kept
     assert delivered(group.master) == COUNT
     wait("a notice of the least id", lambda: group.notices(0) > 0)
+    wait("all queues", lambda: locked(group, group.master, "one") == set(range(QUEUES)))
     reader.resume()
 
     group.send(10)
