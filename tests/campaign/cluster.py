@@ -276,6 +276,12 @@ class Cluster:
         state = await self.state()
         return None if state is None else self.replica_at(state.master_address)
 
+    async def leader(self) -> Controller | None:
+        """The controller that answers as leader; None if none does."""
+        answers = await asyncio.gather(*(get_state(address, 0.5) for address in self.controller_addresses))
+        pairs = zip(self.controllers, answers, strict=True)
+        return next((controller for controller, answer in pairs if answer is not None), None)
+
     async def settled(self, timeout: float) -> bool:
         """Wait until all replicas live and are in sync, and all controllers answer; False if that takes longer.
         Processes that have ended by themselves, as with a full disk, are restarted, as a supervisor does."""
@@ -350,17 +356,22 @@ def _secret(path: Path) -> Path:
 
 
 async def get_state(address: str, timeout: float) -> GroupState | None:
-    """Request 1006 to one controller; None unless it leads and has the group."""
+    """Request 1006 to one controller over a connection of its own; None unless it leads and has the group."""
     try:
         connection = await wire.Connection.open(address, timeout)
     except OSError:
         return None
     try:
-        answer = await connection.ask(1006, {}, msgspec.json.encode([GROUP]), timeout=timeout)
+        return await ask_state(connection, timeout)
     except wire.RemotingError:
         return None
     finally:
         connection.close()
+
+
+async def ask_state(connection: wire.Asks, timeout: float) -> GroupState | None:
+    """Request 1006; None unless this controller leads and has the group. Raises RemotingError."""
+    answer = await connection.ask(1006, {}, msgspec.json.encode([GROUP]), timeout=timeout)
     if answer.code != wire.SUCCESS:
         return None
     table = msgspec.json.decode(answer.body).get("replicasInfoTable") or {}

@@ -40,14 +40,22 @@ class Verdict(msgspec.Struct):
 
     def violations(self, story: Story) -> list[str]:
         """Everything that this story does not allow, as sentences."""
-        found = [*self.early, *self.logs_differ, *self.controllers, *self.defects]
-        if self.stuck:
-            found.append(self.stuck)
+        return [sentence for sentences in self.by_check(story).values() for sentence in sentences]
+
+    def by_check(self, story: Story) -> dict[str, list[str]]:
+        """The violations by the names of docs/reliability.md, without those that have none."""
+        found = {
+            "early": self.early,
+            "logs differ": self.logs_differ,
+            "a rule's name": self.controllers,
+            "defect": self.defects,
+            "stuck": [self.stuck] if self.stuck else [],
+        }
         if not story.may_lose and not self.forgot:
-            found += self.lost + self.changed + self.late_lost
+            found |= {"lost": self.lost, "changed": self.changed, "never came": self.late_lost}
         if story.durability == "strict" and not story.official:
-            found += self.fell_back
-        return found
+            found["rolled back"] = self.fell_back
+        return {check: sentences for check, sentences in found.items() if sentences}
 
 
 async def judge(cluster: Cluster, history: History, verdict: Verdict, *, deadline: float) -> None:

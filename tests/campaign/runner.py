@@ -38,6 +38,8 @@ class Outcome(msgspec.Struct):
     round: int
     story: str
     violations: list[str]
+    checks: list[str] = []
+    """By which checks those were found."""
     seconds: float = 0.0
     faults: dict[str, int] = {}
     acked: int = 0
@@ -153,6 +155,7 @@ async def _round(plan: Plan, cluster: Cluster, seconds: float, folder: Path) -> 
         elections=watcher.rules.elections,
         longest_gap=history.longest_gap,
         violations=violations,
+        checks=list(verdict.by_check(plan.story)),
     )
 
 
