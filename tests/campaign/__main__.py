@@ -53,16 +53,21 @@ def main() -> int:
     except MissingError as error:
         print(f"campaign: {error}", file=sys.stderr)
         return 2
-    seconds = arguments.seconds or (max(15.0, 60 * arguments.minutes / len(names) - OVERHEAD) if short else ROUND)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = arguments.folder.absolute()
     clean(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    if planted is not None:
-        try:
+    try:
+        if planted is not None:
             return find_mutations(planted, arguments.seed, folder, first=arguments.round or 0)
-        finally:
-            clean(folder)
+        return find_violations(arguments, names, folder, short=short)
+    finally:
+        clean(folder)
+
+
+def find_violations(arguments: argparse.Namespace, names: list[str], folder: Path, *, short: bool) -> int:
+    """Rounds of the stories `names` until the time is over; 1 if one breaks a promise."""
+    seconds = arguments.seconds or (max(15.0, 60 * arguments.minutes / len(names) - OVERHEAD) if short else ROUND)
     outcomes: list[Outcome] = []
     unstable: list[Outcome] = []
     """Those that failed and then ran again."""
@@ -82,7 +87,6 @@ def main() -> int:
             if len(outcomes) >= len(names) if short else time.monotonic() + outcome.seconds > ends:
                 break
     finally:
-        clean(folder)
         if outcomes:
             print(write(folder, arguments.seed, outcomes))
     for outcome in unstable:
