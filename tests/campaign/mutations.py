@@ -64,7 +64,7 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         "the bytes that a producer wrote do not decide whether a record is torn",
         "rocketmq_store.log.commit_log",
         "        if doubt is Doubt.NONE:\n            return False\n",
-        "        if doubt is Doubt.NONE:\n            return bytes(512) in bytes(record.body)\n",
+        "        if doubt is Doubt.NONE:\n            return bytes(512) in bytes(record.body(segment.view))\n",
         "strict-sync-power",
     ),
     "answer without a lease": Mutation(
