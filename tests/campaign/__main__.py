@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.campaign import disks, network
+from tests.campaign import network
 from tests.campaign.mutations import MUTATIONS, SECONDS, Mutation
 from tests.campaign.needs import MissingError, check
 from tests.campaign.plan import SHORT, SHORT_MINUTES, STORIES, Plan, draw
@@ -55,14 +55,14 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = arguments.folder.absolute()
-    clean(folder)
+    network.remove_leftovers()
     shutil.rmtree(folder, ignore_errors=True)
     try:
         if planted is not None:
             return find_mutations(planted, arguments.seed, folder, first=arguments.round or 0)
         return find_violations(arguments, names, folder, short=short)
     finally:
-        clean(folder)
+        network.remove_leftovers()
 
 
 def find_violations(arguments: argparse.Namespace, names: list[str], folder: Path, *, short: bool) -> int:
@@ -153,12 +153,6 @@ def one_round(plan: Plan, folder: Path, seconds: float, mutation: Mutation | Non
     for violation in outcome.violations[:20]:
         print(f"  VIOLATION {violation}", flush=True)
     return outcome
-
-
-def clean(folder: Path) -> None:
-    """Remove namespaces and mounts of rounds that were killed; their processes end by themselves."""
-    network.remove_leftovers()
-    disks.remove_leftovers(folder)
 
 
 if __name__ == "__main__":

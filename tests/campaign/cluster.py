@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -336,11 +337,13 @@ class Cluster:
                 process.close()
 
     def keep(self, target: Path) -> None:
-        """Copy the logs of all processes and the replicas' stores, so that a failure can be examined."""
+        """Copy the logs of all processes and what can be read of the replicas' stores, so that a failure can be
+        examined."""
         for path in self.folder.glob("*/*/out.log"):
             shutil.copy(path, target / f"{path.parent.parent.name}-{path.parent.name}.log")
         for replica in self.replicas:
-            shutil.copytree(replica.store, target / f"{replica.name}-store", ignore=_NOT_KEPT)
+            with suppress(shutil.Error):
+                shutil.copytree(replica.store, target / f"{replica.name}-store", ignore=_NOT_KEPT)
             if replica.official:
                 shutil.copytree(replica.folder / "broker" / "logs", target / f"{replica.name}-logs", dirs_exist_ok=True)
 

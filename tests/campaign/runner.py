@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.campaign import judge, shim, timeline
+from tests.campaign import disks, judge, shim, timeline
 from tests.campaign.cluster import Cluster, node_names
 from tests.campaign.defects import find_defects
 from tests.campaign.faults import FAULTS
@@ -72,6 +72,7 @@ def run_round(plan: Plan, folder: Path, seconds: float, mutation: Mutation | Non
         # of the processes that this one starts: its own path does not change
         path = [str(folder / "mutant"), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
+    disks.hide_mounts()
     network = Network(node_names(plan))
     try:
         network.enter("client")
