@@ -132,6 +132,16 @@ def test_a_log_has_to_begin_and_end_where_the_others_do(
     assert [text.removeprefix("the log of b2 ") for text in verdict.logs_differ] == ([found] if found else [])
 
 
+def test_no_log_has_to_reach_a_message_that_was_lost_with_its_master(tmp_path: Path) -> None:
+    known = history(acked(0, 0, place=92), acked(1, 1, place=400))
+    verdict = judged(known, {(0, 0): 0})
+
+    compare_logs([cast("Replica", Stored(tmp_path, name, {0: 3})) for name in ("b1", "b2")], known, verdict)
+
+    assert len(verdict.lost) == 1
+    assert verdict.logs_differ == []
+
+
 def test_a_message_that_is_there_twice_is_counted() -> None:
     assert judged(history(acked(0, 0)), {(0, 0): 0, (0, 1): 0}).twice == 1
 
