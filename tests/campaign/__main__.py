@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.campaign import disks, network
+from tests.campaign import network
 from tests.campaign.mutations import MUTATIONS, SECONDS, Mutation
 from tests.campaign.needs import MissingError, check
 from tests.campaign.plan import SHORT, SHORT_MINUTES, STORIES, Plan, draw
@@ -33,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description="faults on real processes, judged")
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--round", type=int, help="this round only")
+    parser.add_argument("--round", type=int, help="this round only; with --mutations, this round first")
     parser.add_argument("--story", choices=[story.name for story in STORIES], help="rounds of this story only")
     parser.add_argument("--seconds", type=float, help=f"of faults in a round: {ROUND:g}, less in a short campaign")
     parser.add_argument("--keep-going", action="store_true", help="more rounds after one that failed")
@@ -45,21 +45,29 @@ def main() -> int:
         parser.error(f"unknown mutations {sorted(unknown)}: choose from {sorted(MUTATIONS)}")
     short = arguments.minutes < SHORT_MINUTES and arguments.story is None
     names = [arguments.story] if arguments.story else list(SHORT if short else (story.name for story in STORIES))
+    planted = None if arguments.mutations is None else arguments.mutations or list(MUTATIONS)
+    if planted is not None:
+        names = [MUTATIONS[name].story for name in planted]
     try:
         check(official=any(story.official for story in STORIES if story.name in names))
     except MissingError as error:
         print(f"campaign: {error}", file=sys.stderr)
         return 2
-    seconds = arguments.seconds or (max(15.0, 60 * arguments.minutes / len(names) - OVERHEAD) if short else ROUND)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = arguments.folder.absolute()
-    clean(folder)
+    network.remove_leftovers()
     shutil.rmtree(folder, ignore_errors=True)
-    if arguments.mutations is not None:
-        try:
-            return find_mutations(arguments.mutations or list(MUTATIONS), arguments.seed, folder)
-        finally:
-            clean(folder)
+    try:
+        if planted is not None:
+            return find_mutations(planted, arguments.seed, folder, first=arguments.round or 0)
+        return find_violations(arguments, names, folder, short=short)
+    finally:
+        network.remove_leftovers()
+
+
+def find_violations(arguments: argparse.Namespace, names: list[str], folder: Path, *, short: bool) -> int:
+    """Rounds of the stories `names` until the time is over; 1 if one breaks a promise."""
+    seconds = arguments.seconds or (max(15.0, 60 * arguments.minutes / len(names) - OVERHEAD) if short else ROUND)
     outcomes: list[Outcome] = []
     unstable: list[Outcome] = []
     """Those that failed and then ran again."""
@@ -79,7 +87,6 @@ def main() -> int:
             if len(outcomes) >= len(names) if short else time.monotonic() + outcome.seconds > ends:
                 break
     finally:
-        clean(folder)
         if outcomes:
             print(write(folder, arguments.seed, outcomes))
     for outcome in unstable:
@@ -95,15 +102,16 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def find_mutations(names: list[str], seed: int, folder: Path) -> int:
-    """Rounds with each mutation until one breaks a promise; 1 if one is not found in `mutations.SECONDS`."""
-    lines = ["| rule that is taken away | story | found after | as |", "|---|---|---|---|"]
+def find_mutations(names: list[str], seed: int, folder: Path, *, first: int = 0) -> int:
+    """Rounds with each mutation, from the round `first` on, until one breaks a promise; 1 if one is not found in
+    `mutations.SECONDS`."""
+    lines = ["| rule that is taken away | story | seed | found after | by | as |", "|---|---|---|---|---|---|"]
     missed = 0
     for number, name in enumerate(names):
         mutation = MUTATIONS[name]
         print(f"{name}: {mutation.rule}", flush=True)
         spent, found = 0.0, ""
-        for turn in itertools.count():
+        for turn in itertools.count(first):
             plan = draw(seed, turn, [mutation.story])
             outcome = one_round(plan, folder / f"mutation-{number}-round-{turn}", ROUND, mutation)
             spent += outcome.seconds
@@ -112,8 +120,9 @@ def find_mutations(names: list[str], seed: int, folder: Path) -> int:
             if found or not judged or spent > SECONDS:
                 break
         missed += not found
-        after = f"{spent:.0f} s, {turn + 1} rounds" if found else f"not in {spent:.0f} s"
-        lines.append(f"| {mutation.rule} | {mutation.story} | {after} | {found[:100]} |")
+        by = ", ".join(outcome.checks)
+        after = f"{spent:.0f} s, in round {turn}" if found else f"not in {spent:.0f} s"
+        lines.append(f"| {mutation.rule} | {mutation.story} | {seed} | {after} | {by} | {found[:100]} |")
     table = "\n".join(lines)
     (folder / "mutations.md").write_text(table + "\n")
     print(table)
@@ -144,12 +153,6 @@ def one_round(plan: Plan, folder: Path, seconds: float, mutation: Mutation | Non
     for violation in outcome.violations[:20]:
         print(f"  VIOLATION {violation}", flush=True)
     return outcome
-
-
-def clean(folder: Path) -> None:
-    """Remove namespaces and mounts of rounds that were killed; their processes end by themselves."""
-    network.remove_leftovers()
-    disks.remove_leftovers(folder)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -276,6 +277,12 @@ class Cluster:
         state = await self.state()
         return None if state is None else self.replica_at(state.master_address)
 
+    async def leader(self) -> Controller | None:
+        """The controller that answers as leader; None if none does."""
+        answers = await asyncio.gather(*(get_state(address, 0.5) for address in self.controller_addresses))
+        pairs = zip(self.controllers, answers, strict=True)
+        return next((controller for controller, answer in pairs if answer is not None), None)
+
     async def settled(self, timeout: float) -> bool:
         """Wait until all replicas live and are in sync, and all controllers answer; False if that takes longer.
         Processes that have ended by themselves, as with a full disk, are restarted, as a supervisor does."""
@@ -330,11 +337,13 @@ class Cluster:
                 process.close()
 
     def keep(self, target: Path) -> None:
-        """Copy the logs of all processes and the replicas' stores, so that a failure can be examined."""
+        """Copy the logs of all processes and what can be read of the replicas' stores, so that a failure can be
+        examined."""
         for path in self.folder.glob("*/*/out.log"):
             shutil.copy(path, target / f"{path.parent.parent.name}-{path.parent.name}.log")
         for replica in self.replicas:
-            shutil.copytree(replica.store, target / f"{replica.name}-store", ignore=_NOT_KEPT)
+            with suppress(shutil.Error):
+                shutil.copytree(replica.store, target / f"{replica.name}-store", ignore=_NOT_KEPT)
             if replica.official:
                 shutil.copytree(replica.folder / "broker" / "logs", target / f"{replica.name}-logs", dirs_exist_ok=True)
 
@@ -350,17 +359,22 @@ def _secret(path: Path) -> Path:
 
 
 async def get_state(address: str, timeout: float) -> GroupState | None:
-    """Request 1006 to one controller; None unless it leads and has the group."""
+    """Request 1006 to one controller over a connection of its own; None unless it leads and has the group."""
     try:
         connection = await wire.Connection.open(address, timeout)
     except OSError:
         return None
     try:
-        answer = await connection.ask(1006, {}, msgspec.json.encode([GROUP]), timeout=timeout)
+        return await ask_state(connection, timeout)
     except wire.RemotingError:
         return None
     finally:
         connection.close()
+
+
+async def ask_state(connection: wire.Asks, timeout: float) -> GroupState | None:
+    """Request 1006; None unless this controller leads and has the group. Raises RemotingError."""
+    answer = await connection.ask(1006, {}, msgspec.json.encode([GROUP]), timeout=timeout)
     if answer.code != wire.SUCCESS:
         return None
     table = msgspec.json.decode(answer.body).get("replicasInfoTable") or {}

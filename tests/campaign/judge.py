@@ -23,6 +23,7 @@ class Verdict(msgspec.Struct):
 
     acked: int = 0
     lost: list[str] = []
+    lost_numbers: set[int] = set()
     lost_at: list[float] = []
     """When those were acknowledged."""
     changed: list[str] = []
@@ -40,14 +41,22 @@ class Verdict(msgspec.Struct):
 
     def violations(self, story: Story) -> list[str]:
         """Everything that this story does not allow, as sentences."""
-        found = [*self.early, *self.logs_differ, *self.controllers, *self.defects]
-        if self.stuck:
-            found.append(self.stuck)
+        return [sentence for sentences in self.by_check(story).values() for sentence in sentences]
+
+    def by_check(self, story: Story) -> dict[str, list[str]]:
+        """The violations by the names of docs/reliability.md, without those that have none."""
+        found = {
+            "early": self.early,
+            "logs differ": self.logs_differ,
+            "a rule's name": self.controllers,
+            "defect": self.defects,
+            "stuck": [self.stuck] if self.stuck else [],
+        }
         if not story.may_lose and not self.forgot:
-            found += self.lost + self.changed + self.late_lost
+            found |= {"lost": self.lost, "changed": self.changed, "never came": self.late_lost}
         if story.durability == "strict" and not story.official:
-            found += self.fell_back
-        return found
+            found["rolled back"] = self.fell_back
+        return {check: sentences for check, sentences in found.items() if sentences}
 
 
 async def judge(cluster: Cluster, history: History, verdict: Verdict, *, deadline: float) -> None:
@@ -88,6 +97,7 @@ def find_lost(
         expired = acked.place < deleted_before and acked.offset < oldest[acked.queue]
         if not expired and place.get((acked.queue, acked.offset)) != number:
             verdict.lost.append(_lost(number, acked, where.get(number)))
+            verdict.lost_numbers.add(number)
             verdict.lost_at.append(acked.at)
     verdict.changed += history.changed
     for (queue, offset), number in sorted(history.seen.items()):
@@ -225,9 +235,11 @@ def _lengths(data: bytes, size: int) -> Iterator[tuple[int, int]]:
 
 def compare_logs(replicas: list[Replica], history: History, verdict: Verdict) -> None:
     """Check that any two logs are equal byte for byte as far as both reach, and that each begins and ends where it has
-    to: all replicas were in sync when the last message had been acknowledged."""
+    to: all replicas were in sync when the last message had been acknowledged. What is lost is judged elsewhere: a story
+    may allow it, and then the logs end before it."""
     logs = {replica.name: log_bytes(replica.commit_log) for replica in replicas}
-    acknowledged = max((acked.place for acked in history.acked.values()), default=-1)
+    kept = (acked.place for number, acked in history.acked.items() if number not in verdict.lost_numbers)
+    acknowledged = max(kept, default=-1)
     for name, (start, data) in sorted(logs.items()):
         if start > 0 and not history.disk_was_full:
             verdict.logs_differ.append(f"the log of {name} begins at {start}, although no disk was full")

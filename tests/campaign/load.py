@@ -18,6 +18,8 @@ DELAYS = {1: 1.0, 2: 5.0, 3: 10.0}
 """Seconds of the delay levels in use."""
 CONSUMERS = "campaign-group"
 _IN_FLIGHT = 12
+ZEROS_EVERY = 13
+"""Prime to the number of queues, so that zeros come to each queue."""
 
 
 class Acked(NamedTuple):
@@ -56,7 +58,12 @@ class Delayed(NamedTuple):
 
 def body_of(number: int, size: int) -> bytes:
     """The only body that message `number` may have."""
-    return b"%d:" % number + random.Random(number).randbytes(size)
+    return b"%d:" % number + _rest_of(number, size)
+
+
+def _rest_of(number: int, size: int) -> bytes:
+    """Random bytes, and in every ZEROS_EVERYth message zeros: a body may look like what a crash leaves of a file."""
+    return bytes(size) if number % ZEROS_EVERY == 0 else random.Random(number).randbytes(size)
 
 
 ODD = b"odd:"
@@ -69,7 +76,7 @@ def number_of(body: bytes) -> int | None:
     if body.startswith(ODD):
         return None
     number = int(head)
-    if rest != random.Random(number).randbytes(len(rest)):
+    if rest != _rest_of(number, len(rest)):
         raise ValueError(f"message {number} has changed")
     return number
 

@@ -64,15 +64,15 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
         "the bytes that a producer wrote do not decide whether a record is torn",
         "rocketmq_store.log.commit_log",
         "        if doubt is Doubt.NONE:\n            return False\n",
-        "        if doubt is Doubt.NONE:\n            return bytes(512) in bytes(record.body)\n",
-        "strict",
+        "        if doubt is Doubt.NONE:\n            return bytes(512) in bytes(record.body(segment.view))\n",
+        "strict-sync-power",
     ),
     "answer without a lease": Mutation(
         "a leading controller answers while no other one can have been elected",
         "rocketmq_controller.raft.consensus.elections",
         "        return self.state == LEADER and (self.log.standing.sole or now < self._lease_until)\n",
         "        return self.state == LEADER\n",
-        "strict",
+        "strict-async-power",
     ),
     "deliver early": Mutation(
         "a delayed message comes when its delay is over",

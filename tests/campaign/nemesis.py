@@ -12,6 +12,8 @@ from tests.campaign.load import Load
 from tests.campaign.plan import Strike
 from tests.campaign.timeline import Event
 
+ELECTED = 5.0
+"""Seconds in which another master is elected, as a rule."""
 PATIENCE = 90.0
 """Seconds in which a group has to be whole again after a fault that waits for that."""
 
@@ -71,6 +73,17 @@ class Nemesis:
         """As the controllers report it; any replica if none of them answers."""
         any_replica = self.replica()  # drawn always, so that the same seed makes the same choices
         return await self.cluster.master() or any_replica
+
+    async def successor(self, master: Replica, seconds: float) -> Replica | None:
+        """Who is master after `master`, which has just been killed; None if the controllers name no other within
+        `seconds`."""
+        until = self.now() + seconds
+        while self.now() < until:
+            elected = await self.cluster.master()
+            if elected not in {None, master}:
+                return elected
+            await asyncio.sleep(0.02)
+        return None
 
     async def slaves(self) -> list[Replica]:
         master = await self.master()

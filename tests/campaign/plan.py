@@ -36,9 +36,14 @@ class Story(msgspec.Struct, frozen=True):
     """How many of the replicas are official brokers; those save consumer offsets and copy them every 10 s."""
     broker_config: dict[str, object] = {}
 
+    @property
+    def drawn(self) -> int:
+        """How many of its faults in turn a round injects, beside one of `first`."""
+        return FAULTS_OF_A_ROUND - bool(self.first)
+
 
 _PROCESSES = (
-    *("kill", "kill_half", "kill_master", "kill_two", "kill_all"),
+    *("kill", "kill_half", "kill_master", "kill_successor", "kill_two", "kill_all"),
     *("hang", "hang_all", "stutter", "starved", "stop", "restart_namesrv"),
 )
 _NETWORK = (
@@ -47,7 +52,8 @@ _NETWORK = (
 )
 _STARVED = ("controllers_starved", "controllers_stutter")
 _CONTROLLERS = (
-    *("controller_kill", "controller_hang", "controller_stutter", "controllers_all", "controller_cut"),
+    *("controller_kill", "controller_hang", "controller_deposed", "controller_stutter"),
+    *("controllers_all", "controller_cut"),
     *("controller_wipe", "controller_set_back", "controller_flip"),
     *_STARVED,
 )
@@ -88,6 +94,7 @@ STORIES = (
         "ASYNC_FLUSH",
         (
             *("kill", "hang", "isolate", "power_one", "power_slaves", "power_slaves_kill_master", "power_controllers"),
+            "controller_deposed",
             *_STARVED,
         ),
         first=("power_slaves", "power_slaves_kill_master"),
@@ -131,7 +138,8 @@ class Plan(msgspec.Struct, frozen=True):
         nothing for the next."""
         rng = self.rng("faults")
         deck = self._deck()
-        begin = list(itertools.islice(deck, self.turn * FAULTS_OF_A_ROUND, (self.turn + 1) * FAULTS_OF_A_ROUND))
+        drawn = self.story.drawn
+        begin = list(itertools.islice(deck, self.turn * drawn, (self.turn + 1) * drawn))
         if self.story.first:
             name = rng.choice(self.story.first)
             if name in begin:

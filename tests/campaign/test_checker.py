@@ -1,8 +1,10 @@
 """The campaign's checker finds each kind of broken promise, and reports none that was kept."""
 
+import asyncio
 import itertools
+import json
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,12 +23,22 @@ from tests.campaign.judge import (
     forgetful,
     log_bytes,
 )
-from tests.campaign.load import Acked, Commit, Delayed, FallenBack, History, body_of, number_of
+from tests.campaign.load import (
+    QUEUES,
+    ZEROS_EVERY,
+    Acked,
+    Commit,
+    Delayed,
+    FallenBack,
+    History,
+    body_of,
+    number_of,
+)
 from tests.campaign.plan import FAULTS_OF_A_ROUND, SHORT, STORIES, Story, draw
 from tests.campaign.report import faults, stories
 from tests.campaign.runner import Outcome
-from tests.campaign.watcher import Rules
-from tests.campaign.wire import records
+from tests.campaign.watcher import Rules, Watch
+from tests.campaign.wire import SUCCESS, Answer, records
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -120,6 +132,16 @@ def test_a_log_has_to_begin_and_end_where_the_others_do(
     assert [text.removeprefix("the log of b2 ") for text in verdict.logs_differ] == ([found] if found else [])
 
 
+def test_no_log_has_to_reach_a_message_that_was_lost_with_its_master(tmp_path: Path) -> None:
+    known = history(acked(0, 0, place=92), acked(1, 1, place=400))
+    verdict = judged(known, {(0, 0): 0})
+
+    compare_logs([cast("Replica", Stored(tmp_path, name, {0: 3})) for name in ("b1", "b2")], known, verdict)
+
+    assert len(verdict.lost) == 1
+    assert verdict.logs_differ == []
+
+
 def test_a_message_that_is_there_twice_is_counted() -> None:
     assert judged(history(acked(0, 0)), {(0, 0): 0, (0, 1): 0}).twice == 1
 
@@ -148,6 +170,18 @@ def test_a_body_that_has_changed_is_noticed() -> None:
         number_of(body[:-1] + bytes([body[-1] ^ 1]))
 
 
+def test_some_bodies_are_zeros_as_a_crash_leaves_them_and_those_that_have_changed_are_noticed() -> None:
+    numbers = range(ZEROS_EVERY * QUEUES)
+    zeros = [number for number in numbers if body_of(number, 1000).endswith(bytes(1000))]
+
+    assert {number % QUEUES for number in zeros} == set(range(QUEUES))
+    assert [number_of(body_of(number, 1000)) for number in zeros] == zeros
+    with pytest.raises(ValueError, match=f"{zeros[0]} has changed"):
+        number_of(body_of(zeros[0], 1000)[:-1] + b"\x01")
+    with pytest.raises(ValueError, match="12 has changed"):
+        number_of(b"12:" + bytes(100))
+
+
 def test_a_message_of_the_nemesis_has_no_number_and_replaces_no_other() -> None:
     fields, body = odd_messages("T", 0, 7)
 
@@ -171,6 +205,8 @@ def test_a_story_is_judged_by_what_it_promises(name: str, judged_by: int) -> Non
     found = verdict.violations(story)
 
     assert len(found) == len(set(found)) == judged_by
+    assert sorted(found) == sorted(itertools.chain.from_iterable(verdict.by_check(story).values()))
+    assert len(verdict.by_check(story)) == judged_by
 
 
 def test_a_delayed_message_may_be_late_but_never_early() -> None:
@@ -256,6 +292,54 @@ def test_each_rule_of_the_controllers_is_seen_broken(rule: str) -> None:
         rules.judge(answer, asked_after=rules.newest)
 
     assert [text.partition(":")[0] for text in rules.violations] == [rule]
+
+
+class Hung:
+    """A controller whose answers wait, each for its request, until it goes on."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.waiting: list[asyncio.Future[Answer]] = []
+
+    async def ask(self, code: int, fields: dict[str, Any], body: bytes = b"", *, timeout: float = 3.0) -> Answer:
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting.append(answer)
+        return await answer
+
+    def go_on(self, master: int, epoch: int) -> None:
+        """Answer everything with this master."""
+        replica = {"brokerId": master, "alive": True}
+        info = {"masterBrokerId": master, "masterEpoch": epoch, "syncStateSetEpoch": epoch, "inSyncReplicas": [replica]}
+        body = json.dumps({"replicasInfoTable": {"broker-a": info}}).encode()
+        for answer in self.waiting:
+            answer.set_result(Answer(SUCCESS, "", {}, body))
+
+
+async def test_a_controller_that_hung_may_not_answer_as_leader_once_another_one_has_answered() -> None:
+    rules, hung = Rules(), Hung()
+    watch = Watch(hung, rules)
+    async with asyncio.TaskGroup() as requests:
+        requests.create_task(watch.ask())
+        await asyncio.sleep(0)
+        rules.judge(state(2, 2, {2}, 2), asked_after=rules.newest)
+        requests.create_task(watch.ask())
+        await asyncio.sleep(0)
+        hung.go_on(1, 1)
+
+    assert rules.violations == ["epochs go back: (2, 2) was answered before (1, 1) was asked for"]
+    assert not watch.over
+
+
+async def test_a_hung_controller_that_answers_what_was_asked_before_breaks_no_rule() -> None:
+    rules, hung = Rules(), Hung()
+    watch = Watch(hung, rules)
+    async with asyncio.TaskGroup() as requests:
+        requests.create_task(watch.ask())
+        await asyncio.sleep(0)
+        rules.judge(state(2, 2, {2}, 2), asked_after=rules.newest)
+        hung.go_on(1, 1)
+
+    assert rules.violations == []
 
 
 def test_an_answer_that_was_under_way_may_be_older() -> None:
@@ -352,7 +436,7 @@ def test_a_seed_draws_the_same_round_again() -> None:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_the_rounds_of_a_story_share_one_deck_of_faults(story: Story) -> None:
-    rounds = -(-len(story.faults) // FAULTS_OF_A_ROUND)
+    rounds = -(-len(story.faults) // story.drawn)
     struck = {
         strike.name
         for number in range(rounds)

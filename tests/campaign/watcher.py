@@ -2,14 +2,22 @@
 
 An answer counts as given at some instant between its request and its arrival. Two answers contradict each other only
 if the second was requested after the first had arrived.
+
+One connection to each controller stays open, and requests follow each other whether or not the ones before were
+answered. So a controller that got no processor finds requests of all ages, the newest from after its successor's first
+election, and reads them before it acts on its timers. A new connection would be accepted after that.
 """
 
 import asyncio
 
-from tests.campaign.cluster import Cluster, GroupState, get_state
+from tests.campaign import wire
+from tests.campaign.cluster import Cluster, GroupState, ask_state
 from tests.campaign.timeline import Roles
 
 PERIOD = 0.05
+SILENCE = 2.0
+"""Seconds without any answer after which a controller gets a new connection: after a partition the old one may stay
+silent for about as long as that lasted."""
 
 
 class Rules:
@@ -56,6 +64,32 @@ class Rules:
             self.violations.append(text)
 
 
+class Watch:
+    """One connection to one controller."""
+
+    def __init__(self, connection: wire.Asks, rules: Rules) -> None:
+        self._connection = connection
+        self._rules = rules
+        self._now = asyncio.get_running_loop().time
+        self._heard = self._now()
+
+    @property
+    def over(self) -> bool:
+        """The connection is closed, or has been silent for SILENCE."""
+        return self._connection.closed or self._now() - self._heard > SILENCE
+
+    async def ask(self) -> None:
+        """Send one request, and check the answer when it comes."""
+        newest = self._rules.newest
+        try:
+            state = await ask_state(self._connection, 2 * SILENCE)
+        except wire.RemotingError:
+            return
+        self._heard = self._now()
+        if state is not None:
+            self._rules.judge(state, asked_after=newest, at=self._heard)
+
+
 class Watcher:
     """Polls until it is stopped."""
 
@@ -77,8 +111,16 @@ class Watcher:
 
     async def _watch(self, address: str) -> None:
         while True:
-            newest = self.rules.newest
-            state = await get_state(address, 1.0)
-            if state is not None:
-                self.rules.judge(state, asked_after=newest, at=asyncio.get_running_loop().time())
-            await asyncio.sleep(PERIOD)
+            try:
+                connection = await wire.Connection.open(address, 1.0)
+            except OSError:
+                await asyncio.sleep(PERIOD)
+                continue
+            watch = Watch(connection, self.rules)
+            async with asyncio.TaskGroup() as requests:
+                try:
+                    while not watch.over:
+                        requests.create_task(watch.ask())
+                        await asyncio.sleep(PERIOD)
+                finally:
+                    connection.close()  # which ends the requests too

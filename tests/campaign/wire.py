@@ -10,7 +10,7 @@ import json
 import re
 import socket
 import struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 SEND, PULL, QUERY_OFFSET, UPDATE_OFFSET, CREATE_TOPIC = 310, 11, 14, 15, 17
 MAX_OFFSET, MIN_OFFSET, ROUTE = 30, 31, 105
@@ -70,6 +70,17 @@ def frame(code: int, fields: dict[str, Any], body: bytes = b"", *, opaque: int =
         }
     ).encode()
     return _PREFIX.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+class Asks(Protocol):
+    """What a poll needs of a connection."""
+
+    @property
+    def closed(self) -> bool:
+        """It ended, from either side."""
+
+    async def ask(self, code: int, fields: dict[str, Any], body: bytes = b"", *, timeout: float = 3.0) -> Answer:
+        """Raises RemotingError."""
 
 
 class Connection:

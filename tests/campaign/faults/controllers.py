@@ -6,7 +6,7 @@ import signal
 
 from tests.campaign import quotas
 from tests.campaign.faults import damage
-from tests.campaign.nemesis import Nemesis
+from tests.campaign.nemesis import ELECTED, Nemesis
 
 
 async def controller_kill(nemesis: Nemesis) -> None:
@@ -23,6 +23,22 @@ async def controller_hang(nemesis: Nemesis) -> None:
     controller.signal(signal.SIGSTOP)
     await nemesis.wait(0.2, 4)
     controller.signal(signal.SIGCONT)
+
+
+async def controller_deposed(nemesis: Nemesis) -> None:
+    """The leader is cut off from its peers only, and the master dies: another leader elects another master, while
+    brokers and clients still reach the old one. It steps down only some time after its lease has ended."""
+    any_controller = nemesis.controller()
+    leader = await nemesis.cluster.leader() or any_controller
+    master = await nemesis.master()
+    peers = [controller.name for controller in nemesis.cluster.controllers if controller is not leader]
+    nemesis.note(f"cut {leader.name} from {peers}, kill -9 {master.name}")
+    nemesis.cluster.network.split([leader.name], peers)
+    master.signal(signal.SIGKILL)
+    await nemesis.successor(master, ELECTED)
+    await nemesis.wait(0, 2)
+    nemesis.cluster.network.heal()
+    master.start()
 
 
 async def controller_stutter(nemesis: Nemesis) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 
 from tests.campaign import quotas
-from tests.campaign.nemesis import Nemesis
+from tests.campaign.nemesis import ELECTED, Nemesis
 
 
 async def kill(nemesis: Nemesis) -> None:
@@ -22,6 +22,17 @@ async def kill_half(nemesis: Nemesis) -> None:
 
 async def kill_master(nemesis: Nemesis) -> None:
     await nemesis.crash([await nemesis.master()])
+
+
+async def kill_successor(nemesis: Nemesis) -> None:
+    """The master, and the one elected in its place before others are in sync with it. Where a new master begins alone
+    in the SyncStateSet, the replica that lives is none that may be elected."""
+    master = await nemesis.master()
+    nemesis.note(f"kill -9 {master.name}")
+    master.signal(signal.SIGKILL)
+    successor = await nemesis.successor(master, ELECTED)
+    await nemesis.wait(0, 0.2)
+    await nemesis.crash([master] if successor is None else [master, successor])
 
 
 async def kill_two(nemesis: Nemesis) -> None:
