@@ -66,7 +66,9 @@ class BrokerApp:
             on_readable=self.services.on_visible,
         )
         self.replica.on_repaired, self.replica.on_suspected = self.log_scrubber.repaired, self.log_scrubber.suspect
-        self.log_topics = LogTopics(settings=settings, role=core.role, store=core.store, topics=core.topics)
+        self.log_topics = LogTopics(
+            settings=settings, role=core.role, store=core.store, topics=core.topics, tables=core.tables
+        )
         self.services.on_due(self.log_topics.on_due)
         self.registrar = Registrar(
             settings=settings,

@@ -16,7 +16,7 @@ The calls in the course of a replica's life:
     end:     await flusher.stop(); store.close()
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
@@ -47,7 +47,7 @@ from rocketmq_store.log_cut import LogCut
 from rocketmq_store.model import Appended, Draft, Recovered, Stop, StoreSettings
 from rocketmq_store.queues import queue_ends
 from rocketmq_store.queues.consume_queues import ConsumeQueues
-from rocketmq_store.queues.deletions import Deletions
+from rocketmq_store.queues.deletions import Deletion, Deletions
 from rocketmq_store.queues.dispatch import Dispatcher
 from rocketmq_store.queues.queue_ends import QueueEndsFile
 from rocketmq_store.queues.queue_reading import QueueReading
@@ -308,6 +308,11 @@ class MessageStore(QueueReading):
         """Where in the log the topic was last deleted: its messages before that place are hidden. -1 if it was not, or
         if nothing of that part of the log is left."""
         return self._deletions.place_of(topic)
+
+    @property
+    def deletions(self) -> Mapping[str, Deletion]:
+        """The last deletion of each topic, as far as the log was dispatched and has them."""
+        return self._deletions.last
 
     # Dispatch, and reading from the log (from queues: `QueueReading`)
 

@@ -42,3 +42,32 @@ def test_one_host_does_not_take_all(monkeypatch: pytest.MonkeyPatch) -> None:
     held.give_back("made up", late, queues(5))
     held.unlock("G", "a", queues(2))
     assert len(held) == 0
+
+
+def other_locks() -> QueueLocks:
+    held = QueueLocks()
+    for number in range(25):
+        held.lock(f"G{number}", "c", queues(2), 0.0, host="h")
+    held.lock("G3", "c", [MessageQueue(topic="U", broker_name="b", queue_id=0)], 0.0, host="h")
+    return held
+
+
+def test_locks_of_what_is_deleted_are_free_at_once_and_their_memory_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_broker.domain.pairs.SLICE", 10)
+    held = other_locks()
+    held.forget_topics({"T"})
+    assert not held.any_held("G4", 1.0)
+    assert held.any_held("G3", 1.0), "another topic's"
+    assert held.lock("G5", "d", queues(1), 1.0, host="i").held == {*queues(1)}
+    held.unlock("G6", "c", queues(2))
+    held.forget_groups({"G3"})
+    assert not held.any_held("G3", 1.0)
+    assert len(held) == 52, "nothing is freed yet"
+    steps = held.expire(1.0)
+    next(steps)
+    assert len(held) == 51
+    next(steps)
+    assert len(held) == 31
+    finish(steps)
+    assert len(held) == 1
+    assert held.lock("G5", "c", queues(1), 1.0, host="h").held == frozenset(), "the new holder's"

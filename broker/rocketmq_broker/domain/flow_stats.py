@@ -115,14 +115,19 @@ class FlowStats:
 
     def forget_topics(self, topics: AbstractSet[str]) -> None:
         """These are deleted."""
-        _drop(self.puts, lambda topic: topic in topics)
+        for topic in topics:
+            self.puts.pop(topic, None)
+        starts = tuple(f"{topic}@" for topic in topics)
         for counters in (self._gets, self._back):
-            _drop(counters, lambda key: key.partition("@")[0] in topics)
+            for key in [key for key in counters if key.startswith(starts)]:
+                del counters[key]
 
     def forget_groups(self, groups: AbstractSet[str]) -> None:
         """These are deleted."""
+        ends = tuple(f"@{group}" for group in groups)
         for counters in (self._gets, self._back):
-            _drop(counters, lambda key: key.partition("@")[2] in groups)
+            for key in [key for key in counters if key.endswith(ends)]:
+                del counters[key]
 
     def stats(self, name: str, key: str) -> StatsData | None:
         """What Java calls statistics `name` of `key`: a topic, `topic@group`, or of a broker the cluster; None without
@@ -175,8 +180,3 @@ def _sampler(counters: dict[str, Counter], keys: list[str], number: int, now: fl
                 del counters[key]
 
     return sample
-
-
-def _drop(counters: dict[str, Counter], goes: Callable[[str], bool]) -> None:
-    for key in [key for key in counters if goes(key)]:
-        del counters[key]

@@ -355,11 +355,15 @@ def _texts(states: Iterable[State]) -> dict[str, str]:
 
 
 def _offsets_text(version: DataVersion, acting: ActingCommits | None, texts: Mapping[str, bytes]) -> bytes:
-    """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts."""
+    """As `encode_config` writes a `ConsumerOffsetsFile`, from the numbers' texts, but in their order: no one call may
+    take long in this thread, because the event loop's waits for it."""
     frame = encode_config(ConsumerOffsetsFile(data_version=version, acting=acting))
+    if not texts:
+        return frame
     head, _, tail = frame.rpartition(b"{}")
-    lines = b",".join([b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in sorted(texts.items())])
-    return b"%b{%b\n\t}%b" % (head, lines, tail) if lines else frame
+    lines = [b"\n\t\t%b:{%b\n\t\t}" % (encode_body(key), text) for key, text in texts.items()]
+    slices = [b",".join(lines[first : first + SLICE]) for first in range(0, len(lines), SLICE)]
+    return b"%b{%b\n\t}%b" % (head, b",".join(slices), tail)
 
 
 class _Changes:

@@ -312,7 +312,7 @@ class SlaveSync:
             self._take_topics(master, topics)
         if groups:
             self._take_groups(master, groups)
-        removed = bool(offsets) and self._take_changed_offsets(offsets)
+        removed = bool(offsets) and await self._take_changed_offsets(master, offsets)
         if news.acting_taken:
             self._acting_taken()
         if delays:
@@ -348,14 +348,19 @@ class SlaveSync:
         await asyncio.sleep(0)
         self._require_slave(master)
 
-    def _take_changed_offsets(self, body: bytes) -> bool:
+    async def _take_changed_offsets(self, master: str, body: bytes) -> bool:
         """Whether something was removed."""
         changes = decode_config(ConsumerOffsetChanges, body)
         offsets = self._tables.offsets
         self._compare_offsets()
         if changes.full:
             self._offsets_differ = False
-        offsets.take_changes(changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more)
+        for _ in offsets.take_changes(
+            changes.offset_table, changes.removed, begins=changes.full, ends=not changes.more
+        ):
+            self._offsets_changes = offsets.changes
+            await self._pause(master)
+            self._compare_offsets()
         if not changes.more:
             offsets.copied(changes.data_version)
         self._offsets_changes = offsets.changes

@@ -32,6 +32,7 @@ from rocketmq_formats.remoting.broker_admin import (
     QueryTopicsByConsumerRequestHeader,
     QueueTimeSpan,
     encode_offsets,
+    offsets_entry,
 )
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -136,6 +137,8 @@ class ConsumeInfo:
                 topic = self._topics.get(name)
                 if topic is None or group not in stats or (header.is_order and not topic.order):
                     continue
+                if not self._offsets.has(group, name):
+                    continue
                 online = self._consumers.get(group)
                 if online is not None and online.subscriptions and name not in online.subscriptions:
                     continue
@@ -143,15 +146,15 @@ class ConsumeInfo:
                 if queues > MAX_QUEUES_ANSWERED:
                     remark = f"groups with more than {MAX_QUEUES_ANSWERED} queues: ask for a group at a time (208)"
                     raise RequestRefusedError(ResponseCode.INVALID_PARAMETER, remark)
-                pairs = []
+                entries = []
                 for queue_id in range(topic.read_queue_nums):
                     if pace.over:
                         await pace.rest()
                     progress = self._progress(group, name, queue_id)
                     lag += progress.broker_offset - progress.consumer_offset
                     pulled += progress.pull_offset - progress.consumer_offset
-                    pairs.append((encode_body(self._queue(name, queue_id)), encode_body(progress)))
-                stats[group].append(encode_offsets(pairs, consumeTps=self._flows.consume_tps(name, group)))
+                    entries.append(offsets_entry(encode_body(self._queue(name, queue_id)), encode_body(progress)))
+                stats[group].append(encode_offsets(entries, consumeTps=self._flows.consume_tps(name, group)))
             groups = (
                 fastjson.dumps_pairs([(encode_body(group), b"[%b]" % b",".join(each))]) for group, each in stats.items()
             )

@@ -2,7 +2,8 @@
 before that place (`rocketmq_store/queues/deletions.py`); a topic of the same name starts empty, and the offsets of its
 queues continue. The tables of topics, groups and offsets lose the topic at once, and so does what only this process
 keeps (docs/architecture.md#what-a-deletion-removes). The answer leaves when all of that is on disk and, with strict
-durability, at the slaves in sync. `group_admin.py` deletes the topics of a group with it.
+durability, at the slaves in sync. If this master dies in between, the next one finds the deletion in its log and
+carries it out (`log_topics.py`). `group_admin.py` deletes the topics of a group with it.
 
 Only a master deletes. mqadmin asks every member, so a slave that has a master answers with success and changes nothing:
 the deletion comes with the log. (Java's slaves delete in their own tables, until they copy their master's.)
@@ -36,7 +37,8 @@ from rocketmq_formats.codes import RequestCode, ResponseCode
 from rocketmq_formats.remoting.broker_admin import TopicRequestHeader
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
-from rocketmq_formats.topics import DELETED_TOPICS
+from rocketmq_formats.store.deletions import Deleted, encode_deletion
+from rocketmq_formats.topics import DELETED_TOPICS, RETRY_PREFIX
 from rocketmq_runtime import background
 from rocketmq_runtime.clocks import boot_clock
 from rocketmq_runtime.remoting.server import Answer, Peer
@@ -104,17 +106,23 @@ class TopicDeletion:
         there = {topic for topic in topics if self._topics.get(topic) is not None}
         if there != topics:  # a repetition, perhaps at another master
             there |= topics & self._store.queues().keys()
-        for topic in sorted(there):
-            self._record(topic)
-        self._tables.offsets.remove(topics=topics, groups=groups)
+        offsets = self._tables.offsets
+        retries = {
+            RETRY_PREFIX + group: group
+            for group in groups
+            if self._tables.groups.get(group) is not None or offsets.topics_of(group)
+        }
+        for topic in sorted(there | retries.keys()):
+            self._record(topic, retries.get(topic))
+        offsets.remove(topics=topics, groups=groups)
         self._forget_locks(topics)
         for topic in sorted(topics):
             self._tables.groups.forget_topic(topic)
             if self._topics.delete(topic, state_version=self._role.epoch, now_ms=now_ms()):
                 log.info("topic deleted", topic=topic, by=peer.address)
 
-    def _record(self, topic: str) -> None:
-        """Write the deletion into the log."""
+    def _record(self, topic: str, group: str | None) -> None:
+        """Write the deletion into the log, with that of `group`."""
         refusal = self._writer.refusal()
         if refusal is not None:
             raise RequestRefusedError(ResponseCode.SYSTEM_BUSY, f"topics cannot be deleted now, try again: {refusal}")
@@ -124,6 +132,9 @@ class TopicDeletion:
             topic=DELETED_TOPICS.encode(),
             queue_id=0,
             body=topic.encode(),
+            properties=encode_deletion(
+                Deleted(group, self._topics.version, self._tables.groups.version, self._tables.offsets_version())
+            ),
             born_timestamp=now_ms(),
             born_host=host,
             store_host=host,

@@ -21,6 +21,7 @@ from rocketmq_formats.remoting.broker_admin import (
     TopicOffset,
     TopicRequestHeader,
     encode_offsets,
+    offsets_entry,
 )
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.remoting.command import RemotingCommand, response
@@ -94,12 +95,12 @@ class TopicInfo:
         queues = max(topic.write_queue_nums, topic.read_queue_nums)
 
         async def make(pace: Pace) -> RemotingCommand:
-            pairs = []
+            entries = []
             for queue_id in range(queues):
                 if pace.over:
                     await pace.rest()
-                pairs.append((self._queue(header.topic, queue_id), self._bounds(header.topic, queue_id)))
-            return response(request, ResponseCode.SUCCESS, None, None, encode_offsets(pairs, topicPutTps=0.0))
+                entries.append(offsets_entry(self._queue(header.topic, queue_id), self._bounds(header.topic, queue_id)))
+            return response(request, ResponseCode.SUCCESS, None, None, encode_offsets(entries, topicPutTps=0.0))
 
         return self._lane.answer(request, peer, make)
 
@@ -131,15 +132,15 @@ class TopicInfo:
             )
 
         async def make(pace: Pace) -> RemotingCommand:
-            pairs = []
+            entries, tps = [], 0.0
             for name, count in sorted(queues.items()):
+                tps += self._flows.consume_tps(name, header.consumer_group)
                 for queue_id in range(count):
                     if pace.over:
                         await pace.rest()
                     progress = self.progress(header.consumer_group, name, queue_id)
-                    pairs.append((self._queue(name, queue_id), encode_body(progress)))
-            tps = sum(self._flows.consume_tps(name, header.consumer_group) for name in queues)
-            return response(request, ResponseCode.SUCCESS, None, None, encode_offsets(pairs, consumeTps=tps))
+                    entries.append(offsets_entry(self._queue(name, queue_id), encode_body(progress)))
+            return response(request, ResponseCode.SUCCESS, None, None, encode_offsets(entries, consumeTps=tps))
 
         return self._lane.answer(request, peer, make)
 

@@ -275,14 +275,23 @@ V = TypeVar("V")
 
 
 def _encode_table(table: Mapping[MessageQueue, object], **rates: float) -> bytes:
-    return encode_offsets(((encode_body(queue), encode_body(table[queue])) for queue in sorted(table)), **rates)
+    return encode_offsets(
+        (offsets_entry(encode_body(queue), encode_body(table[queue])) for queue in sorted(table)), **rates
+    )
 
 
-def encode_offsets(pairs: Iterable[tuple[bytes, bytes]], **rates: float) -> bytes:
-    """The body of `TopicStatsTable` or `ConsumeStats` from its entries, for those that encode them in steps. `pairs`
-    are `MessageQueue`s in order and what is said of them, as JSON; `rates` are the other keys."""
-    offsets = fastjson.dumps_pairs(pairs)
-    parts = {"offsetTable": offsets, **{name: encode_body(float(rate)) for name, rate in rates.items()}}
+def offsets_entry(queue: bytes, said: bytes) -> bytes:
+    """A `MessageQueue` and what is said of it, both as JSON."""
+    return b"%b:%b" % (queue, said)
+
+
+def encode_offsets(entries: Iterable[bytes], **rates: float) -> bytes:
+    """The body of `TopicStatsTable` or `ConsumeStats`, for those that encode it in steps. `entries`: `offsets_entry` of
+    each queue, in order; `rates` are the other keys."""
+    parts = {
+        "offsetTable": b"{%b}" % b",".join(entries),
+        **{name: encode_body(float(rate)) for name, rate in rates.items()},
+    }
     return fastjson.dumps_pairs((b'"%b"' % name.encode(), parts[name]) for name in sorted(parts))
 
 

@@ -6,7 +6,8 @@ none may be assigned twice. A deletion leaves with the log's file that holds it;
 Used by message_store.py.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import structlog
 
@@ -19,27 +20,40 @@ from rocketmq_store.queues.reading import Reader
 log = structlog.get_logger()
 
 
+class Deletion(NamedTuple):
+    place: int
+    """Where in the log it is."""
+    properties: bytes
+    """Of its record."""
+
+
 class Deletions:
     """Not thread-safe."""
 
     def __init__(self, queues: ConsumeQueues, reader: Reader) -> None:
         self._queues = queues
         self._reader = reader
-        self._places: dict[str, int] = {}
-        """Topic -> where in the log its last deletion is."""
+        self._last: dict[str, Deletion] = {}
+        """By topic."""
         self._newest = -1
         self._next = 0
         """Queue offset of the next deletion."""
         self._shown = set[str]()
         """Topics some of whose hidden messages may be visible."""
 
+    @property
+    def last(self) -> Mapping[str, Deletion]:
+        """The last deletion of each topic, unless nothing of that part of the log is left."""
+        return self._last
+
     def place_of(self, topic: str) -> int:
         """Where in the log the topic was last deleted, -1 if it was not, or if nothing of that part is left."""
-        return self._places.get(topic, -1)
+        deletion = self._last.get(topic)
+        return -1 if deletion is None else deletion.place
 
     def load(self) -> None:
         """The queues were recovered. Raises `OSError`."""
-        self._places.clear()
+        self._last.clear()
         self._newest, self._next = -1, 0
         self._read()
         self._hide()
@@ -53,7 +67,7 @@ class Deletions:
 
     def dispatch_failed(self) -> None:
         """Some queues may have new messages that `dispatched` never names."""
-        self._shown.update(self._places)
+        self._shown.update(self._last)
 
     def read_again(self) -> None:
         """The log was repaired, perhaps where a deletion is: the next `dispatched` reads all of them."""
@@ -65,13 +79,13 @@ class Deletions:
         deletions = self._queues.find(DELETED_TOPICS, 0)
         if offset > self._newest and (deletions is None or self._next <= deletions.max_offset):
             return
-        for queue in self._of({topic for topic, place in self._places.items() if place >= offset}):
+        for queue in self._of({topic for topic, last in self._last.items() if last.place >= offset}):
             queue.lower_min(min_offset)
         self.load()
 
     def forget_before(self, min_offset: int) -> None:
         """The log begins at `min_offset` now."""
-        self._places = {topic: place for topic, place in self._places.items() if place >= min_offset}
+        self._last = {topic: last for topic, last in self._last.items() if last.place >= min_offset}
 
     def _read(self) -> None:
         """Take in the deletions that are new."""
@@ -84,28 +98,28 @@ class Deletions:
             if deletion is None:
                 log.error("a deletion of a topic is not readable: its messages are still shown", queue_offset=offset)
             else:
-                topic, place = deletion
-                self._places[topic] = place
-                self._newest = max(self._newest, place)
+                topic, last = deletion
+                self._last[topic] = last
+                self._newest = max(self._newest, last.place)
                 self._shown.add(topic)
             self._next = offset + 1
 
     def _hide(self) -> None:
-        for queue in self._of(self._shown & self._places.keys()):
-            queue.hide_before(self._places[queue.topic])
+        for queue in self._of(self._shown & self._last.keys()):
+            queue.hide_before(self._last[queue.topic].place)
         self._shown.clear()
 
     def _of(self, topics: Collection[str]) -> list[ConsumeQueue]:
         return [queue for queue in self._queues.table.values() if queue.topic in topics] if topics else []
 
 
-def _deletion(view: memoryview) -> tuple[str, int] | None:
-    """The topic and the place of a record; None if it is no deletion. Only what a broker stores by itself names the
+def _deletion(view: memoryview) -> tuple[str, Deletion] | None:
+    """The topic and the deletion of a record; None if it is no deletion. Only what a broker stores by itself names the
     broker as the one that sent it."""
     try:
         record = read_record(view, 0, len(view), check_crc=True)
         if isinstance(record, Record) and record.born_host == record.store_host:
-            return bytes(record.body(view)).decode(), record.physical_offset
+            return bytes(record.body(view)).decode(), Deletion(record.physical_offset, bytes(record.properties))
     except (RecordError, UnicodeDecodeError):
         pass
     return None

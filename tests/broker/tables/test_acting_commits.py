@@ -315,7 +315,7 @@ async def test_half_of_a_table_is_not_offered_as_newer(tmp_path: Path) -> None:
     async with a_group(tmp_path, durability="relaxed") as (_, second, third):
         await cut_off(second)
         held = second.app.tables.offsets_version()
-        second.app.tables.offsets.take_changes({"T@G": dict.fromkeys(range(4), 5)}, (), begins=True, ends=False)
+        finish(second.app.tables.offsets.take_changes({"T@G": dict.fromkeys(range(4), 5)}, (), begins=True, ends=False))
         await act(second)
         commit(second, q0=6)
         third.sidecar.others = (second.address,)
@@ -457,7 +457,7 @@ def test_resets_that_this_process_has_not_seen_may_have_been(how: str) -> None:
             table.load(DataVersion(counter=3), {"T@G": {0: 150}})
         else:
             table.load(DataVersion(counter=1), {"T@G": {0: 100}})
-            table.take_changes({"T@G": {0: 150}}, (), begins=True)
+            finish(table.take_changes({"T@G": {0: 150}}, (), begins=True))
             table.copied(DataVersion(counter=3))
         return table
 

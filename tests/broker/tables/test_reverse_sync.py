@@ -18,6 +18,7 @@ from rocketmq_formats.json.bodies import encode_body
 from rocketmq_formats.remoting.command import RemotingCommand, response
 from rocketmq_formats.remoting.headers import decode_header
 from rocketmq_formats.replica_link import Grant, Hello, NoRole, Others, Prepare, Prepared
+from rocketmq_formats.steps import finish
 from rocketmq_formats.store.config_files import NEVER, ActingCommit, ActingCommits, ConsumerOffsetsFile
 from rocketmq_formats.table_copies import NewerOffsetsRequestHeader, newer_offsets_request
 from rocketmq_formats.topics import DataVersion
@@ -171,7 +172,7 @@ async def test_only_a_master_makes_versions(tmp_path: Path) -> None:
     tables.offsets.load(version(17), {"T@G": {0: 170}})
     role.follow(6, A)
     tables.on_role_change()
-    tables.offsets.take_changes({"T@G": {0: 171}}, (), begins=True, ends=False)
+    finish(tables.offsets.take_changes({"T@G": {0: 171}}, (), begins=True, ends=False))
     assert tables.offsets_version() == version(17)
     role.lose_role("its master is gone before it was copied")
     tables.on_role_change()

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rocketmq_broker.tables import table_file
+from rocketmq_broker.tables import consumer_tables, table_file
 from rocketmq_broker.tables.table_file import TableDamagedError, load_table
 from rocketmq_formats.json.bodies import Body
-from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetsFile, TopicsFile
+from rocketmq_formats.store.config_files import ConsumerOffsetsFile, DelayOffsetsFile, TopicsFile, decode_config
+from rocketmq_formats.topics import DataVersion
 from rocketmq_runtime.files.filesystem import DiskFullError
 from tests.broker.broker_kit import running
 
@@ -108,3 +109,17 @@ async def test_a_log_without_tables_is_reported(tmp_path: Path) -> None:
         async with running(tmp_path):
             pass
     assert [line["folder"] for line in lines if "tables are missing" in line["event"]] == [str(tmp_path / "config")]
+
+
+def test_consumer_offsets_are_written_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To sort the keys of 100,000 takes 0.1 s in one call, for which the event loop waits."""
+    monkeypatch.setattr(consumer_tables, "SLICE", 2)
+    texts = {f"T@G{number}": b"0:%d" % number for number in (3, 1, 2, 5, 4)}
+    text = consumer_tables._offsets_text(DataVersion(counter=7), None, texts)
+    file = decode_config(ConsumerOffsetsFile, text)
+    assert (file.data_version.counter, list(file.offset_table.items())) == (
+        7,
+        [(f"T@G{number}", {0: number}) for number in (3, 1, 2, 5, 4)],
+    )
+    empty = decode_config(ConsumerOffsetsFile, consumer_tables._offsets_text(DataVersion(), None, {}))
+    assert empty.offset_table == {}

@@ -1,5 +1,6 @@
 """A topic that is deleted and made again starts empty: at the master, after a failover, after a restart."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -80,8 +81,84 @@ async def test_another_master_shows_nothing_of_a_deleted_topic(tmp_path: Path) -
         await group.sidecar.receive(Hello)
         group.sidecar.send(Welcome(1))
         await group.sidecar.make_master(2, hello=False)
+        assert group.app.topics.get("T") is None
+        await group.call(topic_request())
         assert await consumed(group, "G") == []
         assert group.app.topics.get(DELETED_TOPICS) is None, "not a topic that anybody needs"
+
+
+@pytest.mark.parametrize(
+    "copied", [(), ("topics.json",), ("consumerOffset.json",), ("topics.json", "consumerOffset.json")]
+)
+@pytest.mark.parametrize("visible", [True, False])
+async def test_a_failover_in_the_middle_leaves_no_half(tmp_path: Path, copied: tuple[str, ...], visible: bool) -> None:
+    """The next master has the deletion in its log and `copied` of the tables."""
+    config = tmp_path / "config"
+    async with running(tmp_path) as group:
+        await make_groups(group)
+        await group.send(b"old")
+        assert await consumed(group, "G") == [b"old"]
+        await group.app.tables.offsets_saved()
+        old = {path: path.read_bytes() for path in config.iterdir() if path.suffix == ".json"}
+        assert (await delete(group)).code == 0
+    for path, content in old.items():
+        if path.name not in copied:
+            path.write_bytes(content)
+    async with running(tmp_path, master=False, automatic=visible) as group:
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        if not visible:
+            group.sidecar.acknowledge(group.app.store.max_offset)
+        while group.app.topics.get("T") is not None:
+            await asyncio.sleep(0)
+        assert group.app.tables.offsets.groups_of("T") == []
+        await group.call(topic_request())
+        assert await consumed(group, "New") == []
+    async with running(tmp_path, master=False) as group:
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(3, hello=False)
+        assert group.app.topics.get("T") is not None, "what was made again stays"
+
+
+async def test_offsets_that_a_newer_table_was_added_to_go_too(tmp_path: Path) -> None:
+    """A new master takes over the newest table of the members (43): what that one lacks stays in its own."""
+    path = tmp_path / "config" / "consumerOffset.json"
+    async with running(tmp_path) as group:
+        await make_groups(group)
+        await group.send(b"old")
+        assert await consumed(group, "G") == [b"old"]
+        await group.app.tables.offsets_saved()
+        table = group.app.tables.offsets
+        old = path.read_bytes().replace(b'"counter":%d' % table.version.counter, b'"counter":99')
+        assert (await delete(group)).code == 0
+    path.write_bytes(old)
+    async with running(tmp_path, master=False) as group:
+        await group.sidecar.receive(Hello)
+        assert group.app.tables.offsets.version.counter == 99
+        assert group.app.tables.offsets.groups_of("T") == ["G"]
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        assert group.app.tables.offsets.groups_of("T") == []
+
+
+async def test_a_topic_that_was_made_again_stays_at_the_next_master(tmp_path: Path) -> None:
+    """Also if the copy of the table is the one from before the deletion, and only its messages show that."""
+    async with running(tmp_path) as group:
+        await group.send(b"old")
+        await group.app.core.topics_file.saved()
+        old = (tmp_path / "config" / "topics.json").read_bytes()
+        assert (await delete(group)).code == 0
+        await group.call(topic_request())
+        await group.send(b"new")
+    (tmp_path / "config" / "topics.json").write_bytes(old)
+    async with running(tmp_path, master=False) as group:
+        await group.sidecar.receive(Hello)
+        group.sidecar.send(Welcome(1))
+        await group.sidecar.make_master(2, hello=False)
+        assert group.app.topics.get("T") is not None
+        assert await consumed(group, "New") == [b"new"]
 
 
 async def test_repeated_at_a_master_that_has_the_table_but_not_the_record(tmp_path: Path) -> None:

@@ -174,8 +174,7 @@ async def test_is_removed(tmp_path: Path, deletion: Callable[[], RemotingCommand
             await make(group)
             assert await row.look(group) == new
             return
-    if when == "at another master" and row.what in ("visible messages", "retry and dead letter topics"):
-        # what its log has; tables are replicated before the answer (tests/broker/tables/test_table_copies.py)
+    if when == "at another master":  # which has the log; the tables are copied before the answer
         for path, content in tables.items():
             path.write_bytes(content)
     async with running(root, master=False) as group:
@@ -184,6 +183,36 @@ async def test_is_removed(tmp_path: Path, deletion: Callable[[], RemotingCommand
         await group.sidecar.make_master(2, hello=False)
         await make(group)
         assert await row.look(group) == new
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [(), ("subscriptionGroup.json",), ("consumerOffset.json",), ("subscriptionGroup.json", "consumerOffset.json")],
+)
+async def test_a_failover_in_the_middle_leaves_no_half_of_a_group(tmp_path: Path, copied: tuple[str, ...]) -> None:
+    """The next master has the deletion in its log and `copied` of the tables. The group has no retry topic."""
+    async with running(tmp_path) as group:
+        await make(group)
+        await commit(group)
+        await group.app.tables.offsets_saved()
+        tables = {path: path.read_bytes() for path in (tmp_path / "config").iterdir() if path.suffix == ".json"}
+        assert (await group.call(delete_group())).code == 0
+    for path, content in tables.items():
+        if path.name not in copied:
+            path.write_bytes(content)
+    for epoch in (2, 3):
+        async with running(tmp_path, master=False) as group:
+            await group.sidecar.receive(Hello)
+            group.sidecar.send(Welcome(1))
+            await group.sidecar.make_master(epoch, hello=False)
+            if epoch == 2:
+                assert (group.app.tables.groups.get("G"), await offsets(group)) == (None, [None, None])
+                await make(group)
+                assert await offsets(group) == [None, None]
+                await commit(group)
+            else:
+                assert group.app.tables.groups.get("G") is not None, "it was made again"
+                assert await offsets(group) == [1, None]
 
 
 @pytest.mark.parametrize("deletion", [delete_topic, delete_group])

@@ -5,12 +5,13 @@ caller.
 Source: rocketmq-all-5.3.3: RebalanceLockManager.java.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
+from rocketmq_broker.domain.pairs import Pairs
 from rocketmq_formats.remoting.client import MessageQueue
 from rocketmq_formats.shares import Shares
 from rocketmq_formats.steps import Steps
@@ -47,7 +48,7 @@ class QueueLocks:
         """`grants_from`: before that time no one gets a lock, because the process before this one gave some that it
         cannot tell of any more."""
         self._grants_from = grants_from
-        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._locks = Pairs[dict[MessageQueue, _Lock]](self._freed)
         self._shares = Shares(MAX_LOCKS, "locks")
         self._requests = 0
 
@@ -64,83 +65,84 @@ class QueueLocks:
         held: list[MessageQueue] = []
         new: list[MessageQueue] = []
         if self.grants(now):
-            locks = self._groups.setdefault(group, {})
             for queue in queues:
-                lock = locks.get(queue)
+                lock = self._find(group, queue)
                 if lock is None:
                     if self._shares.why_not(host) is not None:
                         continue
-                    self._put(locks, queue, _Lock(client_id, host, now, self._requests))
+                    self._put(group, queue, _Lock(client_id, host, now, self._requests))
                     new.append(queue)
                 elif now - lock.renewed > LOCK_SECONDS:
-                    self._remove(locks, queue)
-                    self._put(locks, queue, _Lock(client_id, host, now, self._requests))
+                    self._remove(group, queue)
+                    self._put(group, queue, _Lock(client_id, host, now, self._requests))
                     new.append(queue)
                 elif lock.client_id == client_id:
                     lock.renewed, lock.request = now, self._requests
                 else:
                     continue
                 held.append(queue)
-            if not locks:
-                del self._groups[group]
         return Locked(self._requests, frozenset(held), frozenset(new))
 
     def give_back(self, group: str, taken: Locked, queues: Iterable[MessageQueue]) -> None:
         """Release those of `queues` that the request took. Not those that its client held before, or has renewed since:
         it may rely on them."""
-        locks = self._groups.get(group, {})
         for queue in taken.new.intersection(queues):
-            lock = locks.get(queue)
+            lock = self._find(group, queue)
             if lock is not None and lock.request == taken.request:
-                self._remove(locks, queue)
-        if not locks:
-            self._groups.pop(group, None)
+                self._remove(group, queue)
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Release those that the client holds."""
-        locks = self._groups.get(group, {})
         for queue in queues:
-            lock = locks.get(queue)
+            lock = self._find(group, queue)
             if lock is not None and lock.client_id == client_id:
-                self._remove(locks, queue)
-        if not locks:
-            self._groups.pop(group, None)
+                self._remove(group, queue)
 
     def forget_groups(self, groups: AbstractSet[str]) -> None:
         """These are deleted."""
-        self._drop(groups & self._groups.keys(), lambda _queue: True)
+        self._locks.remove_all(groups=groups)
 
     def forget_topics(self, topics: AbstractSet[str]) -> None:
         """These are deleted."""
-        self._drop(set(self._groups), lambda queue: queue.topic in topics)
-
-    def _drop(self, groups: AbstractSet[str], goes: Callable[[MessageQueue], bool]) -> None:
-        for group in groups:
-            locks = self._groups[group]
-            for queue in [queue for queue in locks if goes(queue)]:
-                self._remove(locks, queue)
-            if not locks:
-                del self._groups[group]
+        self._locks.remove_all(topics=topics)
 
     def any_held(self, group: str, now: float) -> bool:
         """Whether a client of the group holds a queue: the group consumes in order."""
-        return any(now - lock.renewed <= LOCK_SECONDS for lock in self._groups.get(group, {}).values())
+        held = (self._locks.get(topic, group) or {} for topic in self._locks.topics_of(group))
+        return any(now - lock.renewed <= LOCK_SECONDS for locks in held for lock in locks.values())
 
     def expire(self, now: float) -> Steps[None]:
-        """Remove expired locks, in steps; called now and then to free memory."""
-        for group, locks in list(self._groups.items()):
-            entries = list(locks.items())
-            for first in range(0, len(entries), SLICE):
-                for queue, lock in entries[first : first + SLICE]:
-                    if now - lock.renewed > LOCK_SECONDS and locks.get(queue) is lock:
-                        self._remove(locks, queue)
-                if not locks and self._groups.get(group) is locks:
-                    del self._groups[group]
-                yield
+        """Remove expired and forgotten locks, in steps; called now and then to free memory."""
+        yield from self._locks.sweep()
+        for group in self._locks.groups():
+            for topic in self._locks.topics_of(group):
+                queues = list(self._locks.get(topic, group) or ())
+                for first in range(0, len(queues), SLICE):
+                    for queue in queues[first : first + SLICE]:
+                        lock = self._find(group, queue)
+                        if lock is not None and now - lock.renewed > LOCK_SECONDS:
+                            self._remove(group, queue)
+                    yield
 
-    def _put(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue, lock: _Lock) -> None:
+    def _find(self, group: str, queue: MessageQueue) -> _Lock | None:
+        locks = self._locks.get(queue.topic, group)
+        return None if locks is None else locks.get(queue)
+
+    def _put(self, group: str, queue: MessageQueue, lock: _Lock) -> None:
+        locks = self._locks.get(queue.topic, group)
+        if locks is None:
+            locks = {}
+            self._locks.put(queue.topic, group, locks)
         locks[queue] = lock
         self._shares.put(lock.host)
 
-    def _remove(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue) -> None:
-        self._shares.remove(locks.pop(queue).host)
+    def _remove(self, group: str, queue: MessageQueue) -> None:
+        locks = self._locks.get(queue.topic, group)
+        if locks is not None:
+            self._shares.remove(locks.pop(queue).host)
+            if not locks:
+                self._locks.remove(queue.topic, group)
+
+    def _freed(self, _topic: str, _group: str, locks: dict[MessageQueue, _Lock]) -> None:
+        for lock in locks.values():
+            self._shares.remove(lock.host)

@@ -1,7 +1,8 @@
 """How far consumer groups are: the next offset to consume of every queue, by `topic@group`.
 
 Clients commit and ask, pulls commit on the way, tools look, slaves copy. Each key's numbers are kept as text beside
-the numbers until they change, because the whole table is written to its file every few seconds.
+the numbers until they change, because the whole table is written to its file every few seconds. A topic or group is
+removed at once (`domain/pairs.py`), here and at the slaves, which get its name: `topic@` or `@group`.
 Source: rocketmq-all-5.3.3: ConsumerOffsetManager.java.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rocketmq_broker.domain.pairs import Pairs
 from rocketmq_broker.domain.tables.acting_commits import ActingRecord, TakenCommits, joined
 from rocketmq_broker.domain.tables.pending_resets import PendingResets
 from rocketmq_broker.domain.tables.resets import Resets
@@ -22,10 +24,10 @@ MAX_OFFSETS: Final = 1_000_000
 """Queues times groups; above it commits for new ones are refused."""
 MAX_QUEUE_ID: Final = 65_535
 MAX_PULL_OFFSETS: Final = 200_000
-MAX_REMOVED: Final = 10_000
-"""Removed keys that are remembered for slaves; with more they copy the whole table."""
+MAX_REMOVED: Final = 1000
+"""Removed topics and groups that are remembered for slaves; with more they copy the whole table."""
 SLICE: Final = 2000
-"""Keys whose texts are made, or commits that are taken over, in one step; 4 ms."""
+"""Keys whose texts are made or compared, or commits that are taken over, in one step; 4 ms."""
 
 
 class Changed(NamedTuple):
@@ -33,6 +35,7 @@ class Changed(NamedTuple):
 
     keys: list[str]
     removed: list[str]
+    """`topic@` and `@group` of what was removed, all of them: before these keys."""
     until: int
     """With it the slave has all changes up to this one."""
     begins: bool
@@ -52,10 +55,11 @@ class ConsumerOffsets:
         self._taken = TakenCommits()
         self._resets = Resets()
         self.pending_resets = PendingResets()
-        self._table: dict[str, dict[int, int]] = {}
-        self._of_topic, self._of_group = _Keys(), _Keys()
-        self._pulled: dict[tuple[str, str, int], int] = {}
-        """By group, topic and queue; of this process alone."""
+        self._table = Pairs[dict[int, int]](self._freed)
+        self._pulled = Pairs[dict[int, int]](self._pulls_freed)
+        """Of this process alone."""
+        self._pulls = 0
+        """Queues in it."""
         self._texts: dict[str, bytes] = {}
         """Of keys that did not change since it was asked for: `0:12,1:7`."""
         self._outdated: dict[str, None] = {}
@@ -64,9 +68,9 @@ class ConsumerOffsets:
         """As a slave, in a copy of the whole table: the keys that its parts have named so far."""
         self._count = 0
         self._changed: dict[str, int] = {}
-        """Key -> `changes` when it changed last, in this order; removed keys too."""
-        self._gone: dict[str, None] = {}
-        """Removed keys in `_changed`."""
+        """Key -> `changes` when it changed last, in this order."""
+        self._removals: dict[str, int] = {}
+        """`topic@` or `@group` -> `changes` when it was removed last, in this order."""
         self.floor = 0
         """Removals before this number of `changes` are no longer known."""
         self.version = DataVersion()
@@ -84,39 +88,44 @@ class ConsumerOffsets:
         """The group's committed offset of the queue; None if it never committed."""
         return self._find(topic_at_group(topic, group), queue_id)
 
+    def has(self, group: str, topic: str) -> bool:
+        """Whether the group has committed an offset of the topic."""
+        return self._table.get(topic, group) is not None
+
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that the group pulls next; None if it did not pull here."""
-        return self._pulled.get((group, topic, queue_id))
+        queues = self._pulled.get(topic, group)
+        return None if queues is None else queues.get(queue_id)
 
     def raw_keys(self) -> list[str]:
-        """`topic@group` of each pair with committed offsets, made without a step for each."""
-        return list(self._table)
+        """`topic@group` of each pair with committed offsets, made without a step for each. Some may have none any
+        more."""
+        return list(self._changed)
 
     def topics_of(self, group: str) -> list[str]:
         """Topics of which the group has committed offsets."""
-        suffix = TOPIC_GROUP_SEPARATOR + group
-        return [key.removesuffix(suffix) for key in self._of_group.get(group)]
+        return self._table.topics_of(group)
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have committed offsets of the topic."""
-        prefix = topic + TOPIC_GROUP_SEPARATOR
-        return [key.removeprefix(prefix) for key in self._of_topic.get(topic)]
+        return self._table.groups_of(topic)
 
     def texts(self) -> Steps[dict[str, bytes]]:
         """Every key with its numbers, `0:12,1:7` (the inside of a fastjson map with bare integer keys), in any order.
         All are as they are at the last step."""
         for _ in range(0, len(self._outdated), SLICE):
-            for key in list(islice(self._outdated, SLICE)):
-                self.text(key)
+            self._make_texts(SLICE)
             yield
-        for key in list(self._outdated):  # changed between the steps
-            self.text(key)
+        while self._table.to_sweep or self._pulled.to_sweep:
+            yield from self._pulled.sweep()
+            yield from self._table.sweep()
+        self._make_texts(len(self._outdated))  # changed between the steps
         return dict(self._texts)
 
     def changed_since(self, changes: int, most: int, *, begun: int | None = None) -> Changed:
-        """The oldest changes after number `changes`, of at most `most` keys. If these are no longer known it is the
-        whole table, from the beginning, unless a copy of the whole table that began with `floor` at `begun` is at
-        `changes`."""
+        """The oldest changes after number `changes`, of at most `most` keys, and all removals. If these are no longer
+        known it is the whole table, from the beginning, unless a copy of the whole table that began with `floor` at
+        `begun` is at `changes`."""
         begins = changes > self.changes or (changes < self.floor and begun != self.floor) or changes < 0
         since = 0 if begins else changes
         numbers = self._changed
@@ -127,15 +136,16 @@ class ConsumerOffsets:
             start = bisect_right(list(numbers.values()), since)
             keys = list(islice(numbers, start, start + most))
             until = self.changes if start + most >= len(numbers) else numbers[keys[-1]]
-        present = [key for key in keys if key in self._table]
-        removed = [] if begins else [key for key in keys if key not in self._table]
+        present = [key for key in keys if self._queues(key) is not None]
+        removed = [] if begins else [name for name, number in self._removals.items() if number > since]
         return Changed(present, removed, until, begins)
 
     def text(self, key: str) -> bytes:
         """One key's numbers, see `texts`."""
         text = self._texts.get(key)
         if text is None:
-            text = self._texts[key] = b",".join([b"%d:%d" % item for item in sorted(self._table[key].items())])
+            queues = self._queues(key) or {}
+            text = self._texts[key] = b",".join([b"%d:%d" % item for item in sorted(queues.items())])
             self._outdated.pop(key, None)
         return text
 
@@ -161,16 +171,20 @@ class ConsumerOffsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group's next pull begins here."""
-        key = (group, topic, queue_id)
-        if len(self._pulled) >= MAX_PULL_OFFSETS and key not in self._pulled:
-            self._pulled.clear()  # the next pulls fill it again
-        self._pulled[key] = offset
+        queues = self._pulled.get(topic, group)
+        if queues is None or queue_id not in queues:
+            if self._pulls >= MAX_PULL_OFFSETS:  # the next pulls fill it again
+                self._pulled.clear()
+                self._pulls, queues = 0, None
+            if queues is None:
+                queues = {}
+                self._pulled.put(topic, group, queues)
+            self._pulls += 1
+        queues[queue_id] = offset
 
     def forget_pulls(self, *, groups: AbstractSet[str] = frozenset(), topics: AbstractSet[str] = frozenset()) -> None:
         """These groups, or these topics, are deleted."""
-        self._pulled = {
-            key: offset for key, offset in self._pulled.items() if key[0] not in groups and key[1] not in topics
-        }
+        self._pulled.remove_all(topics=topics, groups=groups)
 
     def merge(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """A slave takes over its master's table (Java's putAll): the master's numbers win, higher or lower; entries
@@ -209,21 +223,22 @@ class ConsumerOffsets:
         *,
         begins: bool = False,
         ends: bool = True,
-    ) -> None:
-        """A slave takes over its master's changes: queues of some keys, and removed keys. `begins` and `ends`: first
-        and last part of a copy of the whole table; at its end, keys that no part has named are removed."""
+    ) -> Steps[None]:
+        """A slave takes over its master's changes: what was removed, then queues of some keys. `begins` and `ends`:
+        first and last part of a copy of the whole table; at its end, keys that no part has named are removed. Where
+        that does not come to its end, the copy has not either."""
         if begins:
             self._named = set()
-        if self._named is not None:
-            self._named.difference_update(removed)
-            self._named.update(table)
-        outdated = [key for key, queues in table.items() if self._table.get(key, {}).keys() - queues.keys()]
-        self._remove([key for key in dict.fromkeys((*removed, *outdated)) if key in self._table])
+        for name in removed:
+            self._remove_named(name)
+        for key, queues in table.items():
+            if (self._queues(key) or {}).keys() - queues.keys():
+                self._remove_named(key)
         self.merge(table)
-        if ends and self._named is not None:
-            named, self._named = self._named, None
-            self._resets.table_replaced()
-            self._remove([key for key in self._table if key not in named])
+        if self._named is not None:
+            self._named.update(table)
+            if ends:
+                yield from self._remove_unnamed(self._named)
 
     @property
     def copying(self) -> bool:
@@ -242,9 +257,11 @@ class ConsumerOffsets:
     def remove(self, *, groups: AbstractSet[str] = frozenset(), topics: AbstractSet[str] = frozenset()) -> None:
         """Forget where these groups are in every topic, and where every group is in these topics."""
         self.pending_resets.remove(groups=groups, topics=topics)
-        of_topics = (key for topic in topics for key in self._of_topic.get(topic))
-        of_groups = (key for group in groups for key in self._of_group.get(group))
-        self._remove(dict.fromkeys((*of_topics, *of_groups)))
+        for name in (
+            *(topic_at_group(topic, "") for topic in topics),
+            *(topic_at_group("", group) for group in groups),
+        ):
+            self._remove_named(name)
 
     def _join(self, key: str, commit: ActingCommit, base: DataVersion) -> None:
         own = self._find(key, commit.queue_id)
@@ -255,13 +272,18 @@ class ConsumerOffsets:
             self._put(key, commit.queue_id, offset)
 
     def _find(self, key: str, queue_id: int) -> int | None:
-        queues = self._table.get(key)
+        queues = self._queues(key)
         return None if queues is None else queues.get(queue_id)
+
+    def _queues(self, key: str) -> dict[int, int] | None:
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        return self._table.get(topic, group)
 
     def _put(self, key: str, queue_id: int, offset: int) -> bool:
         if not 0 <= queue_id <= MAX_QUEUE_ID or not 0 <= offset < 2**63:
             return False
-        queues = self._table.get(key)
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        queues = self._table.get(topic, group)
         before = None if queues is None else queues.get(queue_id)
         if before == offset:
             return True
@@ -272,59 +294,65 @@ class ConsumerOffsets:
         elif offset < before and not self.acting.is_from_here(key, queue_id, before):
             self._resets.note(key, queue_id, self.version)
         if queues is None:
-            queues = self._table[key] = {}
-            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            self._of_topic.add(topic, key)
-            self._of_group.add(group, key)
+            queues = {}
+            self._table.put(topic, group, queues)
         queues[queue_id] = offset
         self._mark_changed(key)
         return True
 
-    def _remove(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._count -= len(self._table.pop(key))
-            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            self._of_topic.remove(topic, key)
-            self._of_group.remove(group, key)
-            self._resets.note_removal(key, self.version)
-            self._mark_changed(key)
-        if len(self._gone) > MAX_REMOVED:
-            for key in self._gone:
-                del self._changed[key]
-            self._gone.clear()
-            self.floor = self.changes
+    def _remove_named(self, name: str) -> None:
+        """`topic@`, `@group` or a key."""
+        topic, _, group = name.partition(TOPIC_GROUP_SEPARATOR)
+        if topic and group:
+            found = self._table.remove(topic, group)
+        elif found := self._table.remove_topic(topic) if topic else self._table.remove_group(group):
+            self._removals.pop(name, None)
+            self._removals[name] = self.changes + 1
+            if len(self._removals) > MAX_REMOVED:
+                self._removals.clear()
+                self.floor = self.changes + 1
+        if found:
+            self._resets.note_removal(name, self.version)
+            self._count_change()
+
+    def _remove_unnamed(self, named: AbstractSet[str]) -> Steps[None]:
+        """The end of a copy of the whole table."""
+        self._resets.table_replaced()
+        keys = list(self._changed)
+        for first in range(0, len(keys), SLICE):
+            if first:
+                yield
+            for key in keys[first : first + SLICE]:
+                if key not in named and self._queues(key) is not None:
+                    self._remove_named(key)
+        self._named = None
+
+    def _freed(self, topic: str, group: str, queues: dict[int, int]) -> None:
+        """These have left the table."""
+        self._count -= len(queues)
+        key = topic_at_group(topic, group)
+        if self._table.get(topic, group) is None:
+            self._texts.pop(key, None)
+            self._outdated.pop(key, None)
+            self._changed.pop(key, None)
+
+    def _pulls_freed(self, _topic: str, _group: str, queues: dict[int, int]) -> None:
+        self._pulls -= len(queues)
+
+    def _make_texts(self, most: int) -> None:
+        for key in list(islice(self._outdated, most)):
+            self.text(key)
 
     def _mark_changed(self, key: str) -> None:
         self._texts.pop(key, None)
-        if key in self._table:
-            self._outdated[key] = None
-            self._gone.pop(key, None)
-        else:
-            self._outdated.pop(key, None)
-            self._gone[key] = None
-        self.changes += 1
+        self._outdated[key] = None
         self._changed.pop(key, None)
-        self._changed[key] = self.changes
+        self._changed[key] = self.changes + 1
+        self._count_change()
+
+    def _count_change(self) -> None:
+        self.changes += 1
         self.on_change()
-
-
-class _Keys:
-    """The keys of each topic, or of each group: a table has a million, and what concerns one must not pass over all."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, dict[str, None]] = {}
-
-    def get(self, name: str) -> Iterable[str]:
-        return self._by_name.get(name, ())
-
-    def add(self, name: str, key: str) -> None:
-        self._by_name.setdefault(name, {})[key] = None
-
-    def remove(self, name: str, key: str) -> None:
-        keys = self._by_name[name]
-        del keys[key]
-        if not keys:
-            del self._by_name[name]
 
 
 def _is_key(key: str) -> bool:

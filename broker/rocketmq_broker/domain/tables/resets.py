@@ -8,7 +8,7 @@ may be one that has gone on since a reset. Rather messages that come again than 
 
 from typing import Final
 
-from rocketmq_formats.store.config_files import ActingCommit
+from rocketmq_formats.store.config_files import TOPIC_GROUP_SEPARATOR, ActingCommit, topic_at_group
 from rocketmq_formats.topics import DataVersion
 
 MAX_RESETS: Final = 10_000
@@ -34,14 +34,18 @@ class Resets:
         if len(self._versions) > MAX_RESETS:
             del self._versions[next(iter(self._versions))]
 
-    def note_removal(self, key: str, version: DataVersion) -> None:
-        """The key was removed, in a table of `version`."""
-        self.note(key, ALL_QUEUES, version)
+    def note_removal(self, name: str, version: DataVersion) -> None:
+        """A key was removed, or all of a topic (`topic@`) or group (`@group`), in a table of `version`."""
+        self.note(name, ALL_QUEUES, version)
 
     def removed_since(self, base: DataVersion, key: str) -> bool:
         """Whether the key was removed after a table of version `base` was copied."""
-        version = self._versions.get((key, ALL_QUEUES))
-        return version is not None and base <= version
+        topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+        for name in (key, topic_at_group(topic, ""), topic_at_group("", group)):
+            version = self._versions.get((name, ALL_QUEUES))
+            if version is not None and base <= version:
+                return True
+        return False
 
     def table_replaced(self) -> None:
         """A file's or another broker's table was taken over as a whole: a queue that went back there may be further now
